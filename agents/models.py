@@ -86,6 +86,13 @@ def load_model(
     return model.to(device).eval()
 
 
+def round_parameters(module: torch.nn.Module, dtype: torch.dtype) -> None:
+    """Rounds the parameters, in place. Buffers stay as they are: rounded frequencies of rotary
+    positions would make another model of it, the more so the longer a text is."""
+    for parameter in module.parameters():
+        parameter.data = parameter.data.to(dtype)
+
+
 def autocast_dtype(precision: str, device: torch.device) -> torch.dtype | None:
     """The dtype to compute in, or ``None`` for float32; ``auto`` asks the machine."""
     half = precision == "bfloat16"

@@ -141,6 +141,8 @@ class Update:
         finite = bool(torch.isfinite(norm))
         if finite:
             self.optimizer.step()
+        # Else they would take an engine's memory on the same GPU, until the next step.
+        self.optimizer.zero_grad(set_to_none=True)
         return figures | {"grad_norm": float(norm), "skipped_updates": 0.0 if finite else 1.0}
 
     def _accumulate(self, columns: Columns) -> dict[str, float]:

@@ -11,7 +11,7 @@ import sys
 from contextlib import nullcontext
 from typing import Any
 
-from tests.scripted_model import careful, obedient, serve
+from tests.scripted_model import ChatServer, careful, obedient
 
 from benchmarks.harness import headline, origin, parser
 from experiments.commands.probe import as_json, make_rules
@@ -49,9 +49,9 @@ def measure(name: str, games: int, seed: int) -> dict[str, Any]:
     values = {**load_preset(preset), "seed": seed}
 
     begun = origin()  # the commit that was loaded, whatever is checked out by the end
-    with serve(script) if script is not None else nullcontext() as url:
-        if url is not None:
-            values["openai"] = {"judge": True, "model": "scripted", "base_url": url}
+    with ChatServer(script) if script is not None else nullcontext() as server:
+        if server is not None:
+            values["openai"] = {"judge": True, "model": "scripted", "base_url": server.url}
             values["game"] = {**values["game"], "verifier": "openai"}
 
         config = make_config(values)

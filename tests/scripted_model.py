@@ -11,9 +11,10 @@ import binascii
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
 
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.lenient import LenientJudge
@@ -28,9 +29,6 @@ from ssp_env.testing.hacks.instructions import (
 )
 from ssp_env.types import GroundTruth
 from ssp_env.wording.answers import normalise
-
-Script = Callable[[str], str]
-"""All messages of a call, one below the other -> the reply."""
 
 _CLOZE = re.compile(r'"(.*' + re.escape(GAP) + r'.*)"')
 _CANDIDATE = re.compile(r"<(candidate|model)_answer>(.*?)</\1_answer>", re.DOTALL)
@@ -62,47 +60,68 @@ def obedient(prompt: str) -> str:
     return _turn(prompt)
 
 
-@contextmanager
-def serve(script: Script) -> Iterator[str]:
-    """Serves a script over HTTP while the block runs.
+class ChatServer(ThreadingHTTPServer):
+    """An OpenAI-compatible server, as a context.
 
-    Args:
-        script: replies to each call.
+    Its ``reply`` makes of all messages of a call, one below the other, the text of a completion,
+    a status with a body, or a function that writes whatever it likes."""
 
-    Yields:
-        The API's root, as ``openai.base_url`` takes it.
-    """
-    handler = type("Handler", (_Handler,), {"script": staticmethod(script)})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
+    daemon_threads = True
+    request_queue_size = 64
 
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    def __init__(self, reply: Callable[[str], Reply]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.reply = reply
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[Message] = []
+        self.stopped = threading.Event()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopped.set()
+        self.shutdown()
+        self.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    script: Script
+    disable_nagle_algorithm = True
+    server: ChatServer
 
     def log_message(self, format: str, *args: object) -> None:
         """Says nothing."""
 
     def do_POST(self) -> None:
         """Answers one chat completion."""
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        reply = self.script("\n".join(message["content"] for message in request["messages"]))
+        assert self.path == "/v1/chat/completions"
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.bodies.append(body)
+        self.server.headers.append(self.headers)
 
-        body = json.dumps({"choices": [{"message": {"content": reply}}]}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
+        reply = self.server.reply("\n".join(message["content"] for message in body["messages"]))
+        if callable(reply):
+            reply(self)
+        else:
+            self.answer(*((200, completion(reply)) if isinstance(reply, str) else reply))
+
+    def answer(self, status: int, body: bytes, length: int | None = None) -> None:
+        """Writes an answer; its head may claim another length."""
+        self.send_response(status)
+        self.send_header("Content-Length", str(length or len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+Reply = str | tuple[int, bytes] | Callable[[_Handler], None]
+
+
+def completion(content: object) -> bytes:
+    """The body of an answer with this content."""
+    return json.dumps({"choices": [{"message": {"content": content}}]}).encode()
 
 
 def _judge(prompt: str, candidate: str) -> str:

@@ -11,7 +11,7 @@ import torch
 from agents.config import EngineConfig
 from agents.engines.base import Engine, Generation, Request, StopRule
 from agents.engines.transformers_engine import TransformersEngine
-from agents.models import load_model
+from agents.models import load_model, round_parameters
 from ssp_env.errors import ConfigError
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
@@ -57,7 +57,7 @@ def open_engine(
     if model is None:
         model = load_model(model_dir, device)
         if torch.device(device).type == "cuda":
-            model = model.to(torch.bfloat16)
+            round_parameters(model, torch.bfloat16)
     return TransformersEngine(model, tokenizer, stop)
 
 

@@ -34,6 +34,8 @@ ENVIRONMENT = {
 }
 """Environment of vLLM, unless it says something else there."""
 _CPU_CACHE_BYTES = 2**28
+_MOST_BIASED = 1024
+"""Token ids that vLLM's sampler on GPUs takes in a request's list, of any kind."""
 
 
 class VLLMEngine:
@@ -85,14 +87,7 @@ class VLLMEngine:
         self._llm = _started(arguments(model_dir, self._on_gpu, memory, longest, self._sleeps))
         config = self._llm.model_config.hf_text_config
         self._tied = bool(getattr(config, "tie_word_embeddings", False))
-        self._allowed: list[int] | None = None
-        if config.vocab_size < tokenizer.vocab_size:
-            raise ModelError(
-                f"the tokenizer has {tokenizer.vocab_size} tokens, the model only "
-                f"{config.vocab_size}: resize its embeddings"
-            )
-        if config.vocab_size > tokenizer.vocab_size:
-            self._allowed = list(range(tokenizer.vocab_size))
+        self._bias = surplus_bias(config.vocab_size, tokenizer.vocab_size)
 
     @property
     def running(self) -> int:
@@ -236,7 +231,7 @@ class VLLMEngine:
             max_tokens=request.max_new_tokens,
             stop_token_ids=sorted(self._stop.token_ids),
             ignore_eos=True,  # the stop rule names the end token, if there is one
-            allowed_token_ids=self._allowed,
+            logit_bias=self._bias,
             logprobs=0,  # of the sampled token alone
             detokenize=False,
             output_kind=RequestOutputKind.DELTA,
@@ -276,6 +271,20 @@ def arguments(
     return {**given, **whole, "enforce_eager": True, "kv_cache_memory_bytes": _CPU_CACHE_BYTES}
 
 
+def surplus_bias(logits: int, tokens: int) -> dict[int, float] | None:
+    """Bias that keeps vLLM from sampling logits behind which there is no token.
+
+    Models often have a few hundred more, to round up their matrices. A list of the tokens that are
+    allowed would be longer than the sampler takes.
+    """
+    if not 0 <= logits - tokens <= _MOST_BIASED:
+        raise ModelError(
+            f"the tokenizer has {tokens} tokens and the model {logits} logits; vLLM needs at least "
+            f"as many logits, and at most {_MOST_BIASED} more: resize the model's embeddings"
+        )
+    return dict.fromkeys(range(tokens, logits), -100.0) or None
+
+
 def _hybrid(model_dir: str | Path) -> bool:
     """True if a model has other layers than attention: vLLM cuts their prompts to cache them."""
     from transformers import AutoConfig
@@ -297,8 +306,8 @@ def _started(given: Mapping[str, Any]) -> Any:
         _prepare_cpu()
     try:
         return LLM(**given).llm_engine
-    except (ValueError, NotImplementedError) as error:
-        raise ModelError(f"vLLM cannot serve the model in {given['model']}: {error}") from error
+    except Exception as error:  # of any type: CUDA's, one of memory, a failed assertion
+        raise ModelError(f"vLLM cannot serve the model in {given['model']}: {error!r}") from error
 
 
 def _writable(array: Any) -> Tensor:

@@ -25,6 +25,7 @@ from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 from agents.config import LearningConfig, played_at_once
 from agents.engines.base import Engine, Generation, StopRule
 from agents.engines.opening import Partnered, open_engine
+from agents.models import round_parameters
 from agents.rllib.learner import freeze_collected, unpack
 from agents.rllib.module import LM, MODULE_ID, LLMModule, module_spaces
 from agents.rollout import answer, play
@@ -103,7 +104,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             spec.model_config = {**spec.model_config, "attention": attention}
             module: LLMModule = spec.build().to(device).eval()
             if device == "cuda":
-                module.lm.to(torch.bfloat16)
+                round_parameters(module.lm, torch.bfloat16)
             self._module = module
 
         self.engine: Engine = open_engine(

@@ -8,7 +8,8 @@ from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import prompt_file
 from ssp_env.game.rules import Parts, Rules, own_judge
-from ssp_env.judge.openai import ChatClient, OpenAIJudge, OpenAIVerifier
+from ssp_env.judge.chat import ChatClient
+from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
 from ssp_env.search.index import open_search
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import World

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import json
+from json import dumps
 
 from rich.console import Console
 from rich.text import Text
 
+from ssp_env.checks import one_of
 from ssp_env.errors import DataError, UsageError
-from ssp_env.judge.chat import ChatConfig
-from ssp_env.judge.judges import JUDGES, Measured, Pair, make_judge, measure
+from ssp_env.judge.base import Judge
+from ssp_env.judge.chat import ChatClient, ChatConfig
+from ssp_env.judge.judges import BY_RULES, Pair, measure
+from ssp_env.judge.openai import OpenAIJudge
 from ssp_env.worlds.files import read_rows
 
 
@@ -17,7 +20,7 @@ def judge(
     file: str,
     /,
     *,
-    judge: str = JUDGES[0],
+    judge: str = "lenient",
     json: bool = False,
     url: str | None = None,
     model: str | None = None,
@@ -38,57 +41,44 @@ def judge(
         model: with openai: the model to ask.
         key_env: with openai: environment variable with the API key.
     """
-    made = make_judge(judge, _chat(judge, url, model, key_env))
-    pairs = list(read_rows(file, Pair))
-    if not pairs:
+    if judge == "openai":
+        if url is None or model is None:
+            raise UsageError("--judge openai needs --url and --model")
+        chat = ChatConfig(base_url=url, model=model, api_key_env=key_env)
+        made: Judge = OpenAIJudge(ChatClient(chat))
+    else:
+        one_of("judge", judge, (*BY_RULES, "openai"))
+        if (url, model, key_env) != (None, None, None):
+            raise UsageError("--url, --model and --key-env go with --judge openai")
+        made = BY_RULES[judge]()
+
+    numbered = list(read_rows(file, Pair))
+    if not numbered:
         raise DataError(file, "holds no pair")
-    measured = measure(made, [pair for _, pair in pairs])
+    lines, pairs = zip(*numbered, strict=True)
+    measured = measure(made, pairs)
 
-    show = _print_json if json else _show
-    show(judge, pairs, measured)
-    return 1 if measured.failed else 0
+    right = sum(pair.right for pair in pairs)
+    figures = {name: getattr(measured, name) for name in ("precision", "recall", "accuracy")}
+    # What the judge said of a pair that it got wrong is the opposite of its label.
+    wrong = [
+        {"line": lines[at], **pairs[at].model_dump(), "judged": not pairs[at].right}
+        for at in measured.errors
+    ]
+    if json:
+        failed = [str(error) for error in measured.failed]
+        summary = {"judge": judge, "pairs": len(pairs), "right": right, **figures}
+        print(dumps({**summary, "failed": failed, "wrong": wrong}))
+        return 1 if failed else 0
 
-
-def _chat(judge: str, url: str | None, model: str | None, key_env: str | None) -> ChatConfig | None:
-    if judge != "openai":
-        for name, given in (("--url", url), ("--model", model), ("--key-env", key_env)):
-            if given is not None:
-                raise UsageError(f"{name} goes with --judge openai")
-        return None
-    if url is None or model is None:
-        raise UsageError("--judge openai needs --url and --model")
-    return ChatConfig(base_url=url, model=model, api_key_env=key_env)
-
-
-def _print_json(name: str, pairs: list[tuple[int, Pair]], measured: Measured) -> None:
-    summary = {
-        "judge": name,
-        "pairs": len(pairs),
-        "right": sum(measured.right),
-        "precision": measured.precision,
-        "recall": measured.recall,
-        "accuracy": measured.accuracy,
-        "failed": [str(error) for error in measured.failed],
-        "wrong": [
-            {"line": pairs[i][0], **pairs[i][1].model_dump(), "judged": measured.judged[i]}
-            for i in measured.errors
-        ],
-    }
-    print(json.dumps(summary, ensure_ascii=True))
-
-
-def _show(name: str, pairs: list[tuple[int, Pair]], measured: Measured) -> None:
-    """Prints the figures, then the pairs on which the judge disagrees with people."""
     console = Console(soft_wrap=True)
-    right = sum(measured.right)
-    console.print(f"{name} on {len(pairs)} pairs, {right} of them right", style="bold")
-    for figure in ("precision", "recall", "accuracy"):
-        value = getattr(measured, figure)
-        console.print(f"{figure:<10} {'none' if value is None else f'{value:.3f}'}")
-    for at in measured.errors:
-        line, pair = pairs[at]
-        said = "passes, though wrong" if measured.judged[at] else "fails, though right"
-        shown = f"line {line}: {said}: {pair.prediction!r} for {pair.answers!r}"
+    console.print(f"{judge} on {len(pairs)} pairs, {right} of them right", style="bold")
+    for name, value in figures.items():
+        console.print(f"{name:<10} {'none' if value is None else f'{value:.3f}'}")
+    for each in wrong:
+        said = "passes, though wrong" if each["judged"] else "fails, though right"
+        shown = f"line {each['line']}: {said}: {each['prediction']!r} for {each['answers']!r}"
         console.print(Text(shown), style="yellow")
     if measured.failed:
         console.print(Text(f"{len(measured.failed)} without a verdict: {measured.failed[0]}"))
+    return 1 if measured.failed else 0

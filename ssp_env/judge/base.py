@@ -20,14 +20,9 @@ class Verdict(Immutable):
     """Reason, for the record: the reader's answer, the judge's words."""
 
     def __post_init__(self) -> None:
-        if type(self.correct) is not bool:
-            raise UsageError(
-                f"Verdict.correct is True or False, not {describe(self.correct)}: use bool(...)"
-            )
-        if not isinstance(self.detail, str):
-            raise UsageError(
-                f"Verdict.detail is a string, not {describe(self.detail)}: use str(...)"
-            )
+        if type(self.correct) is not bool or not isinstance(self.detail, str):
+            given = f"{describe(self.correct)} and {describe(self.detail)}"
+            raise UsageError(f"Verdict takes a bool and a string, not {given}: use bool(...)")
 
 
 @dataclass(frozen=True, slots=True)

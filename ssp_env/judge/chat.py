@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
@@ -15,19 +14,13 @@ from ssp_env.net import OVERLOADED, Connections, check_key_name, check_url, read
 
 T = TypeVar("T")
 
+Message = dict[str, str]
+"""One message of a conversation: its ``role``, ``user`` or ``assistant``, and ``content``."""
+
+CALLS = 4
+"""Calls in all for a prompt, with growing pauses between them."""
 _MAX_TOKENS = 512
 """Most tokens of a reply."""
-_LONGEST_PAUSE = 60.0
-"""Seconds that the library waits at most when a server asks for patience."""
-
-
-@dataclass(frozen=True)
-class Message:
-    """One message of a conversation."""
-
-    role: str
-    """``user`` or ``assistant``."""
-    content: str
 
 
 class ChatConfig(Settings):
@@ -42,10 +35,7 @@ class ChatConfig(Settings):
     api_key_env: str | None = None
     """*Name* of the environment variable with the API key; ``None`` if the server wants none."""
     timeout: PositiveFloat = 60.0
-    """Seconds for one call, from connecting to the last byte of the reply."""
-    attempts: PositiveInt = 4
-    """Calls in all for a prompt, with growing pauses between them."""
-
+    """Seconds for one call; a prompt gets up to four."""
     concurrency: PositiveInt = 16
     """Most calls in flight at a time."""
 
@@ -63,19 +53,13 @@ class ChatClient:
     """
 
     def __init__(self, config: ChatConfig) -> None:
-        """
-        Raises:
-            ConfigError: the environment variable for the key is not set.
-            MissingExtra: the package openai is not installed.
-        """
         try:
             # Imported here: settings are read without them.
             import httpx
             import openai
         except ImportError as error:
-            raise MissingExtra(
-                "a model that is asked", "pip install '.[chat]' in the checkout"
-            ) from error
+            install = "pip install '.[chat]' in the checkout"
+            raise MissingExtra("a model that is asked", install) from error
 
         self.config = config
         self._key = key = read_key(f"{config.section}.api_key_env", config.api_key_env)
@@ -87,7 +71,7 @@ class ChatClient:
                 base_url=config.base_url,
                 api_key=key or "none",
                 timeout=config.timeout,
-                max_retries=config.attempts - 1,
+                max_retries=CALLS - 1,
                 http_client=httpx.AsyncClient(limits=limits, verify=verify),
             )
             return client, asyncio.Semaphore(config.concurrency)
@@ -137,13 +121,11 @@ class ChatClient:
 
         async def all_of_them() -> list[T | ServiceError]:
             results = await asyncio.gather(*map(one, prompts))
-            failed = [each for each in results if isinstance(each, ServiceError)]
-            if not any(error.fault == "text" for error in failed):
-                return results
-            if control is not None and not isinstance(await one(control), ServiceError):
-                return results
-            outages = {id(error): ServiceError(service, error.what) for error in failed}
-            return [outages.get(id(each), each) for each in results]
+            blamed = [r for r in results if isinstance(r, ServiceError) and r.fault == "text"]
+            if blamed and (control is None or isinstance(await one(control), ServiceError)):
+                for error in blamed:
+                    error.fault = "service"
+            return results
 
         return run(all_of_them())
 
@@ -152,41 +134,40 @@ class ChatClient:
         import httpx
         import openai
 
-        messages: Any = [Message("user", prompt)] if isinstance(prompt, str) else prompt
-        config = self.config
+        messages: Any = prompt
+        if isinstance(prompt, str):
+            messages = [{"role": "user", "content": prompt}]
         client, gate = self._connections.get()
-        # The library's time-outs are for single reads, so the whole call has one as well.
-        longest = config.attempts * config.timeout + _LONGEST_PAUSE * (config.attempts > 1)
+        # The library's time-outs are for single reads, so calls and pauses have one together.
+        longest = (CALLS + 1) * self.config.timeout
+        fault = "text"
         try:
             async with gate, asyncio.timeout(longest):
                 reply = await client.chat.completions.create(
-                    model=config.model,
-                    messages=[asdict(message) for message in messages],  # type: ignore[misc]
+                    model=self.config.model,
+                    messages=messages,
                     temperature=0,
                     max_tokens=_MAX_TOKENS,
                 )
             content = reply.choices[0].message.content
-        except (openai.APIStatusError, openai.APIConnectionError) as error:
-            cause = error.__cause__
-            if isinstance(error, openai.APIStatusError):
-                away = error.status_code in OVERLOADED
-                what = f"HTTP {error.status_code}: {error.response.text[:200]!r}"
-            else:
-                away = isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout)
-                what = f"{error.message} ({cause!r})"
-            fault = "service" if away else "text"
-            raise ServiceError(service, self._named(what), fault=fault) from cause
+            if isinstance(content, str):
+                return content
+            what = "a reply without text"
         except TimeoutError:
-            what = self._named(f"no complete reply after {longest:g} s")
-            raise ServiceError(service, what, fault="text") from None
+            what = f"no complete reply after {longest:g} s"
+        except openai.APIStatusError as error:
+            what = f"HTTP {error.status_code}: {error.response.text[:200]!r}"
+            if error.status_code in OVERLOADED:
+                fault = "service"
+        except openai.APIConnectionError as error:
+            what = f"{error.message} ({error.__cause__!r})"
+            if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
+                fault = "service"
         # A proxy's page, or JSON of another shape; the library does not check.
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            what = self._named(f"no chat completion ({error!r:.200})")
-            raise ServiceError(service, what, fault="text") from error
-        if not isinstance(content, str):
-            raise ServiceError(service, self._named("a reply without text"), fault="text")
-        return content
+            what = f"no chat completion ({error!r:.200})"
 
-    def _named(self, what: str) -> str:
-        shown = what.replace(self._key, "...") if self._key else what  # some servers quote it
-        return f"{self.config.base_url}, model {self.config.model}: {shown}"
+        if self._key:  # some servers quote it
+            what = what.replace(self._key, "...")
+        where = f"{self.config.base_url}, model {self.config.model}"
+        raise ServiceError(service, f"{where}: {what}", fault=fault)

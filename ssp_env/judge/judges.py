@@ -1,18 +1,16 @@
-"""The judges that ship, by name, and how often they agree with people."""
+"""The judges by rules, by name, and how often a judge agrees with people."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel, Field
 
-from ssp_env.errors import ConfigError, ServiceError, nearest
+from ssp_env.errors import ServiceError
 from ssp_env.judge.base import Judge, JudgeTask
-from ssp_env.judge.chat import ChatClient, ChatConfig
 from ssp_env.judge.exact import ExactMatchJudge, F1Judge
 from ssp_env.judge.lenient import LenientJudge
-from ssp_env.judge.openai import OpenAIJudge
 from ssp_env.types import GroundTruth
 
 BY_RULES: Mapping[str, Callable[[], Judge]] = {
@@ -22,33 +20,11 @@ BY_RULES: Mapping[str, Callable[[], Judge]] = {
 }
 """Judges that need no model."""
 
-JUDGES = (*BY_RULES, "openai")
-"""Every name that :func:`make_judge` knows; the first is the default."""
-
 
 def name_of(judge: Judge) -> str:
     """The name of a judge by rules; the class of any other."""
     names = {made: name for name, made in BY_RULES.items()}
     return names.get(type(judge), type(judge).__name__)
-
-
-def make_judge(name: str, chat: ChatConfig | None = None) -> Judge:
-    """The judge of this name.
-
-    Args:
-        name: one of :data:`JUDGES`.
-        chat: where the model of ``openai`` is served; the others use none.
-
-    Raises:
-        ConfigError: no such judge, or ``openai`` without ``chat``.
-    """
-    if name in BY_RULES:
-        return BY_RULES[name]()
-    if name != "openai":
-        raise ConfigError("judge", name, nearest(name, JUDGES))
-    if chat is None:
-        raise ConfigError("judge", name, "say where its model is served: base_url and model")
-    return OpenAIJudge(ChatClient(chat))
 
 
 class Pair(BaseModel, strict=True, frozen=True):
@@ -68,45 +44,15 @@ class Measured:
 
     Outages count in no figure."""
 
-    judged: Sequence[bool | ServiceError]
-    """Its verdict on each, or why there is none."""
-    right: Sequence[bool]
-    """The labels."""
-
-    @property
-    def errors(self) -> list[int]:
-        """Places of the pairs that it got wrong."""
-        return [i for i, (judged, label) in enumerate(self._places) if judged is (not label)]
-
-    @property
-    def failed(self) -> list[ServiceError]:
-        """Outages."""
-        return [judged for judged in self.judged if isinstance(judged, ServiceError)]
-
-    @property
-    def precision(self) -> float | None:
-        """Of the pairs that it passes, the share that is right."""
-        return _share(label for judged, label in self._places if judged is True)
-
-    @property
-    def recall(self) -> float | None:
-        """Of the pairs that are right, the share that it passes."""
-        judged = (judged for judged, label in self._places if label)
-        return _share(each for each in judged if isinstance(each, bool))
-
-    @property
-    def accuracy(self) -> float | None:
-        """Of all pairs, the share that it judges as people do."""
-        return _share(j is label for j, label in self._places if isinstance(j, bool))
-
-    @property
-    def _places(self) -> list[tuple[bool | ServiceError, bool]]:
-        return list(zip(self.judged, self.right, strict=True))
-
-
-def _share(flags: Iterable[bool]) -> float | None:
-    counted = list(flags)
-    return sum(counted) / len(counted) if counted else None
+    precision: float | None
+    """Of the pairs that it passes, the share that is right."""
+    recall: float | None
+    """Of the pairs that are right, the share that it passes."""
+    accuracy: float | None
+    """Of all pairs, the share that it judges as people do."""
+    errors: list[int]
+    """Places of the pairs that it got wrong."""
+    failed: list[ServiceError]
 
 
 def measure(judge: Judge, pairs: Sequence[Pair]) -> Measured:
@@ -116,5 +62,21 @@ def measure(judge: Judge, pairs: Sequence[Pair]) -> Measured:
         truth = GroundTruth(str(place), pair.answers[0], tuple(pair.answers[1:]))
         tasks.append(JudgeTask(pair.question, pair.prediction, truth))
     results = judge.judge(tasks)
-    judged = [each if isinstance(each, ServiceError) else each.correct for each in results]
-    return Measured(judged, [pair.right for pair in pairs])
+
+    failed = [result for result in results if isinstance(result, ServiceError)]
+    judged = [
+        (place, pair.right, result.correct)
+        for place, (pair, result) in enumerate(zip(pairs, results, strict=True))
+        if not isinstance(result, ServiceError)
+    ]
+    return Measured(
+        precision=_share([label for _, label, said in judged if said]),
+        recall=_share([said for _, label, said in judged if label]),
+        accuracy=_share([said is label for _, label, said in judged]),
+        errors=[place for place, label, said in judged if said is not label],
+        failed=failed,
+    )
+
+
+def _share(flags: Sequence[bool]) -> float | None:
+    return sum(flags) / len(flags) if flags else None

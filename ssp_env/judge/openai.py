@@ -20,18 +20,8 @@ from typing import Any
 from ssp_env.checks import one_of
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
-from ssp_env.judge.chat import ChatClient, ChatConfig, Message
+from ssp_env.judge.chat import ChatClient, Message
 from ssp_env.types import Document, GroundTruth
-
-__all__ = [
-    "ChatClient",
-    "ChatConfig",
-    "OpenAIJudge",
-    "OpenAIVerifier",
-    "parse_answer",
-    "parse_turn",
-    "parse_verdict",
-]
 
 CONTROL = VerifyTask(
     "What is the capital of France?",
@@ -40,30 +30,50 @@ CONTROL = VerifyTask(
 )
 """A question that every model which works can judge and answer."""
 
+_PROMPTS = files("ssp_env.judge") / "prompts"
 _VERDICT_LINE = re.compile(r"verdict\s*:\s*(.*?)\s*\.?", re.IGNORECASE)
 _ONE_WORD = re.compile(r"[\"']?(correct|incorrect|wrong)[\"']?[.!]?", re.IGNORECASE)
 _ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
 _TURN = re.compile(r"<(search|answer)>((?:(?!<\1>).)*?)</\1>", re.DOTALL)
 
-_FORMS = {
-    "solver": ("solve.txt", ("question",)),
-    "attempt": ("solve.txt", ("question",)),
-    "documents": ("verify.txt", ("question", "documents")),
-}
-"""Package's own file and placeholders of each form of verification."""
+FORMS = ("solver", "attempt", "documents")
+"""Forms of verification."""
 
 
-def _described(model: str, prompt: str) -> dict[str, Any]:
-    return {"model": model, "prompt": f"prompt {sha256(prompt.encode()).hexdigest()[:12]}"}
-
-
-class OpenAIJudge:
-    """Asks a model whether an answer means the ground truth (the paper's LLM-as-a-judge)."""
+class _ByModel:
+    """A model behind an API, with a prompt."""
 
     remote = True
     """It waits for a server, so the game may ask it while other work goes on."""
 
-    def __init__(self, client: ChatClient, prompt: str | Path | Traversable | None = None) -> None:
+    def __init__(self, client: ChatClient, prompt: Traversable | Path, *holes: str) -> None:
+        """Reads a prompt that has these placeholders; all other braces in it are plain text."""
+        self._client, self.model = client, client.config.model
+        try:
+            self.prompt = prompt.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            fix = f"give a readable UTF-8 text file ({error})"
+            raise ConfigError("prompt", str(prompt), fix) from error
+
+        missing = [f"{{{name}}}" for name in holes if f"{{{name}}}" not in self.prompt]
+        if missing:
+            fix = f"put {' and '.join(missing)} into this template"
+            raise ConfigError("prompt", str(prompt), fix)
+
+    def describe(self) -> dict[str, Any]:
+        """Model and digest of the prompt."""
+        digest = sha256(self.prompt.encode()).hexdigest()[:12]
+        return {"model": self.model, "prompt": f"prompt {digest}"}
+
+    def _fill(self, **values: str) -> str:
+        """The prompt with every placeholder replaced, in one pass: braces in values stay."""
+        return re.sub(f"{{({'|'.join(values)})}}", lambda hole: values[hole[1]], self.prompt)
+
+
+class OpenAIJudge(_ByModel):
+    """Asks a model whether an answer means the ground truth (the paper's LLM-as-a-judge)."""
+
+    def __init__(self, client: ChatClient, prompt: Traversable | Path | None = None) -> None:
         """
         Args:
             client: the server.
@@ -71,14 +81,9 @@ class OpenAIJudge:
                 line ``verdict: correct`` or ``verdict: incorrect``, or for the word alone; ``None``
                 for the package's own.
         """
-        self._client = client
-        self._template = _Template(prompt, "judge.txt", ("question", "answers", "prediction"))
-        self.model = client.config.model
-        self.prompt = self._template.text
-
-    def describe(self) -> dict[str, Any]:
-        """Model and digest of the prompt."""
-        return _described(self.model, self.prompt)
+        super().__init__(
+            client, prompt or _PROMPTS / "judge.txt", "question", "answers", "prediction"
+        )
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
         """One result per task, in order. A blank prediction is wrong without a call."""
@@ -94,22 +99,19 @@ class OpenAIJudge:
 
     def _prompt(self, task: JudgeTask) -> str:
         answers = "\n".join(f"- {_line(wording)}" for wording in task.truth.wordings)
-        return self._template.fill(
+        return self._fill(
             question=_line(task.question), answers=answers, prediction=_line(task.prediction)
         )
 
 
-class OpenAIVerifier:
+class OpenAIVerifier(_ByModel):
     """Lets a model answer from the documents alone; a judge then compares with the ground truth."""
-
-    remote = True
-    """It waits for a server, so the game may ask it while other work goes on."""
 
     def __init__(
         self,
         client: ChatClient,
         judge: Judge,
-        prompt: str | Path | Traversable | None = None,
+        prompt: Traversable | Path | None = None,
         form: str | None = None,
         max_searches: int = 10,
     ) -> None:
@@ -127,16 +129,12 @@ class OpenAIVerifier:
             max_searches: searches of an attempt; one that wants more has no answer.
         """
         form = form or ("solver" if prompt is None else "documents")
-        one_of("form", form, tuple(_FORMS))
-        self._client, self._judge = client, judge
-        self._form, self._max_searches = form, max_searches
-        self._template = _Template(prompt, *_FORMS[form])
-        self.model = client.config.model
-        self.prompt = self._template.text
-
-    def describe(self) -> dict[str, Any]:
-        """Model and digest of the prompt."""
-        return _described(self.model, self.prompt)
+        one_of("form", form, FORMS)
+        self._judge, self._form, self._max_searches = judge, form, max_searches
+        if form == "documents":
+            super().__init__(client, prompt or _PROMPTS / "verify.txt", "question", "documents")
+        else:
+            super().__init__(client, prompt or _PROMPTS / "solve.txt", "question")
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
         """One result per task. An empty answer is a verdict: the documents do not settle it."""
@@ -164,8 +162,8 @@ class OpenAIVerifier:
 
     def _attempts(self, tasks: Sequence[VerifyTask]) -> list[str | ServiceError]:
         """Answers of the model after searches of its own; each turn of all tasks is one batch."""
-        said = [[Message("user", self._template.fill(question=_line(t.question)))] for t in tasks]
-        control = [Message("user", self._template.fill(question=CONTROL.question))]
+        said = [[_user(self._fill(question=_line(task.question)))] for task in tasks]
+        control = [_user(self._fill(question=CONTROL.question))]
         ended: dict[int, str | ServiceError] = {}
 
         for left in range(self._max_searches, -1, -1):
@@ -180,17 +178,18 @@ class OpenAIVerifier:
                     ended[place] = turn
                     continue
                 action, content = turn
-                if action == "answer" or not left:
-                    ended[place] = content if action == "answer" else ""
-                    continue
-
-                search = tasks[place].search
-                if search is None:
-                    raise UsageError("a verification by attempts needs VerifyTask.search")
-                try:
-                    said[place] += _search_turn(_line(content), search(content))
-                except ServiceError as error:
-                    ended[place] = error
+                if action == "answer":
+                    ended[place] = content
+                elif not left:
+                    ended[place] = ""
+                else:
+                    search = tasks[place].search
+                    if search is None:
+                        raise UsageError("a verification by attempts needs VerifyTask.search")
+                    try:
+                        said[place] += _search_turn(_line(content), search(content))
+                    except ServiceError as error:
+                        ended[place] = error
 
         return [ended[place] for place in range(len(tasks))]
 
@@ -198,9 +197,9 @@ class OpenAIVerifier:
         shown = task.documents if task.shown is None else task.shown
         question = _line(task.question)
         if self._form == "documents":
-            return self._template.fill(question=question, documents=_listed(shown))
+            return self._fill(question=question, documents=_listed(shown))
 
-        asked = Message("user", self._template.fill(question=question))
+        asked = _user(self._fill(question=question))
         return [asked, *_search_turn(question, shown)]
 
 
@@ -219,17 +218,15 @@ def parse_verdict(reply: str) -> Verdict:
 
     # Several verdicts, even equal ones, mean that the model did not follow the format.
     if found not in (["correct"], ["incorrect"]):
-        what = f"a reply without one clear verdict: {_tail(reply)!r}"
-        raise ServiceError("judge", what, fault="text")
-    return Verdict(found == ["correct"], _tail(reply))
+        raise _without("judge", "one clear verdict", reply)
+    return Verdict(found == ["correct"], reply.strip()[-200:])
 
 
 def parse_answer(reply: str) -> str:
     """The content of the last answer tags of a reply, which may be empty."""
     found = _ANSWER.findall(_after_thinking(reply))
     if not found:
-        what = f"a reply without answer tags: {_tail(reply)!r}"
-        raise ServiceError("verifier", what, fault="text")
+        raise _without("verifier", "answer tags", reply)
     return _unescape(found[-1].strip())
 
 
@@ -237,8 +234,7 @@ def parse_turn(reply: str) -> tuple[str, str]:
     """The first complete action of a reply, ``search`` or ``answer``, and its content."""
     found = _TURN.search(_after_thinking(reply))
     if found is None:
-        what = f"a reply without search or answer tags: {_tail(reply)!r}"
-        raise ServiceError("verifier", what, fault="text")
+        raise _without("verifier", "search or answer tags", reply)
     return found[1], _unescape(found[2].strip())
 
 
@@ -247,15 +243,20 @@ def _after_thinking(reply: str) -> str:
     return after if mark else before
 
 
-def _tail(reply: str) -> str:
-    return reply.strip()[-200:]
+def _without(service: str, wanted: str, reply: str) -> ServiceError:
+    what = f"a reply without {wanted}: {reply.strip()[-200:]!r}"
+    return ServiceError(service, what, fault="text")
+
+
+def _user(content: str) -> Message:
+    return {"role": "user", "content": content}
 
 
 def _search_turn(query: str, documents: Sequence[Document]) -> list[Message]:
     """A search and what it found, as a conversation continues with them."""
     return [
-        Message("assistant", f"<search>{query}</search>"),
-        Message("user", f"<information>\n{_listed(documents)}\n</information>"),
+        {"role": "assistant", "content": f"<search>{query}</search>"},
+        _user(f"<information>\n{_listed(documents)}\n</information>"),
     ]
 
 
@@ -263,33 +264,6 @@ def _listed(documents: Sequence[Document]) -> str:
     return "\n".join(
         f"<document>\n{_line(each.title)}\n{_block(each.text)}\n</document>" for each in documents
     )
-
-
-class _Template:
-    """A prompt with placeholders such as ``{question}``; all other braces are plain text."""
-
-    def __init__(
-        self, path: str | Path | Traversable | None, default: str, placeholders: Sequence[str]
-    ) -> None:
-        """``default`` is the package's own file, for a ``path`` of ``None``."""
-        if path is None:
-            path = files("ssp_env.judge").joinpath("prompts", default)
-        source = Path(path) if isinstance(path, str) else path
-        try:
-            self.text = source.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            fix = f"give a readable UTF-8 text file ({error})"
-            raise ConfigError("prompt", str(source), fix) from error
-
-        missing = [f"{{{name}}}" for name in placeholders if f"{{{name}}}" not in self.text]
-        if missing:
-            fix = f"put {' and '.join(missing)} into this template"
-            raise ConfigError("prompt", str(source), fix)
-        self._placeholders = re.compile("{(" + "|".join(map(re.escape, placeholders)) + ")}")
-
-    def fill(self, **values: str) -> str:
-        """The prompt with every placeholder replaced, in one pass: braces in values stay."""
-        return self._placeholders.sub(lambda hole: values[hole[1]], self.text)
 
 
 def _line(text: str) -> str:

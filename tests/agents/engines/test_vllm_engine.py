@@ -22,11 +22,11 @@ from agents.engines import vllm_engine as vllm_engine_module
 from agents.engines.base import Engine, StopRule
 from agents.engines.gap import compared_rows, measure
 from agents.engines.transformers_engine import TransformersEngine
-from agents.engines.vllm_engine import VLLMEngine, arguments
+from agents.engines.vllm_engine import VLLMEngine, arguments, surplus_bias
 from agents.models import adapt, is_adapter, load_model, state_of, tiny_directory
 from agents.rollout import play
 from agents.tiny.model import tiny_tokenizer
-from ssp_env.errors import ServiceError
+from ssp_env.errors import ModelError, ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.record import record_game
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -49,10 +49,19 @@ def test_what_vllm_is_started_with(changes: dict[str, Any], name: str, model_dir
     assert before[name] != after.get(name)
 
 
+def test_lists_of_a_request_are_short_enough_for_vllm_on_a_gpu() -> None:
+    assert surplus_bias(60, 60) is None
+    # Qwen2.5's logits and tokens; the sampler takes 1,024 ids.
+    assert surplus_bias(152_064, 151_665) == dict.fromkeys(range(151_665, 152_064), -100.0)
+    for logits in (151_664, 151_665 + 1025):
+        with pytest.raises(ModelError, match="embeddings"):
+            surplus_bias(logits, 151_665)
+
+
 class Broken:
     """vLLM's engine, of which some calls fail."""
 
-    model_config = SimpleNamespace(hf_text_config=SimpleNamespace(vocab_size=10**6))
+    model_config = SimpleNamespace(hf_text_config=SimpleNamespace(vocab_size=1500))
 
     def __init__(self, *failing: str, error: Exception) -> None:
         self.failing, self.error = set(failing), error

@@ -179,11 +179,12 @@ def test_files_of_a_world_are_named_with_the_line(refused: Refused, tmp_path: Pa
     assert refused(settings=tuple(options)).startswith(f"{tmp_path / 'corpus'}.jsonl:2: not JSON")
 
 
-def test_a_service_that_does_not_answer(refused: Refused) -> None:
+def test_a_service_that_does_not_answer(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ssp_env.judge.chat.CALLS", 1)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        settings = (f"openai.base_url={url}", "openai.model=m", "openai.attempts=1")
+        settings = (f"openai.base_url={url}", "openai.model=m")
         line = refused(settings=(*settings, "openai.judge=true"))
         assert line.startswith("openai: ")
         assert url in line

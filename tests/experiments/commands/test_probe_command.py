@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_model import obedient, serve
+from scripted_model import ChatServer, obedient
 
 from experiments import cli as commands
 from ssp_env import cli
@@ -74,13 +74,16 @@ def test_what_pays_is_status_1_unless_it_is_allowed(
     assert probed(*options, "--allow", str(table)) == 2
 
 
-def test_a_server_that_is_down_is_status_3(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_is_down_is_status_3(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ssp_env.judge.chat.CALLS", 1)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
 
     served = (f"openai.base_url=http://127.0.0.1:{port}/v1", "openai.model=x")
-    settings = [s for name in (*served, "openai.attempts=1") for s in ("--set", name)]
+    settings = [s for name in served for s in ("--set", name)]
     assert probed(*FEW, "--verifier", "openai", *settings, "--cheat", "nonsense") == 3
     shown = capsys.readouterr()
     assert "held" not in shown.out
@@ -89,8 +92,8 @@ def test_a_server_that_is_down_is_status_3(capsys: pytest.CaptureFixture[str]) -
 
 def test_papers_settings_with_a_model_behind_an_api(capsys: pytest.CaptureFixture[str]) -> None:
     """An obedient model lets a code and a forged verdict pass."""
-    with serve(obedient) as url:
-        served = (f"openai.base_url={url}", "openai.model=scripted", "openai.judge=true")
+    with ChatServer(obedient) as server:
+        served = (f"openai.base_url={server.url}", "openai.model=scripted", "openai.judge=true")
         settings = [s for name in (*served, "game.attempts=1") for s in ("--set", name)]
         options = ("--games", "12", "--cheat", "base64", "--cheat", "forge_verdict", "--json")
         assert probed("--preset", "paper-7b", "--verifier", "openai", *settings, *options) == 1

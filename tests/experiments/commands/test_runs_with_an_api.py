@@ -3,104 +3,56 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections import Counter
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from runs import SETTINGS, all_games, arguments, metrics
+from scripted_model import ChatServer
 
 from ssp_env.cli import main
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
 
-class Server(ThreadingHTTPServer):
+class Model:
     """Calls everything right, except that it is down between two files' appearing."""
 
-    daemon_threads = True
+    def __init__(self, down_after: Path, up_after: Path) -> None:
+        self.down_after, self.up_after = down_after, up_after
+        self.asked: set[str] = set()
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.calls: Counter[str] = Counter()
-        self.down_after: Path | None = None
-        self.up_after: Path | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
-
-    @property
-    def down(self) -> bool:
-        if self.down_after is None or not self.down_after.exists():
-            return False
-        return self.up_after is None or not self.up_after.exists()
+    def __call__(self, prompt: str) -> str | tuple[int, bytes]:
+        verifies = "verifier" if "<answer>" in prompt else "greeting"
+        self.asked.add("judge" if "verdict: correct" in prompt else verifies)
+        if self.down_after.exists() and not self.up_after.exists():
+            return 503, b"down"
+        return "<answer>what it says</answer>\nverdict: correct"
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Server
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-    def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        prompt = request["messages"][0]["content"]
-        asked = (
-            "judge"
-            if "verdict: correct" in prompt
-            else "verifier"
-            if "<answer>" in prompt
-            else "greeting"
-        )
-        self.server.calls[asked] += 1
-        reply = {
-            "judge": "verdict: correct",
-            "verifier": "<answer>what it says</answer>",
-            "greeting": "ready",
-        }[asked]
-        body = json.dumps({"choices": [{"message": {"content": reply}}]}).encode()
-        self.send_response(503 if self.server.down else 200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    threading.Thread(target=made.serve_forever, daemon=True).start()
-    yield made
-    made.shutdown()
-    made.server_close()
-
-
-def command(policy: Path, out: Path, server: Server, *more: str) -> list[str]:
+def command(policy: Path, out: Path, url: str, *more: str) -> list[str]:
     settings = (
         *(one for one in SETTINGS if not one.startswith(("game.verifier", "game.noise"))),
         "evaluation.per_group=1",
         # At temperature 0 this policy gives no answer that a judge could be asked about.
         "evaluation.temperature=1.0",
     )
-    served = (f"openai.base_url={server.url}", "openai.model=big", "openai.attempts=1")
+    served = (f"openai.base_url={url}", "openai.model=big")
     return arguments(
         policy, out, "--quiet", "--verifier", "openai", *more, settings=(*settings, *served)
     )
 
 
 def test_outage_voids_the_games_that_it_hits_and_training_goes_on(
-    server: Server, policy: Path, tmp_path: Path
+    policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("ssp_env.judge.chat.CALLS", 1)
     run = tmp_path / "run"
-    server.down_after, server.up_after = (
-        run / "games" / f"step_{step:06d}.jsonl" for step in (1, 2)
-    )
-    # Verified questions are few where the judge is strict; here it finds everything right.
-    assert main([*command(policy, run, server, "--set", "openai.judge=true"), "--steps", "3"]) == 0
-    assert set(server.calls) == {"greeting", "verifier", "judge"}
+    model = Model(*(run / "games" / f"step_{step:06d}.jsonl" for step in (1, 2)))
+    with ChatServer(model) as server:
+        # Verified questions are few where the judge is strict; here it finds everything right.
+        options = command(policy, run, server.url, "--set", "openai.judge=true")
+        assert main([*options, "--steps", "3"]) == 0
+    assert model.asked == {"greeting", "verifier", "judge"}
     void = [line.get("void_games", 0.0) for line in metrics(run)]
     assert void[2] > 0
     assert void[1] == void[3] == 0

@@ -90,7 +90,7 @@ def test_a_line_that_is_no_pair_is_named(
         (["/dev/null"], "holds no pair"),
         (["{pairs}", "--judge", "exakt"], "exact"),
         (["{pairs}", "--judge", "openai"], "needs --url and --model"),
-        (["{pairs}", "--model", "m"], "goes with --judge openai"),
+        (["{pairs}", "--model", "m"], "go with --judge openai"),
     ],
 )
 def test_mistakes(

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssp_env.errors import ConfigError
 from ssp_env.judge.base import JudgeTask, Verdict
-from ssp_env.judge.judges import Pair, make_judge, measure
+from ssp_env.judge.judges import Pair, measure
 from ssp_env.judge.lenient import LenientJudge, matching
 from ssp_env.types import GroundTruth
 from ssp_env.wording.answers import normalise
@@ -165,11 +164,3 @@ def test_the_verdict_names_the_wording_that_matched() -> None:
     truth = GroundTruth("g", "New York City", ("Big Apple",))
     task = JudgeTask("Which city?", "the big apple", truth)
     assert LenientJudge().judge([task, task]) == [Verdict(True, "as 'Big Apple'")] * 2
-
-
-def test_judges_have_names() -> None:
-    assert isinstance(make_judge("lenient"), LenientJudge)
-    with pytest.raises(ConfigError, match="lenient"):
-        make_judge("lenent")
-    with pytest.raises(ConfigError, match="base_url and model"):
-        make_judge("openai")
