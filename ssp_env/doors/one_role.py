@@ -20,7 +20,7 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round, advance_all
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.game.transcript import LiveView
-from ssp_env.players import Player, player_for
+from ssp_env.players import Player, scripted_player
 from ssp_env.types import Question, Role
 
 MOST_REDEALS = 100
@@ -51,7 +51,7 @@ class Episode:
             rules = replace(rules, config=rules.config.replace(attempts=1))
         self.rules, self.view = rules, view
 
-        self.role, self.other = role, player_for(self.rules, other)
+        self.role, self.other = role, other or scripted_player(self.rules)
         self.dealer = Dealer(self.rules, questions)
         self.round: Round | None = None
         """The round of the present game; ``None`` before the first one."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from ssp_env.checks import one_of
 from ssp_env.doors.dealer import Dealer
 from ssp_env.doors.observation import Info, info_of, result_of
 from ssp_env.doors.one_role import Episode
 from ssp_env.doors.setup import Setup, set_up
-from ssp_env.errors import ConfigError, UsageError
+from ssp_env.errors import ConfigError, UsageError, one_of
 from ssp_env.game.game import Game
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory

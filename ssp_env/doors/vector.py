@@ -10,7 +10,6 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from ssp_env.checks import check_positive_count
 from ssp_env.doors.observation import Observation
 from ssp_env.doors.one_role import ProposerEnv, SolverEnv, advance_episodes
 from ssp_env.errors import ConfigError, UsageError
@@ -37,7 +36,8 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
             arguments: of the single env, but no ``render_mode``. The other player is asked for
                 many turns at once.
         """
-        check_positive_count("num_envs", num_envs)
+        if num_envs < 1:
+            raise ConfigError("num_envs", num_envs, "must be at least 1")
         if "render_mode" in arguments:
             raise ConfigError("render_mode", arguments["render_mode"], "vectors are not rendered")
 

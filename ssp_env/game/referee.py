@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from ssp_env.checks import describe
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ServiceError, UsageError, describe
 from ssp_env.game.filters import Proposal
 from ssp_env.game.game import Attempt, Game, Origin
 from ssp_env.game.outcome import CLOSED_BOOK, UNVERIFIED, Ending, Outcome

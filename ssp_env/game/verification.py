@@ -64,6 +64,13 @@ class NoiseSource(Protocol):
     ) -> tuple[NoiseDocument, ...]:
         """At most ``count`` documents, none of them among ``own``; draws from ``rng`` alone.
 
+        Args:
+            rng: source of all randomness.
+            count: how many documents.
+            own: what this game's proposer retrieved.
+            others: ``(slot, document)`` retrieved by the other games' proposers, in slot order.
+            corpus: every passage there is.
+
         Raises:
             ServiceError: the source asks a service that is down; this game is void.
         """
@@ -77,15 +84,7 @@ def draw_noise(
     others: Sequence[tuple[int, Document]],
     corpus: Sequence[Document],
 ) -> tuple[NoiseDocument, ...]:
-    """Draws noise from the other games of the batch, then from the corpus if they have too few.
-
-    Args:
-        rng: source of all randomness.
-        count: how many documents; fewer only if the corpus runs out.
-        own: what this game's proposer retrieved; none of it is drawn.
-        others: ``(slot, document)`` retrieved by the other games' proposers, in slot order.
-        corpus: every passage there is.
-    """
+    """Noise from the other games of the batch, then from the corpus if they have too few."""
     # A document that several games retrieved counts for the first of them.
     pool: dict[str, tuple[int, Document]] = {}
     for retrieved in others:
@@ -107,16 +106,12 @@ def draw_from_corpus(
     others: Sequence[tuple[int, Document]],
     corpus: Sequence[Document],
 ) -> tuple[NoiseDocument, ...]:
-    """Draws noise from all of the corpus; arguments as in :func:`draw_noise`."""
-    return _filled_up(rng, count, [], own, corpus)
+    """Noise from all of the corpus."""
+    return draw_noise(rng, count, own, (), corpus)
 
 
 class NearNoise:
-    """Best documents found for the question that the proposer did not see.
-
-    The game's own retriever is asked for all questions of a wave at once; an outage voids the games
-    that it hits.
-    """
+    """Best documents found for the question that the proposer did not see, then the corpus."""
 
     def draw(
         self,
@@ -125,7 +120,7 @@ class NearNoise:
         retriever: Retriever,
         corpus: Sequence[Document],
     ) -> list[tuple[NoiseDocument, ...] | ServiceError]:
-        """At most ``count`` documents per game: what is found and new, then the corpus."""
+        """At most ``count`` documents per game, or the outage that voids it."""
         if not count or not requests:
             return [() for _ in requests]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ServiceError
 from ssp_env.game.legal import LegalMoves
 from ssp_env.game.protocol import Tags
 from ssp_env.game.rules import Rules
@@ -44,11 +44,7 @@ class TextPlayer:
     def play(self, trajectories: Sequence[Trajectory]) -> None:
         """Writes :meth:`write`'s text in each."""
         for trajectory in trajectories:
-            text: object = self.write(trajectory)
-            if not isinstance(text, str):
-                what = f"{type(self).__name__}.write() gave {text!r} for a {trajectory.role}'s turn"
-                raise UsageError(f"{what}: the turn's text is wanted, a string")
-            trajectory.feed_turn(trajectory.limits.tokenizer.encode(text))
+            trajectory.feed_turn(trajectory.limits.tokenizer.encode(self.write(trajectory)))
 
     def write(self, trajectory: Trajectory) -> str:
         """The next turn of a trajectory."""

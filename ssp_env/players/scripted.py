@@ -10,15 +10,15 @@ from ssp_env.game.trajectory import MAX_CALL_TOKENS, Trajectory
 from ssp_env.players.base import ScriptedPlayer
 from ssp_env.types import Action, Document, Role
 from ssp_env.wording.answers import normalise
-from ssp_env.worlds.mini.grammar import (
+from ssp_env.worlds.mini_language import (
     Hop,
+    Relation,
     fact_tables,
     follow,
     parse_question,
     read_facts,
     write_question,
 )
-from ssp_env.worlds.mini.lexicon import Relation
 
 GAP = "_____"
 _FRAME = 'What is missing in this sentence: "{}"'

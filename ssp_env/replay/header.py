@@ -236,7 +236,7 @@ class SavedRules:
     prompts: SavedPrompts
     tokenizer: SavedTokenizer
     fingerprint: str | None
-    """Hash of all that a result depends on (:mod:`ssp_env.game.parts`), where it is known."""
+    """Hash of all that a result depends on (:mod:`ssp_env.game.rules`), where it is known."""
 
     @classmethod
     def of(cls, rules: Rules) -> SavedRules:

@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ssp_env.checks import describe
-from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.errors import ConfigError, ServiceError, UsageError, describe
 from ssp_env.game.filters import Filter, Proposal
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Ending, Outcome
@@ -263,7 +262,6 @@ def recorded_rules(
         tokenizer=tokenizer,
         prompts=made,
         retriever=unsaved,
-        corpus=(),
         judge=unsaved,
         verifier=None if parts.verifier is None else unsaved,
         limits={role: Limits.of(role, config, tokenizer, made.tags) for role in Role},

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from ssp_env.checks import describe
-from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.errors import ConfigError, ServiceError, UsageError, describe
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import TrajectoryRecord

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from ssp_env.checks import check_positive_count, describe
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ConfigError, ServiceError, UsageError, describe
 from ssp_env.types import Document, Passages
 
 Results = list[list[Document] | ServiceError]
@@ -85,7 +84,8 @@ def whole(results: Results) -> list[list[Document]]:
 
 def check_request(queries: Sequence[str], k: int) -> None:
     """Refuses a ``k`` below 1, and one string, which would be searched letter by letter."""
-    check_positive_count("k", k)
+    if k < 1:
+        raise ConfigError("k", k, "must be at least 1")
     if isinstance(queries, str) or not all(isinstance(query, str) for query in queries):
         raise UsageError(f"search takes a sequence of strings, not {describe(queries)}")
 

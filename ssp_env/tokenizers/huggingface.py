@@ -13,8 +13,6 @@ from ssp_env.errors import MissingExtra, ModelError, TokenizerError
 from ssp_env.tokenizers.base import byte_level_alphabet, encodable
 
 _SENTINEL = "SSP0USER0TEXT0"
-_FILES = {".json", ".jinja", ".txt", ".model"}
-"""Suffixes of the files that a tokenizer is read from."""
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 """A byte in a vocabulary with byte fallback."""
 _MARKUP = re.compile(r"<.+>")
@@ -74,23 +72,16 @@ class HuggingFaceTokenizer:
             TokenizerError: a tokenizer that cannot be used here.
             MissingExtra: `transformers` is not installed.
         """
-        path = Path(directory)
-        files = {f.name: f.stat() for f in path.glob("*") if f.suffix in _FILES and f.is_file()}
-        if "tokenizer.json" not in files and "tokenizer_config.json" not in files:
-            raise ModelError(f"{path} holds no tokenizer (tokenizer.json is missing)")
-
-        stamps = sorted((name, stat.st_mtime_ns, stat.st_size) for name, stat in files.items())
-        return cls._load(path, tuple(stamps))
+        files = [f for f in Path(directory).glob("tokenizer*.json") if f.is_file()]
+        if not files:
+            raise ModelError(f"{directory} holds no tokenizer (tokenizer.json is missing)")
+        # When its files were written, so that others are not taken for them.
+        return cls._load(Path(directory), max(f.stat().st_mtime_ns for f in files))
 
     @classmethod
     @lru_cache(maxsize=8)
-    def _load(cls, path: Path, stamps: tuple[tuple[str, int, int], ...]) -> HuggingFaceTokenizer:
-        """A run loads its tokenizer a dozen times; reading 150,000 tokens off takes seconds.
-
-        Args:
-            path: the model directory.
-            stamps: when its files were written, so that others are not taken for them.
-        """
+    def _load(cls, path: Path, written: int) -> HuggingFaceTokenizer:
+        """A run loads its tokenizer a dozen times; reading 150,000 tokens off takes seconds."""
         try:
             # Imported here, and after a look at the files: it takes seconds.
             from transformers import AutoTokenizer
@@ -103,7 +94,6 @@ class HuggingFaceTokenizer:
             inner = AutoTokenizer.from_pretrained(path, local_files_only=True)
         except Exception as error:  # the Rust library raises bare ones
             raise ModelError(f"the tokenizer of {path} cannot be loaded: {error}") from error
-
         return cls(inner)
 
     def encode(self, text: str) -> list[int]:
@@ -143,11 +133,9 @@ class HuggingFaceTokenizer:
 
     def _read_frame(self, system: str | None = None) -> tuple[str, str]:
         if not getattr(self.inner, "chat_template", None):
-            begins = self.inner.bos_token is not None and self.inner.encode("a")[:1] == [
-                self.inner.bos_token_id
-            ]
-            opening = "" if system is None else f"{system}\n"
-            return (self.inner.bos_token if begins else "") + opening, ""
+            bos = self.inner.bos_token
+            begins = bos is not None and self.inner.encode("a")[:1] == [self.inner.bos_token_id]
+            return (bos if begins else "") + ("" if system is None else f"{system}\n"), ""
 
         # Loaded with `transformers`, of which this tokenizer is one.
         from jinja2 import TemplateError
@@ -160,18 +148,12 @@ class HuggingFaceTokenizer:
                 messages, tokenize=False, add_generation_prompt=True, date_string="26 Jul 2024"
             )
         except TemplateError as error:
-            if system is None:
-                raise
-            raise TokenizerError(
-                f"the chat template takes no system message ({error}); write the instructions "
-                "into solver.txt, in a directory of prompts of your own"
-            ) from error
+            raise TokenizerError(f"the chat template does not take {messages}: {error}") from error
 
         before, found, after = str(text).partition(_SENTINEL)
-        if not found:
-            raise TokenizerError("the chat template leaves out the user's message")
-        if system is not None and system.strip() not in before:
-            raise TokenizerError("the chat template leaves out the system message")
+        if not found or (system or "").strip() not in before:
+            missing = "system" if found else "user's"
+            raise TokenizerError(f"the chat template leaves out the {missing} message")
         return before, after
 
     def _read_pieces(self) -> tuple[bytes, ...]:

@@ -31,8 +31,8 @@ from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, UsageError
 from ssp_env.game.config import MINI_GAME, GameConfig, ViewConfig
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.parts import fingerprint, idle_settings, is_remote
 from ssp_env.game.round import Round
+from ssp_env.game.rules import fingerprint, idle_settings, is_remote
 from ssp_env.game.verification import NoiseDocument, draw_noise
 from ssp_env.judge.base import Verdict
 from ssp_env.judge.exact import F1Judge

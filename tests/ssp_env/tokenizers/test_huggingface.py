@@ -14,7 +14,7 @@ from ssp_env.errors import ModelError
 from ssp_env.game.protocol import Tags
 from ssp_env.tokenizers import HuggingFaceTokenizer, WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
-from ssp_env.worlds.mini.lexicon import vocabulary
+from ssp_env.worlds.mini_language import vocabulary
 
 hf = pytest.importorskip("hf_tokenizers", reason="needs transformers", exc_type=ImportError)
 

@@ -10,7 +10,7 @@ import pytest
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import MINI_GAME
-from ssp_env.game.parts import fingerprint
+from ssp_env.game.rules import fingerprint
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.index import build_index
 from ssp_env.search.store import PassageStore

@@ -13,10 +13,18 @@ from hypothesis import strategies as st
 from ssp_env.errors import ConfigError
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.types import Document
-from ssp_env.worlds.mini import MiniWorld
-from ssp_env.worlds.mini.grammar import Hop, parse_question, read_facts, write_question
-from ssp_env.worlds.mini.graph import Graph
-from ssp_env.worlds.mini.lexicon import NAME_POOL, NATION, RELATIONS, names, vocabulary
+from ssp_env.worlds.mini import Graph, MiniWorld
+from ssp_env.worlds.mini_language import (
+    NAME_POOL,
+    NATION,
+    RELATIONS,
+    Hop,
+    names,
+    parse_question,
+    read_facts,
+    vocabulary,
+    write_question,
+)
 
 HOPS = st.sampled_from(
     [*(Hop(relation) for relation in (*RELATIONS, NATION)), Hop(NATION, inverted=True)]
