@@ -60,13 +60,13 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
         # A question that is reused, or put together from others, has no proposal to pay for.
         decided = game.outcome in (Outcome.VALID, Outcome.INVALID)
         if decided and game.origin is Origin.PROPOSED and game.proposer is not None:
-            group = f"answer {game.seed} {game.group}"
+            group = f"answer {game.start.seed} {game.start.group}"
             if config.proposal_groups == "asked_searches":
-                group = f"asked {game.asked_searches}"
+                group = f"asked {game.start.asked_searches}"
             row = _row(game, game.proposer, "proposer", game.proposer_reward or 0.0, group)
             proposals.append(replace(row, question=game.question))
 
-        question = f"question {game.seed} {game.slot}"
+        question = f"question {game.start.seed} {game.slot}"
         if game.outcome is Outcome.VALID:
             attempts += [
                 _row(game, attempt.trajectory, "solver", attempt.reward or 0.0, question)

@@ -140,7 +140,7 @@ class ChatClient:
         client, gate = self._connections.get()
         # The library's time-outs are for single reads, so calls and pauses have one together.
         longest = (CALLS + 1) * self.config.timeout
-        fault = "text"
+        fault: Fault = "text"
         try:
             async with gate, asyncio.timeout(longest):
                 reply = await client.chat.completions.create(

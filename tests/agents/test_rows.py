@@ -21,7 +21,7 @@ from agents.models import load_model
 from agents.rows import Credit, Row, credited, deal, rows_of, with_loss_weights
 from agents.scoring import token_scores
 from ssp_env.game.config import GameConfig
-from ssp_env.game.game import Attempt, Game, Origin
+from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.protocol import Tags
 from ssp_env.game.round import Round
@@ -52,7 +52,8 @@ def game(
     group: int | None = None,
 ) -> Game:
     """A finished game with trajectories of random lengths."""
-    made = Game((0,), slot, slot if group is None else group, GroundTruth("a", "A"), origin)
+    shared = slot if group is None else group
+    made = Game(Start((0,), slot, shared, GroundTruth("a", "A"), origin))
     made.outcome, made.proposer_reward = outcome, paid
     if origin is Origin.PROPOSED:
         made.proposer = trajectory(Role.PROPOSER, int(RNG.integers(2, 9)))
@@ -251,7 +252,7 @@ def test_the_baseline_is_an_average_of_earlier_steps_by_age(
 
 def proposal(slot: int, reward: float, *, group: int, asked: int, seed: int = 0) -> Game:
     """A finished game of one proposal."""
-    made = Game((seed,), slot, group, GroundTruth("a", "A"), Origin.PROPOSED, asked_searches=asked)
+    made = Game(Start((seed,), slot, group, GroundTruth("a", "A"), Origin.PROPOSED, asked))
     made.outcome, made.proposer_reward = Outcome.VALID, reward
     made.proposer = trajectory(Role.PROPOSER, 5)
     return made
