@@ -115,8 +115,8 @@ class Rules(Immutable):
             # A class has the method too, but cannot be called without an object.
             usable = callable(getattr(part, method, None)) and not isinstance(part, type)
             if part is not None and not usable:
-                what = "function" if method == "__call__" else f"object with a method {method}()"
-                raise ConfigError(name, part, f"give a {what}, or leave it out")
+                what = "a function" if method == "__call__" else f"an object with a {method}()"
+                raise ConfigError(name, part, f"give {what}, or leave it out")
 
         own = dict(parts.get("filters") or {})
         for code in own.keys() & {*RESERVED, *config.filters}:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from ssp_env.config import Settings
-from ssp_env.errors import MissingExtra, ServiceError
+from ssp_env.errors import Fault, MissingExtra, ServiceError
 from ssp_env.net import OVERLOADED, Connections, check_key_name, check_url, read_key, run
 
 T = TypeVar("T")
