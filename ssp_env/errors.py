@@ -9,20 +9,7 @@ voids the attempt that was hit (or the game, where too few attempts remain); it 
 reward or an observation. A service that works and refuses a player's text is no outage: that
 counts against the text (``fault``).
 
-Everything else is raised to the caller, as early as it can be known:
-
-=================== ============================================================================
-``ConfigError``     a setting that cannot work; names the field, the value and the fix
-``RenderModeError`` a render mode that an environment does not have; a ``ConfigError`` too
-``DataError``       a corpus, answer or question file that cannot be read; names file and line
-``TokenizerError``  a tokenizer that cannot spell the protocol's tags or its prompts
-``ModelError``      a model directory that cannot be loaded or sampled from
-``RunError``        a run directory that cannot be written, resumed or read
-``UnhealthyRun``    a training run that was stopped because it had gone wrong; says what helps
-``UsageError``      a call in the wrong order (a step after the end, an action outside the space)
-``ServiceError``    an outage that outlasted its retries
-``MissingExtra``    a feature whose optional dependency is not installed; says what to install
-=================== ============================================================================
+Everything else is raised to the caller, as early as it can be known.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from ssp_env.game.outcome import RESERVED
 from ssp_env.game.prompts import Prompts
 from ssp_env.game.protocol import Tags, check_tokenizer
 from ssp_env.game.trajectory import Limits
-from ssp_env.game.verification import NOISE, NearNoise, NoiseSource
+from ssp_env.game.verification import NOISE, NoiseSource
 from ssp_env.judge.base import Judge, Verifier
 from ssp_env.judge.exact import NoVerifier, WorldVerifier
 from ssp_env.judge.lenient import LenientJudge
@@ -70,7 +70,7 @@ class Rules(Immutable):
     world: World
     filters: Mapping[str, Filter]
     """Checks of a proposed question, in order, by reason code."""
-    noise: NoiseSource | NearNoise
+    noise: NoiseSource
     """Source of verification's noise documents."""
     proposer_reward: ProposerReward
     solver_reward: SolverReward

@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -21,12 +21,15 @@ MOST_WAVES = 1000
 """Waves of one step. A :class:`~ssp_env.game.round.Round` refuses a strategy that asks for more."""
 
 
-class BatchStrategy(Protocol):
-    """Decides what happens to empty slots, each time a wave of proposals has been verified."""
+class BatchStrategy:
+    """Decides what happens to empty slots, each time a wave of proposals has been verified.
+
+    This one leaves them empty. They still count in the batch's denominators, as dummy problems
+    would.
+    """
 
     def begin_step(self) -> None:
         """Called once at the start of each training step."""
-        ...
 
     def wants_more(self, valid: int, slots: int, waves: int) -> bool:
         """True if another wave of proposals is to be played.
@@ -40,7 +43,7 @@ class BatchStrategy(Protocol):
             slots: how many the step is to have.
             waves: waves played so far, at least 1.
         """
-        ...
+        return False
 
     def fill(
         self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
@@ -49,40 +52,17 @@ class BatchStrategy(Protocol):
 
         ``fresh`` holds the round's verified questions.
         """
-        ...
-
-    def get_state(self) -> dict[str, Any]:
-        """The state as plain data (JSON)."""
-        ...
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Restores a state that :meth:`get_state` returned."""
-        ...
-
-
-class DummyPadding:
-    """Leaves failed slots empty.
-
-    They still count in the batch's denominators, as dummy problems would.
-    """
-
-    def begin_step(self) -> None: ...
-
-    def wants_more(self, valid: int, slots: int, waves: int) -> bool:
-        return False
-
-    def fill(
-        self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
-    ) -> list[PooledQuestion]:
         return []
 
     def get_state(self) -> dict[str, Any]:
+        """The state as plain data (JSON)."""
         return {}
 
-    def set_state(self, state: dict[str, Any]) -> None: ...
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restores a state that :meth:`get_state` returned."""
 
 
-class DynamicResampling(DummyPadding):
+class DynamicResampling(BatchStrategy):
     """Proposes again, with new answers, until the batch is full or ``max_waves`` were played."""
 
     def __init__(self, max_waves: int = 8) -> None:
@@ -92,7 +72,7 @@ class DynamicResampling(DummyPadding):
         return valid < slots and waves < self.max_waves
 
 
-class ReplayBuffer(DummyPadding):
+class ReplayBuffer(BatchStrategy):
     """Fills failed slots with earlier verified questions.
 
     The pool is emptied every ``reset_every`` steps. The step that follows has no earlier questions,
@@ -300,7 +280,7 @@ def make_strategy(
     """
     match name:
         case "dummy":
-            return DummyPadding()
+            return BatchStrategy()
         case "resample":
             return DynamicResampling()
         case "reuse":

@@ -33,33 +33,28 @@ class HuggingFaceTokenizer:
             tokenizer: a ``PreTrainedTokenizerFast``.
         """
         if not getattr(tokenizer, "is_fast", False):
-            raise TokenizerError(
-                f"{type(tokenizer).__name__} is a slow tokenizer; convert it to a tokenizer.json"
-            )
-
+            what = f"{type(tokenizer).__name__} is a slow tokenizer"
+            raise TokenizerError(f"{what}; convert it to a tokenizer.json")
         self.inner = tokenizer
         # Not len(tokenizer): ids may have gaps.
         self.vocab_size = max(tokenizer.get_vocab().values()) + 1
         self.eos_id: int | None = tokenizer.eos_token_id
+        self.unknown_id: int | None = tokenizer.unk_token_id
 
         pad = self.eos_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
         if pad is None:
-            what = "the tokenizer has neither a pad nor an end-of-sequence token"
             fix = "name one in its tokenizer_config.json, as pad_token or eos_token"
-            raise TokenizerError(f"{what}; {fix}")
+            raise TokenizerError(f"the tokenizer has no token to pad with; {fix}")
         self.pad_id: int = pad
 
         # Prompts are encoded by the tokenizer itself, outside text by a copy that knows no markup.
         self._data_backend = _for_data(tokenizer.backend_tokenizer)
         added = tokenizer.added_tokens_decoder.items()
-
         reserved = {i for i, token in added if token.special or _MARKUP.fullmatch(token.content)}
-        self._reserved = reserved - {tokenizer.unk_token_id} | {self.eos_id, self.pad_id}
-        self.unknown_id: int | None = tokenizer.unk_token_id
+        self._reserved = reserved - {self.unknown_id} | {self.eos_id, self.pad_id}
 
         question_mark = self._data_backend.encode("?", add_special_tokens=False).ids
         self._stand_in = [self.unknown_id] if self.unknown_id is not None else question_mark
-
         self.pieces: Sequence[bytes] = self._read_pieces()
         self._frame = self._read_frame()
 
@@ -86,9 +81,8 @@ class HuggingFaceTokenizer:
             # Imported here, and after a look at the files: it takes seconds.
             from transformers import AutoTokenizer
         except ImportError as error:
-            raise MissingExtra(
-                "a tokenizer of a model directory", "pip install '.[train]' in the checkout"
-            ) from error
+            install = "pip install '.[train]' in the checkout"
+            raise MissingExtra("a tokenizer of a model directory", install) from error
 
         try:
             inner = AutoTokenizer.from_pretrained(path, local_files_only=True)
@@ -114,11 +108,8 @@ class HuggingFaceTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens included."""
-        return str(
-            self.inner.decode(
-                list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
-            )
-        )
+        options = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
+        return str(self.inner.decode(list(ids), **options))
 
     def chat_frame(self, system: str | None = None) -> tuple[str, str]:
         """Text of the chat template before and after a user's message.

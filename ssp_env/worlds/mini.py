@@ -231,7 +231,7 @@ class MiniWorld:
 
         A perfect but narrow reader, which knows the grammar of pages and questions, but not the
         graph. Several answers mean that the documents leave the question ambiguous, be it on the
-        way (see :func:`~ssp_env.worlds.mini.grammar.read_off`); ``None`` means that it is
+        way (see :func:`~ssp_env.worlds.mini_language.read_off`); ``None`` means that it is
         ill-formed.
         """
         parsed = self._parse(question)
