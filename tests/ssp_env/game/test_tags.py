@@ -129,7 +129,7 @@ def test_a_token_costs_the_same_after_200_000_bytes() -> None:
     before = tags.asked
     scanner.feed(b" <sea < </answer> rch>")
     assert tags.asked - before <= early + 1
-    assert before < 3 * 20_000
+    assert before < 4 * 20_000
 
 
 # -- text from outside -------------------------------------------------------------------------
