@@ -185,7 +185,7 @@ class TurnScanner:
         self._outside: tuple[Action | None, int] | None = self._open if thinking else None
         """While a thought is open: the state that returns once it is closed."""
         self._held: Call | Forgery | None = None
-        """What was completed first in the open thought."""
+        """The call or forgery completed first in the open thought."""
 
     def feed(self, piece: bytes) -> Call | Forgery | None:
         """Takes the bytes of one token or more; returns what they completed first, if anything."""

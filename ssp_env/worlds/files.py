@@ -27,7 +27,7 @@ _WIKI = Path(__file__).parent / "data" / "wiki_mini"
 
 
 class RealText:
-    """What all worlds of real text have in common: nothing is known about their questions."""
+    """Base of worlds of real text: nothing is known about their questions."""
 
     can_read = False
 
