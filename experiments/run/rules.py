@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.config import RunConfig
-from ssp_env.checks import load
+from ssp_env.config import load
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import prompt_file

@@ -23,9 +23,8 @@ from experiments.run.progress import Progress
 from experiments.run.recorder import Recorder, Report, summarise, unmeasured
 from experiments.run.rundir import RunDirectory
 from ssp_env.errors import ServiceError, UnhealthyRun
-from ssp_env.game.parts import idle_settings
 from ssp_env.game.record import GameRecord, outages
-from ssp_env.game.rules import Rules
+from ssp_env.game.rules import Rules, idle_settings
 from ssp_env.replay.header import SavedRules
 from ssp_env.types import Question
 

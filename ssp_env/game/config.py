@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, NonNegativeInt, PositiveInt, model_validator
+from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from ssp_env.config import Settings
 from ssp_env.errors import ConfigError
@@ -36,10 +35,6 @@ DEFAULT_FILTERS: tuple[FilterName, ...] = (
 )
 
 
-def _as_text(given: object) -> object:
-    return str(given) if isinstance(given, Path) else given
-
-
 class GameConfig(Settings):
     """Rules of one game. The defaults are the paper's (its table of hyper-parameters)."""
 
@@ -61,9 +56,9 @@ class GameConfig(Settings):
     """A longer passage is cut to this many tokens before a policy sees it."""
     question_chars: tuple[NonNegativeInt, PositiveInt] = (10, 1000)
     """Fewest and most characters of a valid question."""
-    min_searches: int = 1
+    min_searches: PositiveInt = 1
     """A proposer that searched less often has no valid question (the released code: 2)."""
-    asked_searches: tuple[int, int] = (1, 3)
+    asked_searches: tuple[PositiveInt, PositiveInt] = (1, 3)
     """The proposer's prompt names a number of searches drawn from this range (both ends included);
     not enforced."""
     filters: tuple[FilterName, ...] = DEFAULT_FILTERS
@@ -90,22 +85,23 @@ class GameConfig(Settings):
     invalid_reward: float = 0.0
     """Proposer's reward for an invalid question. The paper shows that a negative one can collapse
     the game."""
-    prompts: Annotated[str, BeforeValidator(_as_text)] = "plain"
+    prompts: str = "plain"
     """Prompt set: ``plain``, ``paper``, ``mini``, ``search-r1``, ``zerosearch``, ``r-search``,
     ``NAME:FILE`` (one of these, with the solver's instructions from a file), or a directory."""
 
     @model_validator(mode="after")
     def _check_ranges(self) -> Self:
-        if self.question_chars[0] > self.question_chars[1]:
-            raise ConfigError("game.question_chars", self.question_chars, "give (fewest, most)")
-        if not 1 <= self.min_searches <= self.max_searches:
-            fix = f"give 1 to max_searches = {self.max_searches}"
-            raise ConfigError("game.min_searches", self.min_searches, fix)
-
-        low, high = self.asked_searches
-        if not 1 <= low <= high <= self.max_searches:
-            fix = f"give (low, high) with 1 <= low <= high <= max_searches = {self.max_searches}"
-            raise ConfigError("game.asked_searches", self.asked_searches, fix)
+        for name in ("question_chars", "asked_searches"):
+            low, high = getattr(self, name)
+            if low > high:
+                raise ConfigError(f"game.{name}", (low, high), "give (fewest, most)")
+        for name, asked in (
+            ("min_searches", self.min_searches),
+            ("asked_searches", self.asked_searches[1]),
+        ):
+            if asked > self.max_searches:
+                fix = f"give no more than max_searches = {self.max_searches}"
+                raise ConfigError(f"game.{name}", getattr(self, name), fix)
         return self
 
     @property

@@ -267,7 +267,6 @@ def recorded_rules(
             tokenizer=tokenizer,
             prompts=prompts,
             retriever=unsaved,
-            corpus=(),
             judge=unsaved,
             verifier=None if parts.verifier is None else unsaved,
             limits={role: Limits.of(role, config, tokenizer, prompts.tags) for role in Role},

@@ -18,7 +18,6 @@ from experiments.config import (
 )
 from experiments.run.checks import check_learning
 from experiments.run.cluster import algorithm_config
-from ssp_env.config import Settings, section_of, setting_docs
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import DEFAULT_FILTERS, MINI_GAME
 
@@ -276,16 +275,3 @@ def test_settings_that_do_not_go_together_are_named_as_ours(policy: Path) -> Non
 
     with pytest.raises(ConfigError, match="give two learners or more"):
         check_learning(config_of("compute.sharding=fsdp2"))
-
-
-def test_every_setting_is_documented() -> None:
-    def check(kind: type[Settings]) -> None:
-        assert setting_docs(kind).keys() >= kind.model_fields.keys() - inherited(kind), kind
-        for field in kind.model_fields.values():
-            if (section := section_of(field)) is not None:
-                check(section)
-
-    def inherited(kind: type[Settings]) -> set[str]:
-        return {n for base in kind.__mro__[1:] for n in getattr(base, "model_fields", ())}
-
-    check(RunConfig)

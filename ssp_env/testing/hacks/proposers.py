@@ -9,8 +9,7 @@ from ssp_env.players.scripted import GAP
 from ssp_env.testing.hacks.cheat import Cheat, Turn
 from ssp_env.types import Document, Role
 from ssp_env.worlds.mini import MiniWorld
-from ssp_env.worlds.mini.grammar import Hop, read_facts, write_question
-from ssp_env.worlds.mini.lexicon import NATION
+from ssp_env.worlds.mini_language import NATION, Hop, read_facts, write_question
 
 _READER = "a verifier that reads the proposer's documents and nothing else"
 

@@ -24,7 +24,7 @@ from ssp_env.errors import ServiceError
 from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.record import GameRecord
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.players import player_for
+from ssp_env.players import scripted_player
 from ssp_env.replay import read_games
 from ssp_env.replay.files import game_lines
 
@@ -300,7 +300,7 @@ def test_a_player_in_place_of_a_model_and_its_outages() -> None:
     """``--player api`` plays so: whoever was not answered is void, all others count."""
     config = make_config(load_preset("tiny"))
     rules, questions = check(config.replace(game=config.game.replace(attempts=1)))
-    script = player_for(rules, None)
+    script = scripted_player(rules)
     calls = 0
 
     class Flaky:

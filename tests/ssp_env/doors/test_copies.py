@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import ssp_env
 from ssp_env.game.record import record_game
-from ssp_env.worlds.wiki import WikiMini
+from ssp_env.worlds.files import WikiMini
 
 SEARCHES = ("river city", "painter born in the city", "film of that year")
 

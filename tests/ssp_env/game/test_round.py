@@ -36,7 +36,7 @@ from ssp_env.game.game import PROPOSER_REWARDS, Attempt, Game, Origin, Start, ri
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.round import Phase, Round
-from ssp_env.game.strategies import DummyPadding, DynamicResampling, ReplayBuffer
+from ssp_env.game.strategies import BatchStrategy, DynamicResampling, ReplayBuffer
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.exact import ExactMatchJudge
@@ -385,7 +385,7 @@ def test_a_reused_question_enters_no_pool_and_pays_no_proposer(
     assert [item.question for item in strategy.pool] == asked + [game.question for game in fresh]
 
 
-class Endless(DummyPadding):
+class Endless(BatchStrategy):
     """Asks for ever, or fills in whatever it was given."""
 
     def __init__(self, fills: Any = ()) -> None:

@@ -18,7 +18,6 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import (
     STRATEGIES,
     BatchStrategy,
-    DummyPadding,
     make_strategy,
 )
 from ssp_env.game.trajectory import Trajectory
@@ -227,7 +226,7 @@ class TestStrategies(BatchStrategyTests):
         return make_strategy(self.name)
 
 
-class Endless(DummyPadding):
+class Endless(BatchStrategy):
     def wants_more(self, valid: int, slots: int, waves: int) -> bool:
         return valid < slots
 
