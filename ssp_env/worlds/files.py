@@ -94,9 +94,9 @@ class FileWorld(RealText):
             self.corpus: Passages = read_corpus(corpus_path)
         else:
             # Imported here: a corpus in a file needs no index.
-            from ssp_env.search.index import open_passages
+            from ssp_env.search.store import PASSAGES, PassageStore
 
-            self.corpus = open_passages(self._index)
+            self.corpus = PassageStore(self._index / PASSAGES)
 
     @cached_property
     def retriever(self) -> Retriever | None:

@@ -125,5 +125,5 @@ def test_a_corpus_may_be_an_index_directory(tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     bare.mkdir()
     (bare / "passages").symlink_to(index / "passages")
-    with pytest.raises(DataError, match="holds no index"):
+    with pytest.raises(ConfigError, match="ssp index"):
         rules_of(FileWorld("m", bare, answers))
