@@ -13,7 +13,7 @@ from typing import Any
 from agents.config import check_packages
 from experiments.config import ComputeConfig, RunConfig
 from experiments.run.rundir import RunDirectory
-from ssp_env.checks import load
+from ssp_env.config import load
 from ssp_env.errors import ConfigError, ModelError, ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import prompt_file

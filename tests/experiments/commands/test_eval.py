@@ -279,7 +279,7 @@ def test_prompts_of_another_project(stranger: Path, tmp_path: Path) -> None:
     assert main(["eval", str(stranger), *words, *SHORT]) == 0
     (saved,) = read_games(tmp_path / "games")
     config = saved.rules.config
-    assert (config.tags.information, config.max_searches) == ("observation", 10)
+    assert (config.prompts, config.max_searches) == ("r-search", 10)
     assert config.top_k == 2, "--set decides"
     assert "<observation>" in saved.rules.prompts.texts["solver_opening"]
 

@@ -70,7 +70,6 @@ def test_a_pickle_refers_to_a_packaged_world(wiki: WikiMini, midgame: Any) -> No
 
     rules = pickle.loads(data).unwrapped.rules
     assert rules.corpus is rules.world.corpus
-    assert rules.retriever is rules.world.retriever
     assert rules.world is wiki, "opened once per process"
 
 
