@@ -116,6 +116,10 @@ class ServiceError(SSPError):
         return f"{self.service}: {self.what}"
 
 
+class LearnerDied(ServiceError):
+    """A learner that died. A run goes on from its last checkpoint."""
+
+
 class TransientServiceError(ServiceError):
     """A failure worth another try (time-out, connection refused, HTTP 429 or 5xx).
 
