@@ -36,7 +36,7 @@ from ssp_env.game.game import PROPOSER_REWARDS, Attempt, Game, Origin, Start, ri
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.round import Phase, Round
-from ssp_env.game.strategies import DummyPadding, DynamicResampling, ReplayBuffer
+from ssp_env.game.strategies import BatchStrategy, DynamicResampling, ReplayBuffer
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.exact import ExactMatchJudge
@@ -181,7 +181,7 @@ FILTERS = ("empty_question", "no_search", "short_question", "long_question", "re
         ("forged_information", ("<information>",)),
         ("budget_tokens", ([20] * 60,)),
         ("budget_searches", (SEARCH, SEARCH, SEARCH)),
-        ("budget_query", ("<search> what is the what is the </search>",)),
+        ("budget_query", (f"<search> {'what ' * 257} </search>",)),
         ("budget_prompt", (SEARCH, f"<question> {'what ' * 30} </question>")),
         ("empty_question", (SEARCH, "<question> ? </question>")),
         ("no_search", ("<search> </search>", ASK)),
@@ -194,11 +194,10 @@ FILTERS = ("empty_question", "no_search", "short_question", "long_question", "re
 def test_invalid_games(
     mini: MiniWorld, words: WordTokenizer, reason: str, turns: tuple[Any, ...]
 ) -> None:
-    limits: dict[str, Any] = {"max_searches": 2, "max_query_tokens": 4, "max_question_chars": 50}
-    if reason == "budget_tokens":
-        limits["max_response_tokens"] = 60
+    limits: dict[str, Any] = {"max_searches": 2, "question_chars": (10, 50)}
+    limits["max_response_tokens"] = 60 if reason == "budget_tokens" else 300
     if reason == "budget_prompt":
-        limits |= {"max_prompt_tokens": 30, "max_question_chars": 500}
+        limits |= {"max_prompt_tokens": 30, "question_chars": (10, 500)}
     rules = rules_of(mini, words, filters=FILTERS, invalid_reward=-0.25, **limits)
     for game in play(begin(rules, slots=2), by_role(say(*turns))).games:
         again(game, rules)
@@ -314,7 +313,7 @@ def test_a_reused_question_enters_no_pool_and_pays_no_proposer(
     assert [item.question for item in strategy.pool] == asked + [game.question for game in fresh]
 
 
-class Endless(DummyPadding):
+class Endless(BatchStrategy):
     """Asks for ever, or fills in whatever it was given."""
 
     def __init__(self, fills: Any = ()) -> None:

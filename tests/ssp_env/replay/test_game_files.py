@@ -239,7 +239,7 @@ def test_reading_notices_any_altered_leaf_of_a_line(saved: SavedGame, rng: Rando
 
 def played_with(mini: MiniWorld, tokenizer: Tokenizer) -> SavedGame:
     """A valid game, with a search in each trajectory."""
-    room = {"max_prompt_tokens": 3000, "max_response_tokens": 3000, "max_query_tokens": 60}
+    room = {"max_prompt_tokens": 3000, "max_response_tokens": 3000}
     rules = rules_of(mini, tokenizer, attempts=2, verifier="none", **room)
     search, asks = "<search> mentor </search>", "<question> what is the mentor of it ? </question>"
     script = by_role(say(search, asks), say(search, "<answer> rival </answer>"))

@@ -14,7 +14,6 @@ from scripted import again, begin, by_role, play, propose, read, rules_of, say, 
 
 from ssp_env.game.game import Attempt, Game, Origin
 from ssp_env.game.outcome import Ending, Outcome
-from ssp_env.game.protocol import Tags
 from ssp_env.game.round import Round
 from ssp_env.game.strategies import ReplayBuffer
 from ssp_env.game.verification import NoiseDocument
@@ -26,7 +25,6 @@ from ssp_env.worlds.mini import MiniWorld
 ROOMY: dict[str, Any] = {
     "max_prompt_tokens": 3000,
     "max_response_tokens": 3000,
-    "max_query_tokens": 40,
     "max_document_tokens": 500,
 }
 
@@ -81,10 +79,9 @@ def test_own_prompts_and_tags_replay_where_they_do_not_lie(mini: MiniWorld, tmp_
     }
     for name, text in texts.items():
         (tmp_path / f"{name}.txt").write_text(text)
-    tags = Tags(search="find", information="observation", also=("evidence",))
-    rules = rules_of(
-        mini, ByteTokenizer(), tags=tags, prompts=str(tmp_path), verifier="none", **ROOMY
-    )
+    tags = '{"search": "find", "information": "observation", "also": ["evidence"]}'
+    (tmp_path / "tags.json").write_text(tags)
+    rules = rules_of(mini, ByteTokenizer(), prompts=str(tmp_path), verifier="none", **ROOMY)
     asks = say("<find> mentor </find>", "<question> who is the mentor ? </question>")
     by_turn = by_role(asks, say("<find> rival </find>", "<answer> nobody </answer>"))
     (game,) = play(begin(rules, slots=1), by_turn).games
