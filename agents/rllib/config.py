@@ -14,16 +14,7 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.utils import force_list
 
-from agents.config import (
-    EngineConfig,
-    LearningConfig,
-    check_groups,
-    check_overlap,
-    check_packages,
-    check_partner,
-    check_rounds,
-    check_sharding,
-)
+from agents.config import EngineConfig, LearningConfig, check_packages, check_settings
 from agents.engines.opening import check_same_tokens
 from agents.models import tiny_directory
 from agents.rllib.env_runner import SSPEnvRunner
@@ -54,6 +45,15 @@ CALLED = (
 )
 """Callbacks that are called: ``on_sample_end`` after each round, with its
 :class:`~agents.rllib.env_runner.Sample`, the others as RLlib does."""
+
+UNCALLED_OF_LEARNERS = (
+    "compute_losses",
+    "compute_gradients",
+    "postprocess_gradients",
+    "postprocess_gradients_for_module",
+    "apply_gradients",
+)
+"""Hooks of RLlib's learners that an update here does without."""
 
 REFUSED = {
     "gamma": "a trajectory is paid once, at its end: nothing is discounted",
@@ -166,8 +166,7 @@ class SelfPlayConfig(AlgorithmConfig):
         return LearningConfig(**{name: getattr(self, name) for name in LEARNING})
 
     def batch_strategy(self) -> BatchStrategy:
-        learning, longest = self.learning(), self.game().max_searches
-        return make_strategy(learning.strategy, learning.reset_every, longest, learning.examples)
+        return make_strategy(self.learning().strategy, self.game().max_searches)
 
     def engine_config(self) -> EngineConfig:
         given = self.engine
@@ -220,8 +219,6 @@ class SelfPlayConfig(AlgorithmConfig):
         game, learning, engine = self.game(), self.learning(), self.engine_config().kind
         if not self.in_evaluation:
             self._refuse_unread()
-            with named("learners"):
-                check_sharding(self.sharding, self.num_learners)
             own = getattr(self._rl_module_spec, "module_class", None) not in (None, LLMModule)
             if own and engine == "vllm":
                 fix = "vLLM plays the model of model_dir: engine='transformers' plays your module"
@@ -233,18 +230,22 @@ class SelfPlayConfig(AlgorithmConfig):
             elif not callable(world):
                 fix = f"give the name of a world ({', '.join(WORLDS)}), or a function that makes it"
                 raise ConfigError("world", world, fix)
-            check_groups(game, learning)
             if "search" in self.env_config and "make_rules" in self.env_config:
                 fix = "make_rules chooses the retriever; leave one of them out"
                 raise ConfigError("search", self.env_config["search"], fix)
             check_search(self.search())
-        with named("training"):
-            check_packages(learning)
-            check_rounds(game, learning, 0 if self.in_evaluation else self.num_env_runners)
-            check_overlap(learning, self.overlap)
-            check_partner(learning, engine)
-            if learning.partner:
-                check_same_tokens(learning.partner, self.model_dir)
+        check_settings(
+            game,
+            learning,
+            engine=engine,
+            env_runners=0 if self.in_evaluation else self.num_env_runners,
+            overlap=self.overlap,
+            learners=self.num_learners,
+            sharding=self.sharding,
+        )
+        check_packages(learning)
+        if learning.partner:
+            check_same_tokens(learning.partner, self.model_dir)
         check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), game.tags)
 
         if self.num_env_runners and self.create_local_env_runner:
@@ -268,6 +269,15 @@ class SelfPlayConfig(AlgorithmConfig):
                 if name.startswith("on_") and name not in CALLED and own:
                     fix = f"self-play never calls {name}; it calls {', '.join(CALLED)}"
                     raise ConfigError("callbacks_class", cls, fix)
+
+        learner = self.learner_class
+        if not issubclass(learner, SSPLearner):
+            raise ConfigError("learner_class", learner, "inherit from agents.rllib.SSPLearner")
+        for name in UNCALLED_OF_LEARNERS:
+            if getattr(learner, name) is not getattr(SSPLearner, name):
+                fix = f"self-play never calls {name}; override compute_loss_for_module, or name an "
+                fix += "algorithm of your own in training(solver_algorithm='module:NAME')"
+                raise ConfigError("learner_class", learner, fix)
 
         duration, unit = self.evaluation_duration, self.evaluation_duration_unit
         if not isinstance(duration, int) or duration < 1 or unit != "episodes":

@@ -72,15 +72,17 @@ class SSPLearner(TorchLearner):
                 fix = f"{error}; set it to false, or checkpoint in the module's own forward pass"
                 raise ConfigError("learning.gradient_checkpointing", True, fix) from None
 
+        stock = type(self).compute_loss_for_module is SSPLearner.compute_loss_for_module
         self.update_step = Update(
             self._score,
             self.get_optimizer(MODULE_ID),
             learning,
             reference=self._reference,
-            autocast=autocast_dtype(learning.precision, device),
+            autocast=autocast_dtype(device),
             learners=max(1, self.config.num_learners),
             no_sync=getattr(module, "no_sync", None),
             agree=(lambda passes: agreed_maximum(passes, device)) if self.is_sharded else None,
+            loss=None if stock else self._loss_of_hook,
         )
         if self.config.num_learners:  # this process is its own
             freeze_collected()
@@ -93,7 +95,7 @@ class SSPLearner(TorchLearner):
             lm.requires_grad_(False), self.learning.temperature, vocab_size, entropies=False
         )
         if self.is_sharded:
-            shard(reference, device, autocast_dtype(self.learning.precision, device))
+            shard(reference, device, autocast_dtype(device))
         return reference
 
     # -- RLlib's hooks -------------------------------------------------------------------------
@@ -105,7 +107,7 @@ class SSPLearner(TorchLearner):
             return
 
         device = torch.device(self._device)
-        compute = autocast_dtype(self.learning.precision, device)
+        compute = autocast_dtype(device)
         shard(module[MODULE_ID], device, compute, forward="forward_train")
 
     def _make_modules_ddp_if_necessary(self) -> None:
@@ -143,8 +145,17 @@ class SSPLearner(TorchLearner):
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: Columns, fwd_out: dict[str, Any]
     ) -> Tensor:
-        """The loss of one (micro-)batch from the module's log-probabilities."""
+        """The loss of one micro-batch from the module's log-probabilities, to be overridden:
+        ``fwd_out["action_logp"]`` has those of all tokens that the policy wrote, (tokens,), row by
+        row. Losses of micro-batches add up."""
         return self.update_step.objective(batch, fwd_out["action_logp"])[0]
+
+    def _loss_of_hook(self, part: Columns, scores: Scores) -> Tensor:
+        fwd_out = {"action_logp": scores.logprobs, ENTROPY: scores.entropies}
+        config = self.config.get_config_for_module(MODULE_ID)
+        return self.compute_loss_for_module(
+            module_id=MODULE_ID, config=config, batch=part, fwd_out=fwd_out
+        )
 
     # -- scores --------------------------------------------------------------------------------
 
@@ -168,7 +179,7 @@ class SSPLearner(TorchLearner):
         Computed as in an update, one row at a time, without gradients.
         """
         device = torch.device(self._device)
-        dtype = autocast_dtype(self.learning.precision, device)
+        dtype = autocast_dtype(device)
         found = []
         with torch.no_grad(), torch.autocast(device.type, dtype, enabled=dtype is not None):
             for row in rows:

@@ -44,7 +44,7 @@ NO_CHECKPOINT = (
     "choose another --out"
 )
 CHANGEABLE = re.compile(
-    r"steps|checkpoint_every|checkpoints_kept|record_tokens|health\.\w+"
+    r"steps|checkpoint_every|checkpoints_kept|record_tokens|patience"
     r"|compute\.(env_runners|learners|gpus_per_\w+|sharding|threads)"
     r"|search\.(device|server\.(url|token_env|deadline|connections))"
     r"|openai\.(base_url|api_key_env|timeout|concurrency)"

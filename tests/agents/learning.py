@@ -23,11 +23,11 @@ from agents.update import merge_figures
 Weights = dict[str, torch.Tensor]
 
 
-def learner_for(model_dir: Path, **changes: Any) -> SSPLearner:
+def learner_for(model_dir: Path, cls: type[SSPLearner] = SSPLearner, **changes: Any) -> SSPLearner:
     """A learner in this process."""
     config = SSPConfig().training(model_dir=model_dir, **{**LEARNING, **changes})
     spec = MultiRLModuleSpec(rl_module_specs={MODULE_ID: config.get_default_rl_module_spec()})
-    learner = SSPLearner(config=config, module_spec=spec)
+    learner = cls(config=config, module_spec=spec)
     learner.build()
     return learner
 
@@ -85,9 +85,7 @@ def some_rows(model_dir: Path, count: int = 6, noise: float = 0.0, seed: int = 0
     return rows
 
 
-def leave_one_out(
-    rewards: np.ndarray, groups: np.ndarray, baseline: float, learning: LearningConfig
-) -> np.ndarray:
+def leave_one_out(rewards: np.ndarray, groups: np.ndarray, learning: LearningConfig) -> np.ndarray:
     """RLOO: the reward less the mean of the *others* of its group."""
     found = np.zeros(len(rewards))
     for group in np.unique(groups):

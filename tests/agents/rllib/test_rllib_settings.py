@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from agents.rllib import SSPConfig
+from agents.rllib.learner import SSPLearner
 from agents.rllib.module import LLMModule
 from ssp_env.errors import ConfigError
 
@@ -24,10 +26,10 @@ class Own(LLMModule):
         ({"wurld": "mini"}, {}, 0, "env_config.wurld", "'world'"),
         ({"judge": object()}, {}, 0, "env_config.judge", "--rules my_module:make_rules"),
         ({"world": "wiki-mni"}, {}, 0, "env_config.world", "'wiki-mini'"),
-        ({"game": {"attempts": 1}}, {}, 0, "env_config.game.attempts", "at least 2"),
-        ({"game": {"proposals": 3}}, {"batch_size": 8}, 0, "training.batch_size", "multiple"),
-        ({}, {"batch_size": 32}, 2, "training.round_size", "give at most 16"),
-        ({}, {"overlap": True, "importance_cap": None}, 0, "training.overlap", "update old"),
+        ({"game": {"attempts": 1}}, {}, 0, "game.attempts", "at least 2"),
+        ({"game": {"proposals": 3}}, {"batch_size": 8}, 0, "learning.batch_size", "multiple"),
+        ({}, {"batch_size": 32}, 2, "learning.round_size", "give at most 16"),
+        ({}, {"overlap": True, "importance_cap": None}, 0, "compute.overlap", "update old"),
         ({}, {"solver_algorithm": "ppo"}, 0, "learning.solver_algorithm", "module:NAME"),
     ],
 )
@@ -72,14 +74,27 @@ class Episodic(RLlibCallback):
     def on_episode_end(self, **kwargs: Any) -> None: ...
 
 
+class Clipping(SSPLearner):
+    """Overrides a hook that an update does without."""
+
+    def postprocess_gradients(self, gradients_dict: Any) -> Any:
+        return {name: gradient * 0 for name, gradient in gradients_dict.items()}
+
+
+def learn_by(learner: Any) -> Any:
+    return lambda config: config.learners(learner_class=learner)
+
+
 @pytest.mark.parametrize(
     ("field", "change", "says"),
     [
+        ("learner_class", learn_by(Clipping), "never calls postprocess_gradients;"),
+        ("learner_class", learn_by(PPOTorchLearner), "inherit from agents.rllib.SSPLearner"),
         ("callbacks_class", lambda c: c.callbacks(Episodic), "never calls on_episode_end"),
         ("evaluation_duration", lambda c: c.evaluation(evaluation_duration="auto"), "at least 1"),
-        ("learners.sharding", lambda c: c.learners(sharding="zero"), "ddp, fsdp2"),
+        ("compute.sharding", lambda c: c.learners(sharding="zero"), "ddp, fsdp2"),
         (
-            "learners.sharding",
+            "compute.sharding",
             lambda c: c.learners(sharding="fsdp2", num_learners=1),
             "there are 1",
         ),
