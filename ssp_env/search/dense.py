@@ -20,13 +20,13 @@ import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
+from importlib import import_module
 from itertools import islice
 from math import log2, sqrt
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeAlias
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,6 +36,8 @@ from ssp_env.search.base import check_request
 from ssp_env.search.corpus import passage_text
 from ssp_env.search.store import Encoder, Manifest, PassageStore, again, read_manifest, track
 from ssp_env.types import Document
+
+faiss: Any = import_module("faiss")  # this module is imported where dense search is asked for
 
 FLAT, IVF = "dense-flat", "dense-ivf-sq8"
 INDEX = "index.faiss"
@@ -170,7 +172,7 @@ def _write_ivf(path: Path, exact: Any) -> None:
     # About twice the root of the vectors, as a power of two, but at least 48 vectors a list.
     count = exact.ntotal
     lists = min(1 << round(log2(2 * sqrt(count))), max(1, count // _SAMPLE))
-    index: Any = faiss.index_factory(exact.d, f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
+    index = faiss.index_factory(exact.d, f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
     index.cp.spherical, index.cp.min_points_per_centroid = True, 1
     sample = np.random.default_rng(0).permutation(count)[: _SAMPLE * lists]
     index.train(exact.reconstruct_batch(np.sort(sample)))
@@ -179,7 +181,7 @@ def _write_ivf(path: Path, exact: Any) -> None:
 
     # FAISS's own writer overlooks a disk that fills up at the last bytes.
     with open(path, "wb") as file:
-        faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))  # type: ignore[attr-defined]
+        faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
 
 
 def _spot_check(path: Path, index: Any, store: PassageStore, encoder: Encoder) -> None:
