@@ -45,7 +45,7 @@ class Replay:
     rules: Rules
     """Rules that it was replayed by; search, judge, verifier and noise are not in the file."""
     differences: tuple[str, ...]
-    """What came out another way, such as
+    """Fields that came out another way, such as
     ``solver 2: segments[2].ids[14]: saved 812, replayed 3``; empty if nothing did."""
     as_saved: Mapping[str, str]
     """Functions of the user's own, by their part, whose results were played back, not checked."""
