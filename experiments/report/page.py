@@ -43,35 +43,19 @@ DOUBTS = 6
 
 
 def report(paths: Sequence[str], out: str | None = None, tokens: bool = False) -> int:
-    """Reads the runs and writes their page; see :func:`experiments.cli.report`."""
-    runs = open_runs(paths)
-    more = f"-and-{len(runs) - 1}-more" if len(runs) > 1 else ""
-    page = Path(out or f"report-{runs[0].key}{more}.html")
-    games = write_page(runs, page, tokens=tokens)
-
-    size = page.stat().st_size / 1e6
-    print(f"wrote {page} ({plural(len(runs), 'run')}, {plural(games, 'game')}, {size:.1f} MB)")
-    if games and not tokens:
-        print("left out: token ids and log-probabilities (--tokens puts them in)")
-    return 0
-
-
-def write_page(runs: Sequence[Run], path: Path, *, tokens: bool) -> int:
-    """Writes the page of some runs; returns the number of its games.
-
-    Args:
-        runs: in the order of the page.
-        path: the file; it is replaced once all of the page is there.
-        tokens: also token ids and log-probabilities, which multiply the size of the games.
+    """Reads the runs and writes their page; see :func:`experiments.cli.report`.
 
     Raises:
         DataError: a game that cannot be read; names file and line.
-        RunError: the page cannot be written.
+        RunError: a run cannot be read, or the page cannot be written.
     """
-    with replacing(path) as file:
+    runs = open_runs(paths)
+    more = f"-and-{len(runs) - 1}-more" if len(runs) > 1 else ""
+    page = Path(out or f"report-{runs[0].key}{more}.html")
+    steps = [(place, step) for place, run in enumerate(runs) for step in run.files]
+    indexes: list[dict[int, Any]] = [{} for _ in runs]
+    with replacing(page) as file:
         held = {"data": packed(described(runs, live=False))}
-        indexes: list[dict[int, Any]] = [{} for _ in runs]
-        steps = [(place, step) for place, run in enumerate(runs) for step in run.files]
         console = Console(stderr=True)
         for place, step in track(steps, "reading games", console=console, transient=True):
             saved = list(read_games(runs[place].files[step]))
@@ -80,7 +64,13 @@ def write_page(runs: Sequence[Run], path: Path, *, tokens: bool) -> int:
             held[f"step_{step}_{place}"] = packed(shown)
         held |= {f"index_{place}": packed(index) for place, index in enumerate(indexes)}
         file.write(page_html(runs, held))
-    return sum(len(rows) for index in indexes for rows in index.values())
+
+    games = sum(len(rows) for index in indexes for rows in index.values())
+    size = page.stat().st_size / 1e6
+    print(f"wrote {page} ({plural(len(runs), 'run')}, {plural(games, 'game')}, {size:.1f} MB)")
+    if games and not tokens:
+        print("left out: token ids and log-probabilities (--tokens puts them in)")
+    return 0
 
 
 def page_html(runs: Sequence[Run], held: dict[str, str], live: bool = False) -> str:

@@ -5,7 +5,6 @@
 ``trials/NAME/``   an ordinary run directory: `ssp report`, `ssp plot`, `ssp replay` read it
 ``results.csv``    one row per trial and step
 ``tables.md``      means, intervals and comparisons; ``figure.png`` draws them
-``summary.json``   the same as data, with machine, commits and seeds
 ================== =========================================================================
 """
 

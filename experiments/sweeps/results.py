@@ -6,6 +6,7 @@ seed, since trials of one seed play for the same answers.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -99,27 +100,6 @@ class Results:
             made.append(self._with_paper())
         return made
 
-    def as_data(self) -> dict[str, Any]:
-        """By arm and group: values by seed, mean, interval, and difference from the baseline."""
-
-        def estimate(values: pd.Series) -> dict[str, Any] | None:
-            if values.empty:
-                return None
-            found = over_runs(list(values))
-            return {"mean": found.mean, "interval": found.interval}
-
-        data: dict[str, Any] = {arm: {} for arm in self.arms}
-        for arm, ends in self.ends.groupby("arm", sort=False):
-            apart = self.apart.loc[ends.index]
-            for column in self.groups:
-                values = ends[column].droplevel("arm").dropna()
-                data[str(arm)][column.removeprefix(ACCURACY)] = {
-                    "by_seed": {int(seed): float(value) for seed, value in values.items()},
-                    "accuracy": estimate(values),
-                    "difference": estimate(apart[column].dropna()),
-                }
-        return data
-
     def _accuracies(self) -> Table:
         started = self.steps[(self.steps["step"] == 0) & self.steps["state"].isin(ENDED)]
         base = started.groupby("arm", sort=False)[self.groups].mean().round(9)
@@ -130,7 +110,7 @@ class Results:
             base = base.set_axis([f"{arm}, before" for arm in base.index])
 
         counts = self.ends.groupby("arm").size().reindex(self.arms, fill_value=0)
-        cells = pd.concat([base.map(_short), _cells(self.ends, self.arms)])
+        cells = pd.concat([base.map(short), _cells(self.ends, self.arms)])
         cells.insert(0, "seeds", [*[NONE] * len(base), *map(str, counts)])
         steps = sorted({trial.config.steps for trial, _ in self.ended})
         title = f"Accuracy on held-out questions after {' or '.join(map(str, steps))} steps"
@@ -221,11 +201,14 @@ def _cells(values: pd.DataFrame, arms: Sequence[str], sign: str = "") -> pd.Data
         if not known:
             return NONE
         found = over_runs(known)
-        half = "" if found.half is None else f" ±{_short(found.half, 2)}"
-        return f"{_short(found.mean, sign=sign)}{half}"
+        half = "" if found.half is None else f" ±{short(found.half, 2)}"
+        return f"{short(found.mean, sign=sign)}{half}"
 
     return values.groupby("arm", sort=False).agg(text).reindex(arms, fill_value=NONE)
 
 
-def _short(value: float, digits: int = 3, sign: str = "") -> str:
-    return NONE if pd.isna(value) else f"{value:{sign}.{1 if abs(value) >= 10 else digits}f}"
+def short(value: float | None, digits: int = 3, sign: str = "") -> str:
+    """A number as text."""
+    if value is None or math.isnan(value):
+        return NONE
+    return f"{value:{sign}.{1 if abs(value) >= 10 else digits}f}"
