@@ -20,9 +20,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import choix
 import numpy as np
@@ -155,14 +155,6 @@ def _players(target: str) -> list[tuple[str, str]]:
 # -- games -------------------------------------------------------------------------------------
 
 
-class Proposal(NamedTuple):
-    """Question that a proposer made of an answer, if it was valid; its hops, where the world knows
-    them."""
-
-    question: Question | None
-    hops: int | None = None
-
-
 def play_league(
     players: dict[str, str], config: RunConfig, rules: Rules, answers: int, attempts: int
 ) -> League:
@@ -170,10 +162,6 @@ def play_league(
 
     Answers, seeds and the order of everything are the same for all players. A model is loaded
     twice, once per role.
-
-    Raises:
-        ConfigError: a player that does not know the tokens of the others.
-        ServiceError: a service was out, so that some games cannot be compared.
     """
     folders = {name: Path(model) if model else config.model_dir for name, model in players.items()}
     for player, folder in folders.items():
@@ -192,20 +180,24 @@ def play_league(
             longest=rules.longest_trajectory,
         )
 
-    proposals = []
-    for player, folder in folders.items():
-        print(f"{player} proposes", file=sys.stderr)
-        proposals.append(_propose(engine(folder), config, rules, answers))
-
     shape = (len(players), len(players), answers)
+    proposals, hops = [], np.full((len(players), answers), np.nan)
+    for row, (player, folder) in enumerate(folders.items()):
+        print(f"{player} proposes", file=sys.stderr)
+        asked = _propose(engine(folder), config, rules, answers)
+        proposals.append(asked)
+        for place, question in enumerate(asked):
+            if question and (found := rules.world.analyse(question.text)) is not None:
+                hops[row, place] = found.hops
+
     solved, paid = np.full(shape, np.nan), np.full(shape, rules.config.invalid_reward)
     tried, size = with_attempts(rules, attempts), config.learning.round_size
     for column, (player, folder) in enumerate(folders.items()):
         print(f"{player} solves", file=sys.stderr)
         solver = engine(folder)
         for row, asked in enumerate(proposals):
-            places = [place for place, proposal in enumerate(asked) if proposal.question]
-            questions = [proposal.question for proposal in asked if proposal.question]
+            places = [place for place, question in enumerate(asked) if question]
+            questions = [question for question in asked if question]
             rounds = (
                 Round.of_questions(tried, questions[i : i + size], [_SOLVE, config.seed, i])
                 for i in range(0, len(questions), size)
@@ -213,36 +205,35 @@ def play_league(
             games = _play(rounds, solver, config)
             solved[row, column, places] = [game.share_right for game in games]
             paid[row, column, places] = [rules.proposer_reward(game) for game in games]
-    return League(list(players), proposals, solved, paid, attempts, config.seed)
+    return League(list(players), hops, solved, paid, attempts, config.seed)
 
 
-def _propose(engine: Engine, config: RunConfig, rules: Rules, answers: int) -> list[Proposal]:
-    """A proposer's questions, in rounds of the size that training has: noise is of one's round."""
+def _propose(
+    engine: Engine, config: RunConfig, rules: Rules, answers: int
+) -> list[Question | None]:
+    """A proposer's valid questions by answer, in rounds of the size that training has, since noise
+    is of one's round."""
     # A round is played to its end, so the proposer's own solver tries each question; once will do.
     once = replace(rules, config=rules.config.replace(attempts=1, proposals=1))
     # All proposers get the same answers, each once unless there are fewer.
     known, rng = rules.world.answers, np.random.default_rng([_PROPOSE, config.seed])
-    dealt = [known[i] for i in rng.choice(len(known), answers, replace=answers > len(known))]
+    dealt = iter(rng.choice(len(known), answers, replace=answers > len(known)))
 
-    def round_from(begin: int) -> Round:
-        part = dealt[begin : begin + config.learning.round_size]
+    def deal(_: object, count: int) -> list[GroundTruth]:
+        return [known[i] for i in islice(dealt, count)]
 
-        def deal(_: object, count: int) -> list[GroundTruth]:
-            return part[:count]
-
-        return Round(once, deal, len(part), [_PROPOSE, config.seed, begin])
-
-    begins = range(0, answers, config.learning.round_size)
-    proposals = []
-    for place, game in enumerate(_play(map(round_from, begins), engine, config)):
-        if game.outcome is not Outcome.VALID or not game.question:
-            proposals.append(Proposal(None))
-            continue
-        found = rules.world.analyse(game.question)
+    size = config.learning.round_size
+    rounds = (
+        Round(once, deal, min(size, answers - i), [_PROPOSE, config.seed, i])
+        for i in range(0, answers, size)
+    )
+    questions: list[Question | None] = []
+    for place, game in enumerate(_play(rounds, engine, config)):
         wordings = (game.truth.answer, *game.truth.aliases)
-        question = Question(f"league-{place}", game.question, wordings, "league")
-        proposals.append(Proposal(question, found.hops if found is not None else None))
-    return proposals
+        valid = game.outcome is Outcome.VALID and game.question is not None
+        question = Question(f"league-{place}", game.question or "", wordings, "league")
+        questions.append(question if valid else None)
+    return questions
 
 
 def _play(rounds: Iterable[Round], engine: Engine, config: RunConfig) -> list[Game]:
@@ -263,8 +254,8 @@ def rate(won: Floats, games: int) -> Floats:
     """The most likely ratings of all proposers, then of all solvers.
 
     Args:
-        won: the share of games that the proposer won, of shape (proposers, solvers).
-        games: how many each pairing played.
+        won: share of its games that the proposer won, of shape (proposers, solvers).
+        games: number of games of each pairing.
     """
     proposers, solvers = won.shape
     # counts[i, j]: games that player i won against player j; proposers first.
@@ -282,8 +273,8 @@ class League:
 
     players: list[str]
     """Their names."""
-    proposals: list[list[Proposal]]
-    """By proposer and answer."""
+    hops: Floats
+    """Hops of questions, of shape (proposers, answers); NaN where they are invalid or unknown."""
     solved: Floats
     """Share of right attempts, of shape (proposers, solvers, answers); NaN without a question."""
     paid: Floats
@@ -312,27 +303,32 @@ class League:
         return {"proposer": found[: len(won)], "solver": found[len(won) :]}
 
     @property
-    def mean_paid(self) -> pd.DataFrame:
-        """The proposer's mean reward, by proposer and solver."""
-        return pd.DataFrame(
-            self.paid.mean(axis=2), pd.Index(self.players, name="proposer"), self.players
-        )
+    def valid_share(self) -> Floats:
+        """Share of valid questions, by proposer."""
+        shares: Floats = 1.0 - np.isnan(self.solved[:, 0]).mean(axis=1)
+        return shares
 
     @property
     def solve_rate(self) -> pd.DataFrame:
-        """Share of right attempts at valid questions; NaN without any."""
-        asked = np.ma.masked_invalid(self.solved)
-        values = asked.mean(axis=2).filled(np.nan)
-        return pd.DataFrame(values, pd.Index(self.players, name="proposer"), self.players)
+        """Share of right attempts at valid questions by proposer and solver; NaN without any."""
+        return pd.DataFrame(_known_mean(self.solved), self._rows, self.players)
+
+    @property
+    def mean_paid(self) -> pd.DataFrame:
+        """The proposer's mean reward, by proposer and solver."""
+        return pd.DataFrame(self.paid.mean(axis=2), self._rows, self.players)
+
+    @property
+    def _rows(self) -> pd.Index:
+        return pd.Index(self.players, name="proposer")
 
     def tables(self) -> list[Table]:
         """Ratings, solve rates, rewards."""
         cells = pd.DataFrame(index=pd.Index(self.players, name="player"))
         for role, rated in self.ratings.items():
             cells[f"Elo as {role}"] = [f"{r.mean:.0f} [{r.low:.0f}, {r.high:.0f}]" for r in rated]
-        facts = [self._facts(place) for place in range(len(self.players))]
-        cells["valid questions"] = [short(one["valid_share"]) for one in facts]
-        cells["their hops"] = [short(one["hops"], 2) for one in facts]
+        cells["valid questions"] = [short(value) for value in self.valid_share]
+        cells["their hops"] = [short(value, 2) for value in _known_mean(self.hops)]
         note = (
             "In brackets, 95% intervals by bootstrap over answers. A proposer wins an attempt if "
             "its question is valid and the attempt is wrong; the mean solver has 1000."
@@ -346,16 +342,12 @@ class League:
         ]
 
     def as_data(self) -> dict[str, Any]:
-        """Everything that the tables show, and every figure by answer that they rest on."""
-
-        def plain(values: Floats) -> Any:
-            return finite(np.round(values, 6).tolist())
-
+        """Ratings, and every figure by answer that the tables rest on."""
         players = [
             {
                 "name": player,
                 **{f"{role}_rating": asdict(r[place]) for role, r in self.ratings.items()},
-                **self._facts(place),
+                "valid_share": float(self.valid_share[place]),
             }
             for place, player in enumerate(self.players)
         ]
@@ -363,18 +355,7 @@ class League:
             "players": players,
             "attempts": self.attempts,
             "answers": self.solved.shape[2],
-            "solve_rate": plain(self.solve_rate.to_numpy()),
-            "proposer_reward": plain(self.mean_paid.to_numpy()),
-            "solved_by_answer": plain(self.solved),
-        }
-
-    def _facts(self, proposer: int) -> dict[str, Any]:
-        """Share of valid questions, and mean hops where they are known."""
-        asked = self.proposals[proposer]
-        hops = [one.hops for one in asked if one.hops is not None]
-        return {
-            "valid_share": round(fmean(one.question is not None for one in asked), 6),
-            "hops": fmean(hops) if hops else None,
+            "solved_by_answer": finite(np.round(self.solved, 6).tolist()),
         }
 
     def draw(self, out: Path) -> None:
@@ -402,3 +383,9 @@ class League:
         for axis in (left, middle, right):
             axis.set_xticks(places, self.players, rotation=30, ha="right")
         save_figure(figure, out)
+
+
+def _known_mean(values: Floats) -> Floats:
+    """Mean over answers without gaps; NaN where there are only gaps."""
+    means: Floats = np.ma.masked_invalid(values).mean(axis=-1).filled(np.nan)
+    return means

@@ -24,7 +24,6 @@ EXTRAS = {
         "train",
     ),
     "matplotlib": "plot",
-    "sklearn": "analysis",
     "choix": "analysis",
     "fastapi": "serve",
     "uvicorn": "serve",

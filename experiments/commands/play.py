@@ -58,26 +58,17 @@ def run(chosen: Chosen, *, role: str, games: int | None) -> int:
     task = TASKS[role].format(attempts=config.game.attempts)
     session.panel(f"search self-play: {config.world}", f"{task}\n{session.keys}")
     try:
-        with suppress(Quit):
+        with suppress(EOFError):  # the person types q, or Ctrl-D
             session.play(games)
     finally:
         session.say(f"[b]{session.score}[/b]")
     return 0
 
 
-class Quit(Exception):
-    """The person has had enough."""
-
-
 class Session:
-    """Games between a person and the policy, with their points so far; the seed decides every game.
+    """Games between a person, in a role, and the policy, with their points so far.
 
-    Args:
-        rules: what is played by.
-        engine: holds the policy.
-        seed: of all games.
-        role: the person's, ``solver`` or ``proposer``.
-    """
+    The seed decides every game."""
 
     def __init__(self, rules: Rules, engine: Engine, seed: int, role: str) -> None:
         self.rules, self.engine, self.seed, self.role = rules, engine, seed, role
@@ -93,12 +84,7 @@ class Session:
         return f"{points}, after {plural(self._games, 'game')}"
 
     def play(self, games: int | None = None) -> None:
-        """Plays so many games, or as long as there are questions; void ones do not count.
-
-        Raises:
-            Quit: the person types it.
-            ServiceError: an outage leaves no question to solve.
-        """
+        """Plays so many games, or as long as there are questions; void ones do not count."""
         solving = self.role == "solver"
         if solving:
             self.say("[dim]The policy is writing questions ...[/dim]")
@@ -173,13 +159,10 @@ class Session:
         tags, tokenizer = self.rules.config.tags, self.rules.tokenizer
         while not trajectory.done:
             left = trajectory.limits.max_searches - len(trajectory.searches)
-            try:
-                line = self._console.input(f"[cyan]{left} searches left >[/cyan] ")
-            except EOFError:
-                raise Quit from None
+            line = self._console.input(f"[cyan]{left} searches left >[/cyan] ")
             key, _, text = line.strip().partition(" ")
             if key == "q":
-                raise Quit
+                raise EOFError
             if key == "n":
                 return None
 
@@ -228,10 +211,7 @@ class Session:
 
 
 def raise_outage(game: Game) -> None:
-    """
-    Raises:
-        ServiceError: an outage has voided the game.
-    """
+    """Raises the ``ServiceError`` that has voided a game, if one has."""
     if game.outage is not None:
         raise ServiceError(game.outage.service, game.outage.what)
 

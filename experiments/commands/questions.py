@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from json import dumps
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from pydantic import TypeAdapter
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from experiments.report.runs import step_files
 from experiments.run.rundir import RunDirectory
@@ -21,8 +19,6 @@ from ssp_env.game.record import GameRecord
 from ssp_env.replay import read_games
 from ssp_env.types import Role
 
-ALIKE = 0.9
-"""Cosine of two questions' character n-grams (TF-IDF) from which on they are near-duplicates."""
 COLUMNS = 8
 """Columns of a run's table where nobody says how many steps each has."""
 KNOWN = {"question", "hops", "truly_correct", "right_answers"}
@@ -85,14 +81,7 @@ def run(directory: str, *, out: str | None, all: bool, window: int | None, json:
 
 
 def games_of(run: str | Path) -> Iterator[Played]:
-    """Step and record of every game of a run, in the order of play; void games are left out.
-
-    A run in progress is read as far as it is.
-
-    Raises:
-        RunError: the directory holds no games of a run.
-        DataError: a file of games is damaged; names file, line and field.
-    """
+    """Step and record of every game of a run, in the order of play; void games are left out."""
     files = step_files(RunDirectory(run).games)
     if not files:
         raise RunError(f"{run} holds no games of a run (games/step_000001.jsonl is missing)")
@@ -111,10 +100,6 @@ def ledger(games: Iterable[Played], run: str | Path) -> list[Entry]:
     passages in full); ``games``, what became of it each time; and ``provenance``, where it was
     first written. All entries have the same fields, so that
     ``datasets.load_dataset("json", data_files=...)`` reads a file of them.
-
-    Args:
-        games: step and record, in the order of play; see :func:`games_of`.
-        run: the directory of their run, for its name.
     """
     name = Path(run).resolve().name
     entries: dict[tuple[str, str], Entry] = {}
@@ -170,9 +155,7 @@ def written(games: Iterable[Played]) -> pd.DataFrame:
 
     Questions are ``sound`` that are right and have one answer; worlds that do not know the truth
     leave this, ``wrong`` and ``ambiguous`` empty.
-
-    Args:
-        games: step and record; questions that were played again from the pool do not count.
+    Questions that were played again from the pool do not count.
     """
     rows: list[Entry] = []
     for step, game in games:
@@ -195,9 +178,7 @@ def written(games: Iterable[Played]) -> pd.DataFrame:
     shares = ["hops", "solve_rate", "verified", "sound", "ambiguous", "wrong"]
     frame = pd.DataFrame(rows, columns=["step", "question", "accepted", *shares])
     frame = frame.astype({**dict.fromkeys(shares, float), "accepted": bool})
-    # Word for word, and nearly, one that was written before.
     frame["repeated"] = frame["question"].duplicated()
-    frame["alike"] = near_duplicates(list(frame["question"]))
     return frame
 
 
@@ -209,7 +190,6 @@ def figures(rows: pd.DataFrame) -> Entry:
     accepted, read = rows[rows["accepted"]], rows.dropna(subset=["verified", "sound"])
     means = {
         "repeated": rows["repeated"],
-        "alike": rows["alike"],
         "precision": read.loc[read["verified"] == 1, "sound"],
         "recall": read.loc[read["sound"] == 1, "verified"],
         **{name: accepted[name] for name in ("ambiguous", "wrong", "hops", "solve_rate")},
@@ -221,18 +201,3 @@ def figures(rows: pd.DataFrame) -> Entry:
         "accepted": len(accepted),
         **{name: float(v.mean()) if v.notna().any() else None for name, v in means.items()},
     }
-
-
-def near_duplicates(texts: Sequence[str]) -> list[bool]:
-    """For each text, True if it is nearly one that came before it."""
-    if not texts:
-        return []
-
-    vectors = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5)).fit_transform(texts)
-    # Of each pair the later one is the duplicate: the lower triangle, without the diagonal.
-    found = np.zeros(len(texts), dtype=bool)
-    for start in range(0, len(texts), 1024):
-        cosines = (vectors[start : start + 1024] @ vectors.T).tocoo()
-        later = cosines.row + start
-        found[later[(cosines.col < later) & (cosines.data >= ALIKE)]] = True
-    return found.tolist()

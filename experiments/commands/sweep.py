@@ -91,14 +91,8 @@ def _changed(sweep: Sweep, chosen: Chosen, options: SweepOptions) -> Sweep:
     elif arms:
         sweep = sweep.choose(arms)
 
-    given = {
-        "steps": options.steps,
-        "world": chosen.world,
-        "model": chosen.model,
-        "search": chosen.search,
-        "rules": chosen.rules,
-        "game.verifier": chosen.verifier,
-    }
+    given = {name: getattr(chosen, name) for name in ("world", "model", "search", "rules")}
+    given |= {"steps": options.steps, "game.verifier": chosen.verifier}
     changes = {name: value for name, value in given.items() if value is not None}
     changes |= dict(parse_assignment(assignment) for assignment in chosen.set or ())
     return sweep.replace(
@@ -109,12 +103,7 @@ def _changed(sweep: Sweep, chosen: Chosen, options: SweepOptions) -> Sweep:
 
 
 def check_trials(planned: Sequence[Trial], directory: SweepDirectory, resume: bool) -> None:
-    """Finds out what would make the sweep fail, before anything is written or played.
-
-    Raises:
-        SSPError: the directory holds something else, a trial was begun with other settings, or a
-            trial cannot be played.
-    """
+    """Finds out what would make the sweep fail, before anything is written or played."""
     from experiments.run.checks import check
 
     if not resume and directory.path.is_dir() and any(directory.path.iterdir()):
@@ -130,11 +119,7 @@ def check_trials(planned: Sequence[Trial], directory: SweepDirectory, resume: bo
 
 
 def _finish(name: str, sweep: Sweep, commands: list[str], directory: SweepDirectory) -> None:
-    """Writes results, tables and figure, and prints the tables.
-
-    Raises:
-        SSPError: no trial has ended.
-    """
+    """Writes results, tables and figure, and prints the tables."""
     results = Results(sweep, trials(sweep), directory)
     tables = results.tables()
     if not tables:
@@ -164,11 +149,9 @@ def _finish(name: str, sweep: Sweep, commands: list[str], directory: SweepDirect
 
 def _show_plan(sweep: Sweep, planned: Sequence[Trial]) -> None:
     """Prints what would be played."""
-    arms = {trial.arm: trial.settings for trial in planned}
+    arms = sweep.all_arms()
     for arm, settings in arms.items():
-        text = "  ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
-        mark = " (the others are compared with it)" if arm == sweep.compared_with else ""
-        print(f"{arm}{mark}: {text or 'the preset as it is'}")
+        print(f"{arm}: {json.dumps(settings)}")
     steps = " or ".join(map(str, sorted({trial.config.steps for trial in planned})))
     counts = f"{plural(len(arms), 'arm')}, {plural(len(sweep.seeds), 'seed')}"
     print(f"{plural(len(planned), 'trial')}: {counts}, {steps} steps each")

@@ -9,6 +9,7 @@ import math
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,24 +32,12 @@ from ssp_env.types import Document
 PARTS = Path(__file__).parent / "page"
 STYLES = ("vendor/uPlot.min.css", "report.css")
 SCRIPTS = ("vendor/uPlot.iife.min.js", "charts.js", "list.js", "main.js")
-REASONS = {"action": "a complete action", "budget_tokens": "out of tokens", "format": "bad format"}
-"""Reasons whose codes say too little; others are shown with spaces for underscores."""
-ABOUT = (
-    *("directory", "state", "preset", "world", "seed", "verifier", "wall_seconds"),
-    *("git_commit", "machine"),
-)
-"""Rows of the table of runs."""
 DOUBTS = 6
 """Shades of tokens, from likely to unlikely."""
 
 
 def report(paths: Sequence[str], out: str | None = None, tokens: bool = False) -> int:
-    """Reads the runs and writes their page; see :func:`experiments.cli.report`.
-
-    Raises:
-        DataError: a game that cannot be read; names file and line.
-        RunError: a run cannot be read, or the page cannot be written.
-    """
+    """Reads the runs and writes their page; see :func:`experiments.cli.report`."""
     runs = open_runs(paths)
     more = f"-and-{len(runs) - 1}-more" if len(runs) > 1 else ""
     page = Path(out or f"report-{runs[0].key}{more}.html")
@@ -111,11 +100,12 @@ def described(runs: Sequence[Run], live: bool) -> dict[str, Any]:
 
     overview = TEMPLATES.get_template("overview.html")
     settings = TEMPLATES.get_template("settings.html")
+    results = [dict(run.summary or {}) for run in runs]
+    prints = [flat(result.pop("fingerprint", {})) for result in results]
     about = [
-        {"directory": run.path, "state": run.state, **run.config, **(run.summary or {})}
-        for run in runs
+        {"directory": run.path, "state": run.state, **flat(result)}
+        for run, result in zip(runs, results, strict=True)
     ]
-    prints = [flat((run.summary or {}).get("fingerprint") or {}) for run in runs]
     going = [run for run in runs if run.summary is None]
     state = runs[0].state if len(runs) == 1 else f"{len(going)} unfinished" if going else "finished"
     return {
@@ -124,12 +114,19 @@ def described(runs: Sequence[Run], live: bool) -> dict[str, Any]:
         "overview": overview.render(runs=runs, groups=groups, means=means, zero=zero),
         "settings": settings.render(
             runs=runs,
-            about=[cells for cells in compared(about) if cells[0] in ABOUT],
+            about=compared(about),
             settings=compared([flat(run.config) for run in runs]),
             fingerprint=compared(prints),
         ),
         "charts": drawn,
-        "runs": [{"key": run.key, "steps": [*map(_version, run.files.items())]} for run in runs],
+        # With a version of each file, which changes when a resumed run plays its step again.
+        "runs": [
+            {
+                "key": run.key,
+                "steps": [[n, str(f.stat().st_mtime_ns)] for n, f in run.files.items()],
+            }
+            for run in runs
+        ],
     }
 
 
@@ -145,13 +142,6 @@ def packed(value: Any) -> str:
     """JSON, deflated, as base64: a browser's DecompressionStream unpacks it."""
     text = json.dumps(value, separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")
-
-
-def _version(step_file: tuple[int, Path]) -> list[Any]:
-    """A step and a version of its file, which changes when a resumed run plays it again."""
-    step, path = step_file
-    found = path.stat()
-    return [step, f"{found.st_mtime_ns:x}-{found.st_size:x}"]
 
 
 # -- games -------------------------------------------------------------------------------------
@@ -176,21 +166,12 @@ def row(game: GameRecord) -> dict[str, Any]:
 
 
 def game_html(key: str, step: int, saved: SavedGame, tokens: bool) -> str:
-    """A game as HTML to read.
-
-    Args:
-        key: of its run.
-        step: the step that it was played in.
-        saved: the game.
-        tokens: with its tokens, where they were recorded.
-    """
+    """A game as HTML to read, with its tokens if they are wanted and were recorded."""
     record, rules = saved.record, saved.rules
     pieces = None
     if tokens and rules.tokens:
-        try:
+        with suppress(SSPError):  # a policy's own tokenizer, which is not on this machine
             pieces = rules.tokenizer.open().pieces
-        except SSPError:  # a policy's own tokenizer, which is not on this machine
-            pieces = None
     return TEMPLATES.get_template("game.html").render(
         key=key,
         step=step,
@@ -260,9 +241,7 @@ def materials(game: GameRecord) -> list[tuple[Document, str | None]]:
 def token_spans(play: TrajectoryRecord, pieces: Any) -> Iterator[tuple[str, str, str]]:
     """The tokens of a trajectory: class, title and text.
 
-    Args:
-        play: recorded with its tokens.
-        pieces: bytes of each token id, or ``None`` where the tokenizer cannot be opened.
+    ``pieces`` are the bytes of each token id, or ``None`` where the tokenizer cannot be opened.
     """
     for segment in play.segments:
         logprobs = segment.logprobs or ()
@@ -286,7 +265,7 @@ TEMPLATES = Environment(
 )
 TEMPLATES.filters |= {
     "group": spoken_group,
-    "reason": lambda code: REASONS.get(code, code.replace("_", " ")),
+    "reason": lambda code: code.replace("_", " "),
     "share": lambda value: "–" if value is None else f"{value:.2f}".replace("-", "−"),
 }
 TEMPLATES.tests["differing"] = lambda cells: len({*cells[1:]}) > 1

@@ -11,11 +11,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from experiments.report.curves import draw_curves, panels, save_figure, spoken
+from experiments.report.curves import draw_runs, spoken
 from experiments.report.runs import ACCURACY, MEAN, Arm, read_run
 from experiments.stats import over_runs
 from experiments.sweeps.definition import ENDED, Sweep, SweepDirectory, Trial
@@ -81,7 +80,8 @@ class Results:
         rest = sorted({*steps} - {*first}, key=lambda name: (name.startswith("seconds."), name))
         self.steps = steps.reindex(columns=[*first, *rest])
 
-        found = pd.DataFrame(ends).T.reindex(columns=self.groups).rename_axis(["arm", "seed"])
+        index = pd.MultiIndex.from_tuples(list(ends), names=["arm", "seed"])
+        found = pd.DataFrame(list(ends.values()), index, self.groups)
         self.ends = found.dropna(subset=[MEAN]) if self.groups else found
         is_baseline = self.ends.index.get_level_values("arm") == sweep.compared_with
         baseline = self.ends[is_baseline].droplevel("arm")
@@ -154,43 +154,26 @@ class Results:
         """Trials that are not like the others."""
         notes: dict[str, list[str]] = {}
         for trial, state in self.states:
-            note = {
-                "begun": "not finished: not in the tables",
-                "waiting": "not begun: not in the tables",
-                "stopped": "stopped because its figures went wrong: its last evaluation counts",
-                "done": "",
-            }[state]
-            if state in ENDED and (trial.arm, trial.seed) not in self.ends.index:
-                note = "an outage hit whole groups at its last evaluation: not in the tables"
-            if note:
-                notes.setdefault(note, []).append(str(trial))
+            if state not in ENDED:
+                note = f"{state}, so not in the tables"
+            elif (trial.arm, trial.seed) not in self.ends.index:
+                note = "an outage hit whole groups at its last evaluation, so not in the tables"
+            elif state == "stopped":
+                note = "stopped because its figures went wrong; its last evaluation counts"
+            else:
+                continue
+            notes.setdefault(note, []).append(str(trial))
         return tuple(f"{'; '.join(names)}: {note}." for note, names in notes.items())
 
     def draw(self, out: Path) -> None:
-        """Draws the trials that have ended: mean accuracy at the end, and curves of all groups."""
-        runs = [run for _, run in self.ended]
+        """Draws the trials that have ended: accuracies, and the figures of the tables."""
         arms = [
             Arm(arm, [place for place, (trial, _) in enumerate(self.ended) if trial.arm == arm])
             for arm in self.arms
         ]
         figures = [figure for figure in self.sweep.figures if figure in self.steps]
-        names = [*self.groups[1:], *figures]
-        figure, (ends, *axes) = panels(1 + len(names))
-        for axis, name in zip(axes, names, strict=True):
-            draw_curves(axis, runs, arms, name, SMOOTHED)
-
-        # Each seed, and the mean with its interval.
-        for arm, values in self.ends[MEAN].groupby("arm"):
-            found, place = over_runs(list(values)), self.arms.index(str(arm))
-            look: dict[str, Any] = {"color": f"C{place % 10}", "markersize": 6}
-            ends.plot(values, [place] * len(values), "o", alpha=0.35, **look)
-            ends.errorbar([found.mean], [place], xerr=found.half, fmt="D", capsize=3, **look)
-        ends.set(title="mean accuracy at the end (* baseline)")
-        marks = ["*" if arm == self.sweep.compared_with else "" for arm in self.arms]
-        ends.set_yticks(range(len(marks)), map(" ".join, zip(self.arms, marks, strict=True)))
-        ends.invert_yaxis()
-        figure.suptitle(self.sweep.title)
-        save_figure(figure, out)
+        runs = [run for _, run in self.ended]
+        draw_runs(out, runs, arms, [*self.groups, *figures], SMOOTHED)
 
 
 def _cells(values: pd.DataFrame, arms: Sequence[str], sign: str = "") -> pd.DataFrame:

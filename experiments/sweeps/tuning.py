@@ -40,12 +40,7 @@ SHOWN = {"step": "step", "solver_reward": "solver", "valid_rate": "valid", "accu
 def tune_trials(
     trials: Sequence[Trial], directory: SweepDirectory, options: SweepOptions
 ) -> dict[str, str]:
-    """Plays or resumes trials to their ends; by name, the errors of those that failed.
-
-    Raises:
-        ServiceError: Ray did not start.
-        KeyboardInterrupt: after Ctrl-C; every trial can be resumed.
-    """
+    """Plays or resumes trials to their ends; by name, the errors of those that failed."""
     quiet_libraries()
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -118,13 +113,8 @@ def play(
 ) -> None:
     """Plays a run, or resumes it, as ``ssp train`` does.
 
-    A run that is stopped because its figures went wrong ends the trial like any other.
-
-    Args:
-        config: the run's settings, as plain data.
-        out: its directory.
-        keep_checkpoints: keep its last checkpoints when it has ended.
-        report: takes the figures of each step, with the mean accuracy of the last evaluation.
+    A run that is stopped because its figures went wrong ends the trial like any other. ``report``
+    takes the figures of each step, with the mean accuracy of the last evaluation.
     """
     quiet_libraries()
     from experiments.run.training import train

@@ -11,11 +11,10 @@ import pytest
 from runs import SETTINGS
 
 from experiments.config import load_preset, make_config
-from experiments.league import League, Proposal, find_players, rate
+from experiments.league import League, find_players, rate
 from experiments.run.rundir import RunDirectory
 from ssp_env.cli import main
 from ssp_env.errors import ConfigError, RunError
-from ssp_env.types import Question
 
 
 def run_directory(folder: Path, *steps: int, model: str = "") -> str:
@@ -68,7 +67,7 @@ def test_intervals_narrow_with_answers() -> None:
     widths = []
     for answers in (20, 320):
         solved = (rng.random((2, 2, answers)) < chance[:, :, None]).astype(float)
-        ratings = League(["a", "b"], [], solved, 1 - solved, 1, 0).ratings
+        ratings = League(["a", "b"], np.empty(0), solved, 1 - solved, 1, 0).ratings
         proposers, solvers = ratings["proposer"], ratings["solver"]
         assert all(one.low < one.mean < one.high for one in [*proposers, *solvers])
         widths.append(solvers[1].high - solvers[1].low)
@@ -79,13 +78,9 @@ def test_intervals_narrow_with_answers() -> None:
 
 def test_figures_of_a_league() -> None:
     solved = np.array([[[np.nan, 0.5], [np.nan, 1.0]], [[np.nan, np.nan]] * 2])
-    asked = Question("1", "who?", ("x",), "league")
-    proposals = [
-        [Proposal(None), Proposal(asked, hops=2)],
-        [Proposal(None)] * 2,
-    ]
+    hops = np.array([[np.nan, 2.0], [np.nan, np.nan]])
     paid = np.where(np.isnan(solved), 0.0, 1.0 - solved)
-    league = League(["a", "b"], proposals, solved, paid, attempts=4, seed=0)
+    league = League(["a", "b"], hops, solved, paid, attempts=4, seed=0)
     assert league.mean_paid.to_numpy().tolist() == [[0.25, 0.0], [0.0, 0.0]]
     ratings, rates, _ = (table.cells for table in league.tables())
     assert [*rates.itertuples(name=None)] == [("a", "0.500", "1.000"), ("b", "-", "-")]
@@ -93,8 +88,7 @@ def test_figures_of_a_league() -> None:
         ["0.500", "2.00"],
         ["0.000", "-"],
     ]
-    data = league.as_data()
-    assert data["solve_rate"] == [[0.5, 1.0], [None, None]]
+    assert league.as_data()["solved_by_answer"][0] == [[None, 0.5], [None, 1.0]]
     strong, weak = league.ratings["proposer"]
     assert strong.mean > weak.mean, "who has asked nothing"
 

@@ -12,7 +12,7 @@ import pytest
 from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model, tiny_directory
-from experiments.commands.play import Quit, Session
+from experiments.commands.play import Session
 from experiments.config import load_preset, make_config
 from experiments.run.checks import check
 from ssp_env.cli import main
@@ -90,7 +90,7 @@ def test_games_that_an_outage_voids_do_not_count(
 ) -> None:
     type_in(monkeypatch, *[f"s {asked.evidence[-1].title}"] * 3)
     out = flaky(session, 10**6, "proposer")
-    with pytest.raises(Quit):
+    with pytest.raises(EOFError):
         out.play()
     assert capsys.readouterr().out.count("this game does not count") == 3
     assert out.score == "you 0.00, the policy 0.00, after 0 games"

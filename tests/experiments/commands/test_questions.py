@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from pyarrow import json as arrow
 
-from experiments.commands.questions import figures, games_of, near_duplicates, written
+from experiments.commands.questions import figures, games_of, written
 from experiments.run.rundir import RunDirectory
 from ssp_env.cli import main
 from ssp_env.doors.setup import set_up
@@ -122,16 +122,6 @@ def test_precision_and_recall_of_the_gate(games: list[tuple[int, GameRecord]]) -
     assert window["recall"] == pytest.approx(2 / 3)
     assert window["ambiguous"] == pytest.approx(1 / 4)
     assert window["wrong"] == pytest.approx(1 / 4)
-
-
-def test_near_duplicates_are_found_and_others_are_not() -> None:
-    asked = [
-        "Which river flows through the capital of Austria?",
-        "Who wrote the opera Fidelio?",
-        "which river flows through the capital of Austria ?",
-        "Who composed the opera Aida?",
-    ]
-    assert near_duplicates(asked) == [False, False, True, False]
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_arms_and_grid_are_combined() -> None:
         (["arms: {a: [1}"], "holds no sweep"),
         (["- a"], "holds no sweep"),
         (["nose"], "did you mean 'noise'?"),
-        (["batch", "--arms", "dummy"], "compared with 'periodic reset'"),
+        (["batch", "--arms", "dummy"], "baseline = 'periodic reset'"),
         (["batch", "--arms", "dumy"], "did you mean 'dummy'"),
         (["batch", "--seed", "1"], "give --seeds"),
         (["batch", "--parallel", "0"], "--parallel"),
@@ -149,7 +149,7 @@ def test_a_dry_run_plays_nothing(
     assert main(["sweep", "penalty", "--dry-run", "--seeds", "7", "8", "--steps", "9"]) == 0
     shown = capsys.readouterr().out
     assert "4 trials: 2 arms, 2 seeds, 9 steps each" in shown
-    assert "-0.1: game.invalid_reward=-0.1" in shown
+    assert '-0.1: {"game.invalid_reward": -0.1}' in shown
     assert main(["sweep"]) == 0
     assert "penalty: A penalty for invalid questions" in capsys.readouterr().out
     assert [*tmp_path.iterdir()] == []
@@ -174,7 +174,7 @@ def test_a_trial_takes_what_its_settings_ask_for() -> None:
 
 def test_tables_have_means_comparisons_and_the_paper(played: Played) -> None:
     results = Results(*played)
-    assert [state for _, state in results.states] == ["done"] * 5 + ["begun"]
+    assert [state for _, state in results.states] == ["done"] * 5 + ["not finished"]
 
     accuracy, against, figures, paper = results.tables()
     assert list(accuracy.cells) == ["seeds", "mean", "1 hop", "2 hops"]
@@ -183,7 +183,7 @@ def test_tables_have_means_comparisons_and_the_paper(played: Played) -> None:
         ("one", "3", "0.800 ±0.12", "1.000 ±0.00", "0.600 ±0.25"),
         ("two", "2", "0.875 ±0.95", "1.000 ±0.00", "0.750 ±1.91"),
     ]
-    assert accuracy.notes == ("two, seed 2: not finished: not in the tables.",)
+    assert accuracy.notes == ("two, seed 2: not finished, so not in the tables.",)
     assert rows(against) == [("two", "2 of 2", "+0.075 ±0.32", "+0.000 ±0.00", "+0.150 ±0.64")]
     assert rows(figures)[0] == ("one", "0.150 ±0.00", "3.500 ±0.00", "0.250 ±0.00")
     assert rows(paper)[1] == ("two", "0.875 ±0.95", "+0.075 ±0.32", "44.5 (+4.5)")
@@ -211,7 +211,7 @@ def test_trials_that_are_not_like_the_others_are_named(played: Played) -> None:
     assert accuracy.notes[1].startswith("two, seed 2: stopped because its figures went wrong")
 
     directory.run(cut_off).write_stopped(Diagnosis(OUTAGE, 1, "why", "what helps"))
-    assert directory.state(cut_off) == "begun", "an outage is no result"
+    assert directory.state(cut_off) == "not finished", "an outage is no result"
 
 
 def test_arms_of_several_models_have_their_own_beginnings(played: Played) -> None:
