@@ -45,7 +45,6 @@ HEALTH, TIME = "Health of learning", "Games and time"
 KINDS = (
     (REWARDS, "Unseen questions", "share answered right", r"accuracy\..*"),
     (REWARDS, "What each role is paid", "mean reward", r"(proposer|solver)_reward.*"),
-    (REWARDS, "Baselines", "reward", r"(proposer|solver)_baseline"),
     (QUESTIONS, "Proposals that count", "share", r"valid_rate|verified_rate|filled_slots"),
     (QUESTIONS, "Why proposals fail", "share of proposals", r"invalid_.*"),
     (QUESTIONS, "What the world says of them", "share", r"(true|ambiguous)_share"),

@@ -68,11 +68,11 @@ def test_a_state_taken_back_goes_on_the_same(
     name: str, steps: list[tuple[int, int]], cut: int
 ) -> None:
     """Also through JSON, as checkpoints keep it."""
-    whole, first = make_strategy(name, reset_every=3), make_strategy(name, reset_every=3)
+    whole, first = make_strategy(name), make_strategy(name)
     number = 0
     for i, (fresh, empty) in enumerate(steps):
         if i == cut:
-            second = make_strategy(name, reset_every=3)
+            second = make_strategy(name)
             second.set_state(json.loads(json.dumps(first.get_state())))
             first = second
         questions = [question(number + j) for j in range(fresh)]
@@ -243,7 +243,7 @@ def test_an_earlier_question_brings_its_solution_along(
     mini: MiniWorld, words: WordTokenizer, examples: bool
 ) -> None:
     """And everything else of the game is as it would be without."""
-    rules, strategy = rules_of(mini, words, attempts=2), make_strategy("reuse", examples=examples)
+    rules, strategy = rules_of(mini, words, attempts=2), ReplayBuffer(examples=examples)
     first = play(begin(rules, seed=[1], strategy=make_strategy("dummy")), by_role(propose()))
     update_strategy(strategy, [first.verified])
     played = play(begin(rules, seed=[2], strategy=strategy), by_role(say([1]), say([1])))
