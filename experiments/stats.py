@@ -75,7 +75,8 @@ def over_questions(
         rest = share(0, count).high
         return Estimate(mean, max(lowest, mean - rest), min(1.0, mean + rest), count)
 
-    return Estimate(mean, *map(float, resampled(scores, np.mean, rng)), count)
+    low, high = resampled(scores, np.mean, rng)
+    return Estimate(mean, float(low), float(high), count)
 
 
 def resampled(

@@ -95,7 +95,8 @@ class Session:
                 if asked is not None:
                     self.solve(asked, seed)
                 else:
-                    self.propose(*self._answers(np.random.default_rng(seed), 1), seed)
+                    (truth,) = self._answers(np.random.default_rng(seed), 1)
+                    self.propose(truth, seed)
             except ServiceError as error:
                 self.say(f"[red]void[/red]: {escape(str(error))}; this game does not count")
             if self._games == games:

@@ -106,7 +106,7 @@ def spoken(name: str) -> str:
     if found := re.fullmatch(r"share_(\d+)hop|accuracy\.(.*)", name):
         return spoken_group(found[1] or found[2])
     name = re.sub(rf"^({REASON}|learner_|seconds\.)", "", name)  # its heading says that
-    name = re.sub(r"^(proposer|solver)_(tokens|searches|baseline|overlong|reward)$", r"\1", name)
+    name = re.sub(r"^(proposer|solver)_(tokens|searches|overlong|reward)$", r"\1", name)
     return re.sub(r"[_.]+", " ", name)
 
 

@@ -11,42 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 from pyarrow import json as arrow
+from small_runs import make_run
 
 from experiments.commands.questions import figures, games_of, written
-from experiments.run.rundir import RunDirectory
 from ssp_env.cli import main
-from ssp_env.doors.setup import set_up
+from ssp_env.game.game import Origin
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Round
-from ssp_env.game.strategies import make_strategy
-from ssp_env.players import player_for
-from ssp_env.replay.header import SavedRules
-from ssp_env.types import GroundTruth
-
-STEPS, SLOTS = 3, 8
+from ssp_env.game.record import GameRecord
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The games of a run that a script played."""
-    directory = RunDirectory(tmp_path_factory.mktemp("runs") / "scripted")
-    directory.games.mkdir(parents=True)
-    rules = set_up({"world": "mini"}).rules
-    strategy = make_strategy("reuse")
-
-    def answers(rng: np.random.Generator, count: int) -> list[GroundTruth]:
-        # Few, so that questions come again.
-        return [rules.world.answers[i] for i in rng.choice(6, count)]
-
-    for step in range(1, STEPS + 1):
-        played = Round(rules, answers, SLOTS, [step], strategy)
-        while pending := played.pending():
-            player_for(rules, None).play(pending)
-            played.advance()
-        records = [record_game(game, rules, step - 1) for game in played.games]
-        directory.write_games(step, SavedRules.of(rules), records)
-    return directory.path
+    return make_run(tmp_path_factory.mktemp("runs") / "scripted", steps=3).path
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +46,8 @@ def test_every_question_has_one_line_with_its_games(
     assert max(len(line["games"]) for line in lines) > 1
 
     for line in lines:
-        plays = [(n, g) for n, g in games if g.question == line["question"]]
+        known = (line["question"], line["answer"])
+        plays = [(n, g) for n, g in games if (g.question, g.answer) == known]
         step, game = plays[0]
         place = {"step": step, "slot": game.slot, "weights_version": step - 1}
         assert line["provenance"] == {"run": "scripted", **place}
@@ -116,7 +93,8 @@ def test_precision_and_recall_of_the_gate(games: list[tuple[int, GameRecord]]) -
     no = replace(sound.verification, correct=False)
     missed = replace(sound, verification=no, outcome=Outcome.INVALID)
 
-    played = (sound, sound, ambiguous, wrong, missed)
+    again = replace(sound, start=replace(sound.start, origin=Origin.REUSED))
+    played = (sound, sound, ambiguous, wrong, missed, again)
     window = figures(written([(1, game) for game in played]))
     assert window["precision"] == pytest.approx(2 / 4)
     assert window["recall"] == pytest.approx(2 / 3)
