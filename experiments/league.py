@@ -34,9 +34,8 @@ from agents.engines.opening import open_engine
 from agents.rollout import play
 from experiments.cli import Chosen
 from experiments.config import RunConfig
-from experiments.evaluation.answers import with_attempts
 from experiments.report.curves import panels, save_figure
-from experiments.run.checks import check, check_model
+from experiments.run.checks import check_model, open_run
 from experiments.run.process import git_commit, machine, quiet_libraries
 from experiments.run.rundir import RunDirectory, finite
 from experiments.stats import Estimate, Floats, resampled
@@ -70,14 +69,14 @@ def run(
         raise RunError(f"{out} is not empty; choose another --out")
     players = find_players(targets)
     runs = [directory for target in targets if (directory := RunDirectory(target)).config.exists()]
-    config = chosen.config(runs[0].read_config() if runs and not chosen.preset else None)
+    config = chosen.config(values=runs[0].read_config() if runs and not chosen.preset else None)
     attempts = config.game.attempts if attempts is None else attempts
     if attempts < 1:
         raise ConfigError("--attempts", attempts, "must be at least 1")
     if answers < 2:
         raise ConfigError("--answers", answers, "must be at least 2")
 
-    rules, _ = check(config)
+    rules, _ = open_run(config)
     torch.set_num_threads(config.compute.threads)
     known = {
         "command": shlex.join(["ssp", *sys.argv[1:]]),
@@ -191,7 +190,8 @@ def play_league(
                 hops[row, place] = found.hops
 
     solved, paid = np.full(shape, np.nan), np.full(shape, rules.config.invalid_reward)
-    tried, size = with_attempts(rules, attempts), config.learning.round_size
+    tried = replace(rules, config=rules.config.replace(attempts=attempts))
+    size = config.learning.round_size
     for column, (player, folder) in enumerate(folders.items()):
         print(f"{player} solves", file=sys.stderr)
         solver = engine(folder)

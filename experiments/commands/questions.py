@@ -35,7 +35,6 @@ PLAYED: dict[str, Any] = {
 """Fields of a record that differ from game to game."""
 RECORD = TypeAdapter(GameRecord)
 
-Entry = dict[str, Any]
 Played = tuple[int, GameRecord]
 """A game and its step."""
 
@@ -91,7 +90,7 @@ def games_of(run: str | Path) -> Iterator[Played]:
                 yield step, saved.record
 
 
-def ledger(games: Iterable[Played], run: str | Path) -> list[Entry]:
+def ledger(games: Iterable[Played], run: str | Path) -> list[dict[str, Any]]:
     """Every question of some games, in the order in which they were first written.
 
     A question that was written twice, or played again from the pool, is one entry. It holds what is
@@ -102,7 +101,7 @@ def ledger(games: Iterable[Played], run: str | Path) -> list[Entry]:
     ``datasets.load_dataset("json", data_files=...)`` reads a file of them.
     """
     name = Path(run).resolve().name
-    entries: dict[tuple[str, str], Entry] = {}
+    entries: dict[tuple[str, str], dict[str, Any]] = {}
     for step, game in games:
         if not game.question:
             continue
@@ -110,7 +109,7 @@ def ledger(games: Iterable[Played], run: str | Path) -> list[Entry]:
         proposer = game.play_of(Role.PROPOSER)
         searches = proposer.searches if proposer is not None else ()
         found = {document.id: document for search in searches for document in search.documents}
-        first: Entry = {
+        first: dict[str, Any] = {
             **RECORD.dump_python(game, mode="json", include=KNOWN),
             "answer": game.answer,
             "aliases": list(game.aliases),
@@ -157,7 +156,7 @@ def written(games: Iterable[Played]) -> pd.DataFrame:
     leave this, ``wrong`` and ``ambiguous`` empty.
     Questions that were played again from the pool do not count.
     """
-    rows: list[Entry] = []
+    rows: list[dict[str, Any]] = []
     for step, game in games:
         if game.origin != "proposed" or not game.question:
             continue
@@ -182,7 +181,7 @@ def written(games: Iterable[Played]) -> pd.DataFrame:
     return frame
 
 
-def figures(rows: pd.DataFrame) -> Entry:
+def figures(rows: pd.DataFrame) -> dict[str, Any]:
     """Figures of some questions; ``None`` stands for the share of nothing.
 
     Precision and recall are of verification alone, over the questions that it read.

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from experiments.cli import Chosen, SweepOptions
-from experiments.config import parse_assignment
 from experiments.sweeps.definition import (
     ENDED,
     Sweep,
@@ -91,20 +90,16 @@ def _changed(sweep: Sweep, chosen: Chosen, options: SweepOptions) -> Sweep:
     elif arms:
         sweep = sweep.choose(arms)
 
-    given = {name: getattr(chosen, name) for name in ("world", "model", "search", "rules")}
-    given |= {"steps": options.steps, "game.verifier": chosen.verifier}
-    changes = {name: value for name, value in given.items() if value is not None}
-    changes |= dict(parse_assignment(assignment) for assignment in chosen.set or ())
     return sweep.replace(
         seeds=tuple(seeds or sweep.seeds),
-        set={**sweep.set, **changes},
+        set={**sweep.set, **chosen.changes({"steps": options.steps})},
         preset=chosen.preset or sweep.preset,
     )
 
 
 def check_trials(planned: Sequence[Trial], directory: SweepDirectory, resume: bool) -> None:
     """Finds out what would make the sweep fail, before anything is written or played."""
-    from experiments.run.checks import check
+    from experiments.run.checks import open_run
 
     if not resume and directory.path.is_dir() and any(directory.path.iterdir()):
         fix = "continue the sweep in it by --resume, or choose another --out"
@@ -115,7 +110,7 @@ def check_trials(planned: Sequence[Trial], directory: SweepDirectory, resume: bo
             run.check(trial.config, resume=True)
     # Seeds change nothing of what is checked.
     for trial in {trial.arm: trial for trial in planned}.values():
-        check(trial.config)
+        open_run(trial.config)
 
 
 def _finish(name: str, sweep: Sweep, commands: list[str], directory: SweepDirectory) -> None:

@@ -225,14 +225,14 @@ def alike(plays: list[TrajectoryRecord]) -> Iterator[tuple[str, TrajectoryRecord
 
 def materials(game: GameRecord) -> list[tuple[Document, str | None]]:
     """Documents that verification read, in its order, with the origin of those that are noise."""
-    noise = {item.document.id: item for item in game.noise}
-    known = {item.document.id: item.document for item in game.noise}
+    origins = {item.document.id: item.origin for item in game.noise}
     searches = [search for play in game.trajectories for search in play.searches]
-    known |= {document.id: document for search in searches for document in search.documents}
+    found = [document for search in searches for document in search.documents]
+    known = {each.id: each for each in (*(item.document for item in game.noise), *found)}
     return [
         (
-            known.get(name) or Document(name, name, ""),
-            noise[name].origin if name in noise and name not in game.evidence else None,
+            known.get(name, Document(name, name, "")),
+            None if name in game.evidence else origins.get(name),
         )
         for name in game.materials or ()
     ]

@@ -78,18 +78,18 @@ def figures_of(lines: Iterable[dict[str, Any]]) -> pd.DataFrame:
     return frame
 
 
-def open_runs(paths: Sequence[str], *, growing: bool = False) -> list[Run]:
-    """Reads everything of run directories but their games; ``growing`` allows runs in progress."""
+def open_runs(paths: Sequence[str]) -> list[Run]:
+    """Reads everything of run directories but their games; runs may be in progress."""
     parts = [Path(path).resolve().parts for path in paths]
     # The shortest ends of paths that tell the runs apart.
     for length in range(1, max(map(len, parts)) + 1):
         keys = ["-".join(part[-length:]).strip("/-") or "run" for part in parts]
         if len({*keys}) == len(keys):
-            return [read_run(key, path, growing) for key, path in zip(keys, paths, strict=True)]
+            return [read_run(key, path) for key, path in zip(keys, paths, strict=True)]
     raise RunError(f"a run is named twice: {', '.join(paths)}")
 
 
-def read_run(key: str, path: str | Path, growing: bool = False) -> Run:
+def read_run(key: str, path: str | Path) -> Run:
     """A run, with the name that it gets; see :func:`open_runs`."""
     directory = RunDirectory(path)
     if not directory.config.exists():
@@ -97,7 +97,7 @@ def read_run(key: str, path: str | Path, growing: bool = False) -> Run:
     summary = None
     if directory.summary.exists():
         summary = json.loads(directory.summary.read_text(encoding="utf-8"))
-    lines = directory.read_metrics(growing=growing)
+    lines = directory.read_metrics()
     config, files = directory.read_config(), step_files(directory.games)
     return Run(key, directory.path, config, lines, summary, files)
 
@@ -137,7 +137,7 @@ def arms_of(runs: Sequence[Run]) -> list[Arm]:
     seeds = settings.pop("seed")
     kinds = settings.agg(" ".join, axis="columns")
     copies = seeds.groupby([kinds, seeds]).cumcount()
-    differ = [name for name in settings.columns[settings.nunique() > 1] if name != "preset"]
+    differ = [*settings.columns[settings.nunique() > 1]]
 
     arms: list[Arm] = []
     for _, members in seeds.groupby([kinds, copies], sort=False):

@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from agents.health import OUTAGE
-from experiments.config import RunConfig, assign, load_preset, make_config
+from experiments.config import RunConfig, load_preset, make_config
 from experiments.run.rundir import RunDirectory, flat
 from ssp_env.config import Settings
 from ssp_env.disk import locked, make_directories, write_atomically
@@ -130,11 +130,9 @@ def trials(sweep: Sweep) -> list[Trial]:
     planned: list[Trial] = []
     folders: list[str] = []
     for arm, settings in sweep.all_arms().items():
-        values = load_preset(sweep.preset)
-        for name, value in {**flat(sweep.set), **settings}.items():
-            if name == "seed":
-                raise ConfigError(f"{arm}: seed", value, "give seeds, a list")
-            assign(values, name, value)
+        changes = {**flat(sweep.set), **settings}
+        if "seed" in changes:
+            raise ConfigError(f"{arm}: seed", changes["seed"], "give seeds, a list")
 
         # A name that every file system takes.
         folder = re.sub(r"[^a-z0-9.=+]+", "-", arm.lower()).strip("-.")
@@ -142,7 +140,7 @@ def trials(sweep: Sweep) -> list[Trial]:
             folder = f"arm-{len(folders)}-{folder}"
         folders.append(folder)
         for seed in sweep.seeds:
-            config = make_config(values, seed=seed)
+            config = make_config(load_preset(sweep.preset), {**changes, "seed": seed})
             planned.append(Trial(arm, seed, f"{folder}-seed{seed}", settings, config))
     return sorted(planned, key=lambda trial: sweep.seeds.index(trial.seed))
 

@@ -13,7 +13,6 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
-from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -101,16 +100,10 @@ def tune_trials(
 def _trainable(config: dict[str, Any]) -> None:
     from ray import tune
 
-    given = config["trial"]
-    play(given["config"], Path(given["out"]), given["keep_checkpoints"], tune.report)
+    play(config["trial"], tune.report)
 
 
-def play(
-    config: dict[str, Any],
-    out: Path,
-    keep_checkpoints: bool,
-    report: Callable[[dict[str, Any]], object],
-) -> None:
+def play(given: dict[str, Any], report: Callable[[dict[str, Any]], object]) -> None:
     """Plays a run, or resumes it, as ``ssp train`` does.
 
     A run that is stopped because its figures went wrong ends the trial like any other. ``report``
@@ -119,7 +112,8 @@ def play(
     quiet_libraries()
     from experiments.run.training import train
 
-    run, accuracy = RunDirectory(out), dict[str, float]()
+    run, accuracy = RunDirectory(given["out"]), dict[str, float]()
+    config = make_config(given["config"])
 
     def listen(line: dict[str, Any]) -> None:
         accuracy.update(line.get("accuracy", {}))
@@ -127,12 +121,12 @@ def play(
         report({**figures, "accuracy": fmean(accuracy.values()) if accuracy else None})
 
     try:
-        train(make_config(config), out, resume=run.config.exists(), quiet=True, report=listen)
+        train(config, run.path, resume=run.config.exists(), quiet=True, report=listen)
     except UnhealthyRun:
         stopped = run.read_stopped()
         if stopped is None or stopped.sign == OUTAGE:
             raise
-    if not keep_checkpoints:
+    if not given["keep_checkpoints"]:
         shutil.rmtree(run.checkpoints, ignore_errors=True)
 
 

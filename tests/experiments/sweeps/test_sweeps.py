@@ -143,17 +143,18 @@ def test_a_dry_run_plays_nothing(
 
 
 def test_a_trial_takes_what_its_settings_ask_for() -> None:
-    def bundles(*settings: str) -> list[dict[str, float]]:
-        config = make_config(load_preset("tiny"), set=settings)
+    def bundles(**settings: float) -> list[dict[str, float]]:
+        changes = {f"compute.{name}": value for name, value in settings.items()}
+        config = make_config(load_preset("tiny"), changes)
         found = resources({"trial": {"config": config.model_dump(mode="json")}})
         return list(found.bundles)
 
     assert bundles() == [{"CPU": 1}]
-    gpus = ("compute.gpus_per_env_runner=1", "compute.gpus_per_learner=0.5")
-    assert bundles(*gpus) == [{"CPU": 1, "GPU": 1.5}]
-    actors = ("compute.threads=2", "compute.env_runners=2", "compute.learners=1")
+    gpus = {"gpus_per_env_runner": 1, "gpus_per_learner": 0.5}
+    assert bundles(**gpus) == [{"CPU": 1, "GPU": 1.5}]
     runner, learner = {"CPU": 2, "GPU": 1}, {"CPU": 1, "GPU": 0.5}
-    assert bundles(*gpus, *actors) == [{"CPU": 2}, runner, runner, learner]
+    found = bundles(threads=2, env_runners=2, learners=1, **gpus)
+    assert found == [{"CPU": 2}, runner, runner, learner]
 
 
 # -- tables ------------------------------------------------------------------------------------
