@@ -157,7 +157,7 @@ class Session:
         """The game, once the person has written a trajectory and the policy all others; ``None`` if
         the person wants another one."""
         trajectory, game = round_.pending()[0], round_.games[0]
-        tags, tokenizer = self.rules.config.tags, self.rules.tokenizer
+        tags, tokenizer = self.rules.tags, self.rules.tokenizer
         while not trajectory.done:
             left = trajectory.limits.max_searches - len(trajectory.searches)
             line = self._console.input(f"[cyan]{left} searches left >[/cyan] ")
