@@ -25,6 +25,9 @@ EXTRAS = {
     ),
     "matplotlib": "plot",
     "choix": "analysis",
+    "faiss": "dense",
+    "sentence_transformers": "dense",
+    "diskcache": "cache",
     "fastapi": "serve",
     "uvicorn": "serve",
 }
