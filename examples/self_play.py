@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -124,16 +124,10 @@ def play(round_: Round, engine: TransformersEngine, temperature: float, seed: in
 # -- advantages ------------------------------------------------------------------------------------
 
 
-@dataclass
-class Row:
+class Row(NamedTuple):
     """One trajectory to learn from."""
 
-    ids: Tensor
-    """int64 (length,): prompt, turns and documents."""
-    mask: Tensor
-    """float (length,): 1 on the tokens that the policy wrote."""
-    behaviour: Tensor
-    """float (length,): log-probabilities that they were sampled with."""
+    trajectory: Any
     solver: bool
     advantage: float
     weight: float
@@ -155,20 +149,14 @@ def learnable(games: Sequence[Game]) -> list[Row]:
             for attempt, reward in zip(game.counted, rewards, strict=True):
                 own = sum(attempt.trajectory.mask)  # the loss is a mean over its tokens
                 advantage, weight = reward - fmean(rewards), 1 / (B * N * own)
-                rows.append(row_of(attempt.trajectory, True, advantage, weight))
+                rows.append(Row(attempt.trajectory, True, advantage, weight))
 
         # With one proposal per answer there is no group: the reward itself is the advantage.
         if game.proposer is not None and game.proposer_reward:
             weight = PROPOSER_WEIGHT / B  # of a sum over its tokens
-            rows.append(row_of(game.proposer, False, game.proposer_reward, weight))
+            rows.append(Row(game.proposer, False, game.proposer_reward, weight))
 
     return rows
-
-
-def row_of(trajectory: Any, solver: bool, advantage: float, weight: float) -> Row:
-    mask = torch.tensor(list(trajectory.mask), dtype=torch.float)
-    behaviour = torch.tensor(trajectory.logprobs)
-    return Row(torch.tensor(trajectory.ids), mask, behaviour, solver, advantage, weight)
 
 
 # -- losses: lines 11, 12 --------------------------------------------------------------------------
@@ -185,14 +173,14 @@ def token_logprobs(model: Any, ids: Tensor) -> Tensor:
 
 def loss_of(policy: Any, reference: Any, rows: Sequence[Row]) -> Tensor:
     """Equations 4 and 5 over some rows: the weighted sum of their token losses."""
+    # Tokens, 1 on those that the policy wrote, log-probabilities that they were sampled with.
     ids, mask, behaviour = (
-        pad_sequence([getattr(row, name) for row in rows], batch_first=True)
-        for name in ("ids", "mask", "behaviour")
+        pad_sequence([torch.tensor(list(values)) for values in column], batch_first=True)
+        for column in zip(*((t.ids, t.mask, t.logprobs) for t, *_ in rows), strict=True)
     )
     mask, behaviour = mask[:, 1:], behaviour[:, 1:]  # (rows, length - 1)
     solver, advantage, weight = (
-        torch.tensor([getattr(row, name) for row in rows])[:, None]
-        for name in ("solver", "advantage", "weight")
+        torch.tensor(column)[:, None] for column in zip(*(row[1:] for row in rows), strict=True)
     )
 
     logprobs = token_logprobs(policy, ids)
@@ -219,7 +207,7 @@ def loss_of(policy: Any, reference: Any, rows: Sequence[Row]) -> Tensor:
 def update(policy: Any, reference: Any, optimizer: torch.optim.Optimizer, rows: list[Row]) -> float:
     """One optimizer step on both roles together; the loss."""
     optimizer.zero_grad()
-    rows = sorted(rows, key=lambda row: len(row.ids))
+    rows = sorted(rows, key=lambda row: len(row.trajectory.ids))
     total = 0.0
     for first in range(0, len(rows), ROWS_PER_PASS):
         # Weights hold the denominators of the whole step, so passes simply add up.

@@ -3,14 +3,12 @@ are played again as they were."""
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hostile import serving
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, propose, records, rules_of, say, solve, turn
@@ -23,7 +21,6 @@ from ssp_env.game.rules import Rules
 from ssp_env.judge.base import Verdict
 from ssp_env.judge.exact import ExactMatchJudge, WorldVerifier
 from ssp_env.search.bm25 import BM25Retriever
-from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
@@ -226,35 +223,3 @@ def test_a_text_that_a_service_refuses_is_wrong(mini: MiniWorld, words: WordToke
     assert endings == [Ending.REFUSED, Ending.ACTION, Ending.BUDGET_ANSWER, Ending.ACTION]
     assert game.attempts[1].verdict == Verdict(False, "refused: HTTP 400")
     again(game, rules)
-
-
-# -- over real sockets -------------------------------------------------------------------------
-
-
-def test_rounds_over_http(
-    mini: MiniWorld, words: WordTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are those in process; once the server dies, what searches is void."""
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr("ssp_env.net.FIRST_PAUSE", 0.001)
-    index, script = BM25Retriever(mini.corpus), by_role(propose())
-
-    def rank(query: str, k: int) -> list[dict[str, Any]]:
-        return [
-            {"document": {"id": d.id, "contents": f'"{d.title}"\n{d.text}'}, "score": d.score}
-            for d in index.search([query], k)[0]
-        ]
-
-    local = play(begin(rules_of(mini, words), slots=6), script)
-    with (
-        serving(rank=rank) as server,
-        HTTPRetriever(HTTPConfig(url=server.url, deadline=3)) as retriever,
-    ):
-        rules = rules_of(mini, words, retriever=retriever)
-        assert records(play(begin(rules, slots=6), script)) == records(local)
-
-        played = solving(rules)
-        server.stop()
-        died = time.monotonic()
-        assert {game.outcome for game in play(played, script).games} == {Outcome.VOID}
-        assert time.monotonic() - died < 10
