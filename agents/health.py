@@ -2,7 +2,6 @@
 
 A collapsed policy goes on playing: it proposes nothing valid, earns nothing, learns nothing, and
 costs as much as before. So does a run whose engine or search is gone for good: its games are void.
-This notices, and says why and what usually helps.
 """
 
 from __future__ import annotations
@@ -85,15 +84,11 @@ class Monitor:
     def __call__(
         self, step: int, figures: Figures, outages: Sequence[Outage] = ()
     ) -> Diagnosis | None:
-        """Takes the figures of the next step; a diagnosis if the run should stop after it.
+        """Takes the figures of the next step; a diagnosis if the run should stop after it, which
+        quotes the most frequent of the step's outages.
 
         A step without a sign's figure neither counts nor breaks a row: one whose games an outage
         has voided says nothing of the policy.
-
-        Args:
-            step: its number.
-            figures: its line of ``metrics.jsonl``.
-            outages: failures in it; a diagnosis quotes the most frequent one.
         """
         for sign, seen in _faults(figures).items():
             self._in_a_row[sign] = count = self._in_a_row[sign] + 1 if seen else 0
@@ -118,7 +113,7 @@ class Monitor:
 def _faults(figures: Figures) -> dict[str, str]:
     """Fault of a step in words, or "", for each sign that its figures can show."""
     # A line of metrics.jsonl also holds mappings, such as accuracy by group.
-    known = {n: v for n, v in figures.items() if isinstance(v, int | float) and not math.isnan(v)}
+    known = {n: v for n, v in figures.items() if isinstance(v, int | float) and math.isfinite(v)}
     faults = {}
 
     if "void_games" in known:
@@ -128,9 +123,8 @@ def _faults(figures: Figures) -> dict[str, str]:
         faults[OUTAGE] = what if lost else ""
 
     if known.get("learner_updates"):
-        losses = [known.get(name, math.nan) for name in ("learner_loss", "learner_grad_norm")]
-        broken = not all(map(math.isfinite, losses))
-        faults["not_finite"] = "the loss or its gradient was not finite" if broken else ""
+        finite = {"learner_loss", "learner_grad_norm"} <= known.keys()
+        faults["not_finite"] = "" if finite else "the loss or its gradient was not finite"
 
     if "valid_rate" in known:
         shares = [(s, n) for n, s in known.items() if n.startswith("invalid_")]

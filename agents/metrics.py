@@ -1,12 +1,14 @@
-"""Figures of a step, made from its game records: every name in ``metrics.jsonl``."""
+"""Figures of a step, of its games and its optimizer updates: every name in ``metrics.jsonl``."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -113,3 +115,52 @@ def repetition(questions: Sequence[str]) -> np.ndarray:
 
     share: np.ndarray = near / (len(questions) - 1)
     return share
+
+
+# -- updates -----------------------------------------------------------------------------------
+
+SUMMED = (
+    *("loss", "policy_loss", "kl", "trained_tokens", "logprob_gap_sum", "ratio_sum"),
+    *("kl_tokens", "clipped_tokens", "truncated_tokens", "vetoed_rows"),
+    *("proposer_tokens", "proposer_entropy_sum", "solver_tokens", "solver_entropy_sum"),
+)
+"""Figures that add up over micro-batches and learners."""
+
+MEANS = {
+    "logprob_gap": ("logprob_gap_sum", "trained_tokens"),
+    "ratio": ("ratio_sum", "trained_tokens"),
+    "truncated_share": ("truncated_tokens", "trained_tokens"),
+    "clipped_share": ("clipped_tokens", "kl_tokens"),
+    "proposer_entropy": ("proposer_entropy_sum", "proposer_tokens"),
+    "solver_entropy": ("solver_entropy_sum", "solver_tokens"),
+}
+"""Figures of a whole update: a sum over all learners, divided by another."""
+
+ROLE_NORMS = ("proposer_grad_norm", "solver_grad_norm")
+"""Norms of the gradient of each role alone."""
+FIGURES = (
+    *("loss", "policy_loss", "kl", "trained_tokens", "vetoed_rows", *MEANS),
+    *("grad_norm", "skipped_updates", *ROLE_NORMS),
+)
+"""Figures that :func:`merge_figures` may give of an update."""
+
+
+def merge_figures(learners: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Figures of one update from those of all its learners.
+
+    Sums add up, and means are made of them; norms are the same everywhere. Empty means and
+    unmeasured norms are left out.
+    """
+    first = learners[0]
+    totals = {name: sum(float(f[name]) for f in learners) for name in SUMMED if name in first}
+    means = {
+        name: totals[above] / totals[below]
+        for name, (above, below) in MEANS.items()
+        if totals.get(below)
+    }
+    kept = ("loss", "policy_loss", "kl", "trained_tokens", "vetoed_rows")
+    same = {name: float(first[name]) for name in ("grad_norm", "skipped_updates")}
+    norms = {name: float(first.get(name, math.nan)) for name in ROLE_NORMS}
+    measured = {name: norm for name, norm in norms.items() if not math.isnan(norm)}
+
+    return {name: totals[name] for name in kept} | means | same | measured

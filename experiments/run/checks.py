@@ -144,34 +144,17 @@ def check_model_directory(directory: Path) -> None:
 
 
 def check_model(directory: Path) -> Any:
-    """Makes sure that a model directory holds a causal LM that can be served.
+    """Makes sure that a model directory holds a causal LM that can be served; its config.
 
     Its weights are not loaded, but the headers of their files are read.
-
-    Returns:
-        The model's `transformers` config.
-
-    Raises:
-        ModelError: there is no such directory, its config or its weights are missing or broken, or
-            the engine cannot serve its architecture.
     """
-    import torch
     from safetensors import SafetensorError, safe_open
-    from transformers import AutoConfig, AutoModelForCausalLM
 
     from agents.engines.transformers_engine import check_architecture
+    from agents.models import meta_model
 
     check_model_directory(directory)
-    try:
-        config = AutoConfig.from_pretrained(
-            directory, local_files_only=True, trust_remote_code=False
-        )
-        with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(
-            f"{directory / 'config.json'} cannot be used: {str(error).splitlines()[0]}"
-        ) from error
+    model = meta_model(directory)
     check_architecture(model)
 
     files = sorted(directory.glob("*.safetensors"))
@@ -183,7 +166,7 @@ def check_model(directory: Path) -> Any:
                 pass
         except (OSError, SafetensorError) as error:
             raise ModelError(f"{file} cannot be read: {error}") from error
-    return config
+    return model.config
 
 
 def check_lengths(rules: Rules, question: Question, positions: int | None) -> None:

@@ -13,12 +13,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.columns import columns_of
 from agents.config import LearningConfig
 from agents.losses import Tokens, find_algorithm
 from agents.metrics import NEAR, repetition
 from agents.models import load_model
-from agents.rows import Row, credited, deal, rows_of, with_loss_weights
+from agents.rows import Row, columns_of, credited, deal, rows_of, with_loss_weights
 from agents.scoring import token_scores
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Attempt, Game, Origin

@@ -15,9 +15,8 @@ import torch
 from transformers import LlamaConfig, Qwen2Config, Qwen3Config
 from transformers.models.auto import AutoModelForCausalLM
 
-from agents.columns import columns_of
 from agents.engines.base import Engine, Generation, Request, StopRule, generate
-from agents.rows import Row
+from agents.rows import Row, columns_of
 from agents.scoring import token_scores
 from agents.tiny.model import tiny_model
 from ssp_env.tokenizers import WordTokenizer
