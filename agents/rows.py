@@ -71,12 +71,12 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
         # proposal to pay for.
         decided = game.outcome in (Outcome.VALID, Outcome.INVALID)
         if decided and game.origin is Origin.PROPOSED and game.proposer is not None:
-            group = f"answer {game.seed} {game.group}"
+            group = f"answer {game.start.seed} {game.start.group}"
             reward = game.proposer_reward or 0.0
             proposals.append(_row(game, game.proposer, "proposer", reward, group))
 
         # r = 1 for a right answer, compared among the n attempts at one question.
-        question = f"question {game.seed} {game.slot}"
+        question = f"question {game.start.seed} {game.slot}"
         if game.outcome is Outcome.VALID:
             attempts += [
                 _row(game, attempt.trajectory, "solver", attempt.reward or 0.0, question)

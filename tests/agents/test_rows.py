@@ -20,7 +20,7 @@ from agents.models import load_model
 from agents.rows import Row, columns_of, credited, deal, rows_of, with_loss_weights
 from agents.scoring import token_scores
 from ssp_env.game.config import GameConfig
-from ssp_env.game.game import Attempt, Game, Origin
+from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Limits, Trajectory
@@ -50,7 +50,8 @@ def game(
     group: int | None = None,
 ) -> Game:
     """A finished game with trajectories of random lengths."""
-    made = Game((0,), slot, slot if group is None else group, GroundTruth("a", "A"), origin)
+    shared = slot if group is None else group
+    made = Game(Start((0,), slot, shared, GroundTruth("a", "A"), origin))
     made.outcome, made.proposer_reward = outcome, paid
     if origin is Origin.PROPOSED:
         made.proposer = trajectory(Role.PROPOSER, int(RNG.integers(2, 9)))

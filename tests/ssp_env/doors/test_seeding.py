@@ -15,7 +15,7 @@ import ssp_env
 from ssp_env.doors.dealer import Dealer
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import UsageError
-from ssp_env.game.game import Game, Start
+from ssp_env.game.game import Game
 from ssp_env.game.rules import Rules
 from ssp_env.types import GroundTruth, Question
 from ssp_env.worlds.mini import MiniWorld
@@ -53,7 +53,7 @@ def door(request: pytest.FixtureRequest) -> Door:
 
 
 def begun(game: Game) -> tuple[Any, ...]:
-    return Start.of(game), game.question, [t.ids for t in game.trajectories()]
+    return game.start, game.question, [t.ids for t in game.trajectories()]
 
 
 def test_a_seed_decides_this_and_the_following_games(mini: MiniWorld, door: Door) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, propose, rules_of, say, solve
 
 from ssp_env.errors import ServiceError
-from ssp_env.game.game import Game, Origin
+from ssp_env.game.game import Game, Origin, Start
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.pool import PooledQuestion, compose, play_examples, solution_of
 from ssp_env.game.round import Round
@@ -176,8 +176,8 @@ def solved(rules: Rules, text: str, answer: str) -> PooledQuestion:
 
 def shown(rules: Rules, item: PooledQuestion) -> Game:
     """A game about a question, with its example."""
-    game = Game((1,), 0, 0, item.truth, Origin.COMPOSED, question=item.question)
-    game.solution, game.least_searches = item.solution, item.searches
+    given = item.question, item.searches, item.solution
+    game = Game(Start((1,), 0, 0, item.truth, Origin.COMPOSED, 0, *given))
     play_examples(rules, [game])
     return game
 
@@ -252,5 +252,5 @@ def test_an_earlier_question_brings_its_solution_along(
     assert len(games) == 4
     for game in games:
         assert (game.solve_rate, len(game.attempts)) == (0.0, 2)
-        assert (game.example is not None) == examples == bool(game.solution)
-        assert again(game, rules).record.start.solution == game.solution
+        assert (game.example is not None) == examples == bool(game.start.solution)
+        assert again(game, rules).record.start == game.start
