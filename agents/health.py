@@ -40,32 +40,29 @@ class Diagnosis:
         return f"{self.cause}. What usually helps: {self.helps}"
 
 
-_COLLAPSED = (
-    "the policy has collapsed, so start again with a lower learning.lr, more learning.kl_coeff or "
-    "a lower learning.proposer_weight; the last good weights are in an earlier checkpoint, if any"
+_SMALLER_STEPS = (
+    "a lower learning.lr, more learning.kl_coeff or warmup_steps, or a lower proposer_weight; the "
+    "last good weights are in an earlier checkpoint, if any"
 )
-_SERVICE = (
-    "see that the service named is there and answers, then go on by --resume; an engine that has "
-    "died comes back with a new process. Weights that are not numbers need an earlier checkpoint, "
-    "or a new run with a lower learning.lr"
-)
-_SMALLER_STEPS = "lower learning.lr, or more learning.warmup_steps"
-
 SIGNS = {
-    OUTAGE: (_SERVICE, _SERVICE),
-    "not_finite": (_SMALLER_STEPS, _SMALLER_STEPS),
+    OUTAGE: (
+        "see that the service named is there and answers, then go on by --resume; an engine that "
+        "has died comes back with a new process. Weights that are not numbers need an earlier "
+        "checkpoint, or a new run with a lower learning.lr"
+    ),
+    "not_finite": _SMALLER_STEPS,
     "nothing_valid": (
-        _COLLAPSED,
+        "if questions were valid before, the policy has collapsed: " + _SMALLER_STEPS + ". Else "
         "read some games (ssp replay RUN/games/step_000001.jsonl): a policy that breaks the format "
         "needs another prompt set or a model that follows instructions, and questions that are "
-        "unverified may need another game.verifier",
+        "unverified may need another game.verifier"
     ),
     "overlong": (
-        _COLLAPSED,
-        "a larger game.max_response_tokens, or a model that ends its turns",
+        "a larger game.max_response_tokens, or a model that ends its turns; if it did before, the "
+        "policy has collapsed: " + _SMALLER_STEPS
     ),
 }
-"""Help for each sign: for a run that has had valid questions, and for one that never had any."""
+"""Help for each sign."""
 
 
 class Monitor:
@@ -74,11 +71,10 @@ class Monitor:
     def __init__(self, patience: int | None = 5) -> None:
         """``patience`` steps in a row have to show the same sign; ``None`` never stops a run."""
         self._patience = patience
-        self._thrived = False
         self.begin_again()
 
     def begin_again(self) -> None:
-        """Forgets all signs, though not whether anything was ever valid."""
+        """Forgets all signs."""
         self._in_a_row = dict.fromkeys(SIGNS, 0)
 
     def __call__(
@@ -96,11 +92,8 @@ class Monitor:
                 if sign == OUTAGE and outages:
                     named = Counter((outage.service, outage.what) for outage in outages)
                     seen += " ({}: {})".format(*named.most_common(1)[0][0])
-                collapsed, never = SIGNS[sign]
                 lasted = f"in each of the last {count} steps, {seen}"
-                return Diagnosis(sign, step, lasted, collapsed if self._thrived else never)
-
-        self._thrived = self._thrived or bool(figures.get("valid_rate"))
+                return Diagnosis(sign, step, lasted, SIGNS[sign])
         return None
 
     def replay(self, lines: Iterable[Mapping[str, float | None]]) -> None:
