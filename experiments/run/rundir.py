@@ -46,7 +46,7 @@ NO_CHECKPOINT = (
 CHANGEABLE = re.compile(
     r"steps|checkpoint_every|checkpoints_kept|record_tokens|patience"
     r"|compute\.(env_runners|learners|gpus_per_\w+|sharding|threads)"
-    r"|search\.(device|server\.(url|token_env|timeout|deadline|attempts|connections))"
+    r"|search\.(device|server\.(url|token_env|deadline|connections))"
     r"|openai\.(base_url|api_key_env|timeout|concurrency)"
 )
 """Settings in which a resumed run may differ from its directory: none decides which games are

@@ -39,8 +39,8 @@ from ssp_env.judge.base import Verdict
 from ssp_env.judge.exact import F1Judge
 from ssp_env.players import TextPlayer, scripted_player
 from ssp_env.search.bm25 import BM25Retriever
-from ssp_env.search.cache import CachedRetriever
 from ssp_env.search.client import HTTPRetriever
+from ssp_env.search.wrappers import CachedRetriever
 from ssp_env.types import Document, Role
 from ssp_env.worlds.mini import MiniWorld, SmallWorld
 
@@ -191,7 +191,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"verifier": Part(lambda t: [Verdict(True)])}, "1 results came for 2 tasks"),
     (
         {"retriever": Retriever(lambda found: [d.text for d in found])},
-        "the retriever gave list .*: at most 1 Documents",
+        "the retriever gave .*: at most 1 Documents",
     ),
     ({"retriever": Retriever(lambda found: found * 3)}, "at most 1 Documents are wanted"),
     ({"retriever": Retriever(list, lambda r: [*r][1:])}, "gave 1 rankings for 2 queries"),
