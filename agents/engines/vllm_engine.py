@@ -60,7 +60,7 @@ class VLLMEngine:
         longest: int | None = None,
         sleeps: bool = False,
     ) -> None:
-        """Arguments as of :func:`~agents.engines.opening.open_engine`. ``memory`` is the share of the
+        """Arguments as of :func:`~agents.engines.opening.open_engine`. ``memory`` is the share of a
         GPU's that vLLM may fill; ``longest`` defaults to the model's own limit; with ``sleeps``,
         :meth:`sleep` gives the memory back, for a learner beside it."""
         self._tokenizer, self._stop, self._model_dir = tokenizer, stop, model_dir
@@ -190,8 +190,8 @@ class VLLMEngine:
 
     @contextmanager
     def _calling(self) -> Iterator[None]:
-        """Keeps what vLLM fails with for the next step to tell: an error of CUDA's, one of memory, a
-        failed assertion, ``ValueError``, vLLM's own ``EngineDeadError``, or any other."""
+        """Keeps what vLLM fails with for the next step to tell. That may be anything: an error of
+        CUDA's, one of memory, a failed assertion, vLLM's own ``EngineDeadError``."""
         try:
             yield
         except Exception as error:
