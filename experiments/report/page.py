@@ -34,7 +34,7 @@ SCRIPTS = ("vendor/uPlot.iife.min.js", "charts.js", "list.js", "main.js")
 REASONS = {"action": "a complete action", "budget_tokens": "out of tokens", "format": "bad format"}
 """Reasons whose codes say too little; others are shown with spaces for underscores."""
 ABOUT = (
-    *("directory", "state", "preset", "world", "seed", "verifier", "wall_seconds"),
+    *("directory", "state", "world", "seed", "verifier", "wall_seconds"),
     *("git_commit", "machine"),
 )
 """Rows of the table of runs."""

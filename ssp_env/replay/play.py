@@ -34,7 +34,7 @@ from ssp_env.tokenizers import Tokenizer
 from ssp_env.types import Document, Role, World
 
 NO_TOKENS = (
-    "the game was written without token ids (tokens=False; in a run: record_tokens: false); it can "
+    "the game was written without token ids (tokens=False); it can "
     "be printed and judged anew, but not replayed"
 )
 _LONGEST = 80

@@ -67,7 +67,8 @@ def test_a_run_whose_engine_is_gone_is_stopped_and_is_never_a_success(
     resumed = ["train", "--resume", "--out", str(run), "--steps", "4"]
     assert main([*resumed, "--set", "patience=null"]) == 2
     said = capsys.readouterr().err
-    assert "could be judged; it is gone for good. The policy is saved: ssp eval --model" in said
+    assert "1: - (3 void: it is gone for good)" in said
+    assert "could be judged. The policy is saved: ssp eval --model" in said
     assert str(run / "checkpoints" / "step_000004" / "policy") in said
     assert not (run / "summary.json").exists()
 
