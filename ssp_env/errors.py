@@ -21,6 +21,7 @@ Everything else is raised to the caller, as early as it can be known:
 ``UnhealthyRun``    a training run that was stopped because it had gone wrong; says what helps
 ``UsageError``      a call in the wrong order (a step after the end, an action outside the space)
 ``ServiceError``    an outage that outlasted its retries
+``LearnerDied``     a learner that died; a ``ServiceError`` too
 ``MissingExtra``    a feature whose optional dependency is not installed; says what to install
 =================== ============================================================================
 """
@@ -131,6 +132,10 @@ class ServiceError(SSPError):
 
     def __reduce__(self) -> tuple[type[ServiceError], tuple[str, str, int | None, str]]:
         return type(self), (self.service, self.what, self.calls, self.fault)
+
+
+class LearnerDied(ServiceError):
+    """A learner that died. A run goes on from its last checkpoint."""
 
 
 class TransientServiceError(ServiceError):
