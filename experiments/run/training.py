@@ -21,8 +21,8 @@ from experiments.run.progress import Progress
 from experiments.run.recorder import Recorder, Report, summarise
 from experiments.run.rundir import RunDirectory
 from ssp_env.errors import LearnerDied, UnhealthyRun
-from ssp_env.game.parts import idle_settings
 from ssp_env.game.record import outages
+from ssp_env.game.rules import idle_settings
 from ssp_env.replay.header import SavedRules
 
 
