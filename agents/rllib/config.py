@@ -46,6 +46,15 @@ CALLED = (
 """Callbacks that are called: ``on_sample_end`` after each round, with its
 :class:`~agents.rllib.env_runner.Sample`, the others as RLlib does."""
 
+UNCALLED_OF_LEARNERS = (
+    "compute_losses",
+    "compute_gradients",
+    "postprocess_gradients",
+    "postprocess_gradients_for_module",
+    "apply_gradients",
+)
+"""Hooks of RLlib's learners that an update here does without."""
+
 REFUSED = {
     "gamma": "a trajectory is paid once, at its end: nothing is discounted",
     "train_batch_size_per_learner": "set training(batch_size=...), questions per step",
@@ -260,6 +269,15 @@ class SelfPlayConfig(AlgorithmConfig):
                 if name.startswith("on_") and name not in CALLED and own:
                     fix = f"self-play never calls {name}; it calls {', '.join(CALLED)}"
                     raise ConfigError("callbacks_class", cls, fix)
+
+        learner = self.learner_class
+        if not issubclass(learner, SSPLearner):
+            raise ConfigError("learner_class", learner, "inherit from agents.rllib.SSPLearner")
+        for name in UNCALLED_OF_LEARNERS:
+            if getattr(learner, name) is not getattr(SSPLearner, name):
+                fix = f"self-play never calls {name}; override compute_loss_for_module, or name an "
+                fix += "algorithm of your own in training(solver_algorithm='module:NAME')"
+                raise ConfigError("learner_class", learner, fix)
 
         duration, unit = self.evaluation_duration, self.evaluation_duration_unit
         if not isinstance(duration, int) or duration < 1 or unit != "episodes":

@@ -72,6 +72,7 @@ class SSPLearner(TorchLearner):
                 fix = f"{error}; set it to false, or checkpoint in the module's own forward pass"
                 raise ConfigError("learning.gradient_checkpointing", True, fix) from None
 
+        stock = type(self).compute_loss_for_module is SSPLearner.compute_loss_for_module
         self.update_step = Update(
             self._score,
             self.get_optimizer(MODULE_ID),
@@ -81,6 +82,7 @@ class SSPLearner(TorchLearner):
             learners=max(1, self.config.num_learners),
             no_sync=getattr(module, "no_sync", None),
             agree=(lambda passes: agreed_maximum(passes, device)) if self.is_sharded else None,
+            loss=None if stock else self._loss_of_hook,
         )
         if self.config.num_learners:  # this process is its own
             freeze_collected()
@@ -143,8 +145,17 @@ class SSPLearner(TorchLearner):
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: Columns, fwd_out: dict[str, Any]
     ) -> Tensor:
-        """The loss of one (micro-)batch from the module's log-probabilities."""
+        """The loss of one micro-batch from the module's log-probabilities, to be overridden:
+        ``fwd_out["action_logp"]`` has those of all tokens that the policy wrote, (tokens,), row by
+        row. Losses of micro-batches add up."""
         return self.update_step.objective(batch, fwd_out["action_logp"])[0]
+
+    def _loss_of_hook(self, part: Columns, scores: Scores) -> Tensor:
+        fwd_out = {"action_logp": scores.logprobs, ENTROPY: scores.entropies}
+        config = self.config.get_config_for_module(MODULE_ID)
+        return self.compute_loss_for_module(
+            module_id=MODULE_ID, config=config, batch=part, fwd_out=fwd_out
+        )
 
     # -- scores --------------------------------------------------------------------------------
 

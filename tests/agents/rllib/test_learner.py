@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ from learning import distance, learner_for, some_rows, update, weights_of
 from playful import playful_model
 
 from agents.models import load_model
+from agents.rllib.learner import SSPLearner
 from agents.rllib.module import MODULE_ID, to_batch
-from agents.rows import Row, credited
+from agents.rows import ROLE_IDS, Row, credited
 from agents.tiny.bootstrap import save_policy
 from agents.tiny.model import tiny_tokenizer
 from ssp_env.errors import ConfigError
@@ -162,6 +164,24 @@ def test_the_learner_leaves_out_the_logits_that_are_never_sampled(tmp_path: Path
         len(rows),
         tokens,
     )
+
+
+class Halved(SSPLearner):
+    """Overrides RLlib's hook of losses: the solver's share alone, and half of it."""
+
+    def compute_loss_for_module(self, *, batch: Any, **kwargs: Any) -> torch.Tensor:
+        batch = {**batch, "weights": batch["weights"] * (batch["role"] == ROLE_IDS["solver"]) / 2}
+        return super().compute_loss_for_module(batch=batch, **kwargs)
+
+
+def test_a_learner_of_ones_own_has_its_loss_minimised(model_dir: Path, rows: list[Row]) -> None:
+    solver = [replace(r, weight=r.weight / 2 if r.role == "solver" else 0.0) for r in rows]
+    own, stock = learner_for(model_dir, cls=Halved), learner_for(model_dir)
+    start = weights_of(own)
+    update(own, rows)
+    update(stock, solver)
+    assert distance(weights_of(own), weights_of(stock)) < 1e-6
+    assert distance(weights_of(own), start) > 1e-4
 
 
 def test_an_algorithm_of_ones_own_is_named_by_its_module(model_dir: Path, rows: list[Row]) -> None:

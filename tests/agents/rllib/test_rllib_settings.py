@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from agents.rllib import SSPConfig
+from agents.rllib.learner import SSPLearner
 from agents.rllib.module import LLMModule
 from ssp_env.errors import ConfigError
 
@@ -72,9 +74,22 @@ class Episodic(RLlibCallback):
     def on_episode_end(self, **kwargs: Any) -> None: ...
 
 
+class Clipping(SSPLearner):
+    """Overrides a hook that an update does without."""
+
+    def postprocess_gradients(self, gradients_dict: Any) -> Any:
+        return {name: gradient * 0 for name, gradient in gradients_dict.items()}
+
+
+def learn_by(learner: Any) -> Any:
+    return lambda config: config.learners(learner_class=learner)
+
+
 @pytest.mark.parametrize(
     ("field", "change", "says"),
     [
+        ("learner_class", learn_by(Clipping), "never calls postprocess_gradients;"),
+        ("learner_class", learn_by(PPOTorchLearner), "inherit from agents.rllib.SSPLearner"),
         ("callbacks_class", lambda c: c.callbacks(Episodic), "never calls on_episode_end"),
         ("evaluation_duration", lambda c: c.evaluation(evaluation_duration="auto"), "at least 1"),
         ("compute.sharding", lambda c: c.learners(sharding="zero"), "ddp, fsdp2"),
