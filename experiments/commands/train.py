@@ -6,16 +6,17 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from signal import SIGINT, SIGTERM
 from typing import Any
 
 from experiments.cli import DEFAULT_PRESET, Chosen, TrainOptions
 from experiments.run.checks import check_early
 from experiments.run.process import (
+    Terminated,
     handling,
     ignore_at_exit,
     quiet_libraries,
     raise_interruption,
-    status_of,
     uninterrupted,
 )
 from experiments.run.rundir import RunDirectory
@@ -52,7 +53,7 @@ def run(chosen: Chosen, options: TrainOptions) -> int:
         with uninterrupted():
             print(f"ssp: {after_interrupt(out)}", file=sys.stderr)
             ignore_at_exit()
-            return status_of(interruption)
+            return 128 + (SIGTERM if isinstance(interruption, Terminated) else SIGINT)
     except UnhealthyRun as error:
         again = f"{_again(out)} (--set patience=null never stops)"
         print(f"ssp: stopped and saved: {error}. To go on all the same: {again}", file=sys.stderr)
