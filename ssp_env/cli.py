@@ -26,6 +26,9 @@ EXTRAS = {
     "matplotlib": "plot",
     "sklearn": "analysis",
     "choix": "analysis",
+    "faiss": "dense",
+    "sentence_transformers": "dense",
+    "diskcache": "cache",
     "fastapi": "serve",
     "uvicorn": "serve",
 }

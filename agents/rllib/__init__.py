@@ -2,7 +2,8 @@
 
 from ray.tune.registry import register_trainable
 
-from agents.rllib.algorithm import SSP, SSPConfig
+from agents.rllib.algorithm import SSP
+from agents.rllib.config import SSPConfig
 from agents.rllib.learner import SSPLearner
 
 __all__ = ["SSP", "SSPConfig", "SSPLearner"]

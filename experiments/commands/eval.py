@@ -26,8 +26,8 @@ from experiments.run.process import quiet_libraries
 from ssp_env.commands.base import plural
 from ssp_env.errors import ConfigError
 from ssp_env.game.outcome import BUDGET_PROMPT
-from ssp_env.game.parts import fingerprint
-from ssp_env.game.prompts.sets import format_settings
+from ssp_env.game.prompts import format_settings
+from ssp_env.game.rules import fingerprint
 from ssp_env.judge.chat import ChatClient
 from ssp_env.judge.judges import name_of
 from ssp_env.players import ChatPlayer

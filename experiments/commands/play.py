@@ -176,7 +176,7 @@ class Part:
         Raises:
             ServiceError: the search, the verifier or the judge is out.
         """
-        before, tags = len(self.trajectory.searches), self._session.rules.config.tags
+        before, tags = len(self.trajectory.searches), self._session.rules.tags
         turn = f"{tags.opening(action)} {content} {tags.closing(action)}"
         self.trajectory.feed_turn(self.trajectory.limits.tokenizer.encode(turn))
         self._round.advance()

@@ -13,10 +13,10 @@ from typing import Any
 from agents.config import check_packages
 from experiments.config import ComputeConfig, RunConfig
 from experiments.run.rundir import RunDirectory
-from ssp_env.checks import load
+from ssp_env.config import load
 from ssp_env.errors import ConfigError, ModelError, ServiceError
 from ssp_env.game.config import GameConfig
-from ssp_env.game.prompts import api_prompt
+from ssp_env.game.prompts import prompt_file
 from ssp_env.game.rules import Parts, Rules, own_judge
 from ssp_env.judge.chat import ChatClient
 from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
@@ -208,10 +208,10 @@ def build_rules(config: RunConfig, world: World, tokenizer: Tokenizer, game: Gam
     client = chat_client(config)
     if client is not None:
         if config.served_model().judge:
-            parts["judge"] = OpenAIJudge(client, api_prompt(game.prompts, "judge"))
+            parts["judge"] = OpenAIJudge(client, prompt_file(game.prompts, "judge.txt"))
         if game.verifier == "openai":
             form = game.verification_prompt
-            own = api_prompt(game.prompts, "verify" if form == "documents" else "solve")
+            own = prompt_file(game.prompts, "verify.txt" if form == "documents" else "solve.txt")
             judge = parts.get("judge") or own_judge(world)
             parts["verifier"] = OpenAIVerifier(client, judge, own, form, game.max_searches)
     retriever = open_search(config.search)

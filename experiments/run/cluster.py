@@ -17,7 +17,7 @@ from typing import Any
 
 import ray
 
-from agents.rllib.algorithm import SSP, SSPConfig
+from agents.rllib import SSP, SSPConfig
 from experiments.config import RunConfig
 from experiments.run.checks import build_rules
 from experiments.run.process import (

@@ -20,13 +20,10 @@ from experiments.run.process import interruptible, uninterrupted
 from experiments.run.progress import Progress
 from experiments.run.recorder import Recorder, Report, summarise
 from experiments.run.rundir import RunDirectory
-from ssp_env.errors import ServiceError, UnhealthyRun
-from ssp_env.game.parts import idle_settings
+from ssp_env.errors import LearnerDied, UnhealthyRun
 from ssp_env.game.record import outages
+from ssp_env.game.rules import idle_settings
 from ssp_env.replay.header import SavedRules
-
-LEARNER = "learner"
-"""The service that a :class:`~ssp_env.errors.ServiceError` names when a learner has died."""
 
 
 def train(
@@ -101,9 +98,7 @@ class _Run:
         with local_ray(self.config):
             try:
                 self._play_steps(steps_done)
-            except ServiceError as error:
-                if error.service != LEARNER:
-                    raise
+            except LearnerDied:
                 step = self.directory.go_back()
                 self.progress.note(f"a learner died; the run continues from step {step}, once")
                 self._play_steps(step)

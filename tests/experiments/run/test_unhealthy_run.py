@@ -19,7 +19,7 @@ def test_a_run_without_a_valid_question_is_stopped_and_can_be_gone_on_with(
     policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
-    hopeless = ("--set", "game.min_question_chars=900", "--set", "patience=2")
+    hopeless = ("--set", "game.question_chars=[900,1000]", "--set", "patience=2")
     assert main(arguments(policy, run, "--steps", "9", *hopeless)) == 3
     said = capsys.readouterr().err
     assert "ssp: stopped and saved: in each of the last 2 steps, no proposed question was" in said
