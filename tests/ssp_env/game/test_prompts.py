@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -140,17 +139,6 @@ FOUND = {
     '(Title: "Rome") Rome lies on the Tiber.</observation>\n\n',
 }
 """Spelled out from their released code, not taken from the sets."""
-
-
-@pytest.fixture
-def cities(tmp_path: Path) -> World:
-    """Two passages, of which both are found, and one answer."""
-    texts = {"Paris": "Paris lies on the river Seine.", "Rome": "Rome lies on the Tiber."}
-    rows = [{"id": name, "title": name, "text": text} for name, text in texts.items()]
-    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (tmp_path / "answers.jsonl").write_text(json.dumps({"answer": "Tiber"}))
-    paths = {f"{name}_path": tmp_path / f"{name}.jsonl" for name in ("corpus", "answers")}
-    return ssp_env.open_world("files", name="cities", **paths)
 
 
 class Everything:
