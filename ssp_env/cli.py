@@ -24,7 +24,6 @@ EXTRAS = {
         "train",
     ),
     "matplotlib": "plot",
-    "sklearn": "analysis",
     "choix": "analysis",
     "faiss": "dense",
     "sentence_transformers": "dense",
