@@ -1,7 +1,6 @@
 """Curves of runs and of means over seeds: as plain data for the page, and as a picture.
 
-A figure of ``metrics.jsonl`` finds its chart by its name; a new one that fits nowhere gets a chart
-of its own. So nothing has to be listed twice."""
+A figure finds its chart by its name; a new one that fits nowhere gets a chart of its own."""
 
 from __future__ import annotations
 
