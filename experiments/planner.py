@@ -98,17 +98,18 @@ def check_memory(config: RunConfig) -> Plan | None:
         ConfigError: it does not fit; names the setting to change.
         ServiceError: the cluster cannot be reached.
     """
-    if not gpus_of(config.compute):
+    asked = gpus_of(config.compute)
+    if not asked:
         return None
 
-    memories = gpu_memories()
-    if not memories:
+    memories, on_cluster = gpu_memories(), "RAY_ADDRESS" in os.environ
+    if not memories and on_cluster:
         _log.warning(UNCHECKED)
         return None
 
     # A cluster may get more GPUs than it has now.
-    gpus = max(len(memories), math.ceil(gpus_of(config.compute)))
-    return check_fit(config, read_shape(config.model_dir), min(memories), gpus)
+    gpus = max(len(memories), math.ceil(asked)) if on_cluster else len(memories)
+    return check_fit(config, read_shape(config.model_dir), min(memories, default=0), gpus)
 
 
 def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> Plan:
@@ -129,7 +130,7 @@ def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> Plan
         return plan(shape, config)
     if asked > gpus:
         what = f"{asked:g} GPUs are asked for in all, and there are {gpus}"
-        fix = f"{what}; ask for fewer compute.learners and compute.env_runners"
+        fix = f"{what}; ask for fewer, with compute.env_runners too, or name a cluster (RAY_ADDRESS)"
         raise ConfigError("compute.learners", config.compute.learners, fix)
 
     made = plan(shape, config, memory)
