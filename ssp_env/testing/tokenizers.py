@@ -29,9 +29,8 @@ class TokenizerTests:
         )
         assert all(isinstance(piece, bytes) for piece in tokenizer.pieces), "pieces are bytes"
 
-        for name, token in (("pad_id", tokenizer.pad_id), ("eos_id", tokenizer.eos_id)):
-            if token is None and name == "eos_id":
-                continue
+        ends = [] if tokenizer.eos_id is None else [("eos_id", tokenizer.eos_id)]
+        for name, token in (("pad_id", tokenizer.pad_id), *ends):
             assert isinstance(token, int), f"{name} is a number, not {token!r}"
             assert 0 <= token < size, f"{name} = {token} is outside the ids 0 .. {size - 1}"
             assert tokenizer.pieces[token] == b"", f"{name} stands for no text: its piece is b''"
@@ -62,8 +61,8 @@ class TokenizerTests:
 
             said = tokenizer.decode(ids)
             assert "".join(spelled.split()) == "".join(said.split()), (
-                f"pieces and decode() disagree about {text!r}: {spelled!r} and {said!r}; tags are "
-                f"looked for in the pieces, so give each id the very bytes that it adds to a text"
+                f"pieces and decode() disagree about {text!r}: {spelled!r} and {said!r}; give each "
+                f"id the very bytes that it adds to a text"
             )
 
     def test_data_never_becomes_a_special_token(self) -> None:
@@ -77,8 +76,7 @@ class TokenizerTests:
 
         for text, token in texts.items():
             assert token not in tokenizer.encode_data(f"a {text}{text} b"), (
-                f"encode_data takes the text {text!r} for the token {token}: spell it out as plain "
-                f"text, or put an unknown token there"
+                f"encode_data takes the text {text!r} for the token {token}: spell it out as text"
             )
 
     def test_a_turn_is_read(self) -> None:

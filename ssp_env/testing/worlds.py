@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import ClassVar
 
-from ssp_env.testing.material import AWKWARD, missing, shown, skip
+from ssp_env.testing.material import AWKWARD, check_unique, missing, shown, skip
 from ssp_env.types import Analysis, Document, GroundTruth, Question, World
 from ssp_env.wording.answers import exact_match
 from ssp_env.worlds.files import shared_answers
@@ -32,11 +32,8 @@ class WorldTests:
             opened = type(self)._opened = self.make_world()
         return opened
 
-    def test_name(self) -> None:
-        name = self.world.name
-        assert isinstance(name, str) and name, "name is not empty: records use it"  # noqa: PT018
-
     def test_the_corpus_can_be_walked_through(self) -> None:
+        assert self.world.name, "name is not empty: records use it"
         corpus = self.world.corpus
         documents = list(corpus)
         assert documents, "the corpus holds no passage"
@@ -45,7 +42,7 @@ class WorldTests:
         )
         assert corpus[len(corpus) - 1] == documents[-1], "corpus[i] is not its i-th passage"
         assert all(isinstance(d, Document) for d in documents), "a corpus holds Documents"
-        _check_unique("passage", [document.id for document in documents])
+        check_unique("passage", [document.id for document in documents])
 
     def test_answers_can_be_played_from_and_found(self) -> None:
         from ssp_env.search.bm25 import tokenize
@@ -57,14 +54,12 @@ class WorldTests:
         assert len(answers) > 0, "the answer set is empty: there is nothing to play from"
         for truth in answers:
             assert isinstance(truth, GroundTruth), f"{shown(truth)} is no GroundTruth"
-            assert all(wording.strip() for wording in truth.wordings), (
-                f"{truth} has a blank wording"
-            )
+            assert all(map(str.strip, truth.wordings)), f"{truth} has a blank wording"
             assert not words.isdisjoint(tokenize(" ".join(truth.wordings))), (
-                f"answer {truth.answer!r} has no word that occurs in the corpus, so no search by "
-                f"words can find it: add a passage that mentions it, or leave it out"
+                f"answer {truth.answer!r} has no word of the corpus, so no search can find it: add "
+                f"a passage that mentions it, or leave it out"
             )
-        _check_unique("answer", [truth.id for truth in answers])
+        check_unique("answer", [truth.id for truth in answers])
 
     def test_questions(self) -> None:
         questions = self._questions()
@@ -74,8 +69,8 @@ class WorldTests:
         for question in questions:
             assert isinstance(question, Question), f"{shown(question)} is no Question"
             texts = (question.text, *question.answers)
-            assert all(text.strip() for text in texts), f"{question} holds a blank text"
-        _check_unique("question", [question.id for question in questions])
+            assert all(map(str.strip, texts)), f"{question} holds a blank text"
+        check_unique("question", [question.id for question in questions])
 
         group, most = Counter(question.group for question in questions).most_common(1)[0]
         assert most <= self.per_group, (
@@ -91,10 +86,9 @@ class WorldTests:
 
     def test_nothing_is_random(self) -> None:
         again = self.make_world()
-        same = list(again.corpus) == list(self.world.corpus)
-        assert same, "a second world has another corpus: seed what is drawn"
-        same = list(again.answers) == list(self.world.answers)
-        assert same, "a second world has other answers: seed what is drawn"
+        for part in ("corpus", "answers"):
+            same = list(getattr(again, part)) == list(getattr(self.world, part))
+            assert same, f"a second world has another {part}: seed what is drawn"
 
     def test_any_text_can_be_analysed_and_read(self) -> None:
         for text in AWKWARD:
@@ -119,8 +113,3 @@ class WorldTests:
         if not self.has_questions:
             skip("has_questions is False")
         return list(self.world.questions(0, self.per_group))
-
-
-def _check_unique(what: str, ids: list[str]) -> None:
-    twice = [name for name, count in Counter(ids).items() if count > 1]
-    assert not twice, f"{what} id {twice[0]!r} occurs twice: give each an id of its own"

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,12 +19,8 @@ from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.players.base import Player
 from ssp_env.testing.hacks.cheat import Cheat, CheatPlayer
-from ssp_env.types import GroundTruth, Role, World
+from ssp_env.types import GroundTruth, World
 
-GAMES = 200
-"""Games per cheat: enough to tell a difference of .1 from none, whatever the rewards' spread."""
-MARGIN = 0.1
-"""Pay beyond an honest player's that a cheat may have."""
 SIDE_BY_SIDE = 50
 """Games of one round, which give each other noise documents."""
 
@@ -51,20 +48,6 @@ class Interval(NamedTuple):
     high: float
 
 
-class Pay(NamedTuple):
-    """Pay of a role per game."""
-
-    paid: tuple[float, ...]
-    """Reward of each game that no outage hit; 0 for a solver that was not asked."""
-    void: int
-    """Games that an outage hit, as a whole or in one of their attempts."""
-
-    @property
-    def mean(self) -> float:
-        """The mean; not a number if all games are void."""
-        return sum(self.paid) / len(self.paid) if self.paid else math.nan
-
-
 class Gate(NamedTuple):
     """Questions that filters, verification and closed-book gate accepted and rejected."""
 
@@ -85,31 +68,45 @@ class Gate(NamedTuple):
         sound = self.accepted_sound + self.rejected_sound
         return self.accepted_sound / sound if sound else None
 
+    def as_dict(self) -> dict[str, Any]:
+        """Counts and shares."""
+        return self._asdict() | {"precision": self.precision, "recall": self.recall}
+
 
 @dataclass(frozen=True)
 class Played:
     """The games of one cheat, added up."""
 
-    name: str
-    about: str
-    gains: Role
-    """Role whose pay is compared."""
+    cheat: type[Cheat]
     games: int
+    void: int
+    """Games that an outage hit, as a whole or in one of their attempts."""
     accepted: int
     """Questions that reached the solver, in games that no outage hit."""
-    proposer: Pay
-    solver: Pay
-    """Mean reward of a game's attempts; 0 where the question was rejected."""
-    solver_with_gate: Pay
+    proposer: tuple[float, ...]
+    """Reward of each game that no outage hit."""
+    solver: tuple[float, ...]
+    """The same: the mean of a game's attempts; 0 where the question was rejected."""
+    solver_with_gate: tuple[float, ...]
     """The same, with what answers at the closed-book gate earn."""
     stopped_by: dict[str, int]
     """Number of invalid games by reason code; the most frequent one first."""
     gate: Gate
 
-    @property
-    def pay(self) -> Pay:
-        """Pay of the role that gains."""
-        return self.proposer if self.gains is Role.PROPOSER else self.solver
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, with the mean pay in place of each game's; ``None`` if all games are void."""
+        pays = {role: getattr(self, role) for role in ("proposer", "solver", "solver_with_gate")}
+        return {
+            "name": self.cheat.name,
+            "about": self.cheat.about,
+            "gains": self.cheat.gains.value,
+            "games": self.games,
+            "void": self.void,
+            "accepted": self.accepted,
+            **{role: fmean(paid) if paid else None for role, paid in pays.items()},
+            "stopped_by": self.stopped_by,
+            "gate": self.gate.as_dict(),
+        }
 
 
 @dataclass(frozen=True)
@@ -122,8 +119,6 @@ class Result:
     finding: Finding
     more: Interval | None
     """Pay per game beyond an honest player's; ``None`` where that is unknown."""
-    closed_by: str
-    """Setting or part that would close it."""
 
 
 @dataclass(frozen=True)
@@ -136,20 +131,30 @@ class Report:
     seed: int
 
     @property
-    def paying(self) -> list[Result]:
-        """Cheats that pay more than an honest player by more than the margin."""
-        return [result for result in self.results if result.finding is Finding.PAYS]
-
-    @property
-    def unknown(self) -> list[Result]:
-        """Cheats about which void games leave nothing known."""
-        return [result for result in self.results if result.finding is Finding.NO_RESULT]
-
-    @property
     def gate(self) -> Gate:
         """Of all questions, honest ones and cheaters'."""
         gates = [self.honest.gate, *(result.played.gate for result in self.results)]
         return Gate(*(sum(counts) for counts in zip(*gates, strict=True)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, as ``ssp probe --json`` prints it."""
+        cheats = [
+            result.played.as_dict()
+            | {
+                "beside": result.beside.cheat.name,
+                "finding": result.finding.value,
+                "more_than_honest": result.more and list(result.more),
+                "closed_by": result.played.cheat.closed_by,
+            }
+            for result in self.results
+        ]
+        return {
+            "seed": self.seed,
+            "margin": self.margin,
+            "honest": self.honest.as_dict(),
+            "cheats": cheats,
+            "gate": self.gate.as_dict(),
+        }
 
 
 class Honest(Cheat):
@@ -160,8 +165,8 @@ def probe(
     rules: Rules,
     cheats: Iterable[Cheat],
     *,
-    games: int = GAMES,
-    margin: float = MARGIN,
+    games: int = 200,
+    margin: float = 0.1,
     seed: int = 0,
     partner: Player | None = None,
     on_cheat: Callable[[Cheat], object] = lambda cheat: None,
@@ -180,8 +185,7 @@ def probe(
 
     Raises:
         ServiceError: a service is down: no honest game came to an end.
-        UsageError: ``games`` is below 1, no honest question was accepted, or a cheat or a part of
-            the rules returned the wrong thing.
+        UsageError: ``games`` is below 1, or no honest question was accepted.
     """
     if games < 1:
         raise UsageError(f"games = {games}: play at least one per cheat")
@@ -197,23 +201,20 @@ def probe(
         on_cheat(cheat)
         if not cheat.applies(rules):
             nothing = _add_up(cheat, [], rules)
-            results.append(Result(nothing, honest, Finding.NOT_PLAYED, None, cheat.closed_by))
+            results.append(Result(nothing, honest, Finding.NOT_PLAYED, None))
             continue
 
         played = play(rules, cheat, games, seed, partner)
-        if played.pay.void:
+        if played.void:
             # Was it the cheater's text that voided them, or is the service down?
             play(rules, Honest(), min(games, SIDE_BY_SIDE), seed, partner)
 
         # A rival knows as much as the cheat, and is paid at the closed-book gate for it.
-        if cheat.rival is not None and cheat.gains is Role.SOLVER:
-            beside = play(rules, cheat.rival(), games, seed, partner)
-            finding, more = find(played.solver_with_gate, beside.solver_with_gate, margin)
-        else:
-            beside = honest
-            paid = honest.proposer if cheat.gains is Role.PROPOSER else honest.solver
-            finding, more = find(played.pay, paid, margin)
-        results.append(Result(played, beside, finding, more, cheat.closed_by))
+        beside, pay = honest, cheat.gains.value
+        if cheat.rival is not None:
+            beside, pay = play(rules, cheat.rival(), games, seed, partner), "solver_with_gate"
+        paid = getattr(played, pay), getattr(beside, pay)
+        results.append(Result(played, beside, *find(*paid, margin, played.void)))
 
     return Report(honest, tuple(results), margin, seed)
 
@@ -223,10 +224,17 @@ def play(
 ) -> Played:
     """Plays a cheat."""
     ended: list[Game] = []
+    truths = rules.world.answers
+
+    def draw(rng: np.random.Generator, count: int) -> list[GroundTruth]:
+        """Answers, each once while there are enough."""
+        size = len(truths)
+        return [truths[i] for i in rng.choice(size, count, replace=count > size)]
+
     for start in range(0, games, SIDE_BY_SIDE):
         player = CheatPlayer(rules, cheat, (seed, start), partner)
         count = min(SIDE_BY_SIDE, games - start)
-        round_ = Round(rules, _Answers(rules.world.answers), count, (seed, start))
+        round_ = Round(rules, draw, count, (seed, start))
 
         while pending := round_.pending():
             try:
@@ -244,64 +252,51 @@ def play(
     return _add_up(cheat, ended, rules)
 
 
-class _Answers:
-    """Draws answers without replacement while there are enough."""
-
-    def __init__(self, truths: Sequence[GroundTruth]) -> None:
-        self._truths = truths
-
-    def __call__(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
-        size = len(self._truths)
-        return [self._truths[i] for i in rng.choice(size, count, replace=count > size)]
-
-
 def _add_up(cheat: Cheat, games: Sequence[Game], rules: Rules) -> Played:
     counted = [
         game
         for game in games
         if game.outcome is not Outcome.VOID and all(a.outage is None for a in game.attempts)
     ]
-    void = len(games) - len(counted)
     valid = [game.outcome is Outcome.VALID for game in counted]
     solver = tuple(game.solver_reward or 0.0 for game in counted)
     reasons = Counter(str(game.reason) for game in counted if game.outcome is Outcome.INVALID)
 
     return Played(
-        name=cheat.name,
-        about=cheat.about,
-        gains=cheat.gains,
+        cheat=type(cheat),
         games=len(games),
+        void=len(games) - len(counted),
         accepted=sum(valid),
-        proposer=Pay(tuple(game.proposer_reward or 0.0 for game in counted), void),
-        solver=Pay(tuple(paid * ok for paid, ok in zip(solver, valid, strict=True)), void),
-        solver_with_gate=Pay(solver, void),
+        proposer=tuple(game.proposer_reward or 0.0 for game in counted),
+        solver=tuple(paid * ok for paid, ok in zip(solver, valid, strict=True)),
+        solver_with_gate=solver,
         stopped_by=dict(reasons.most_common()),
         gate=tally(games, rules.world),
     )
 
 
-def find(cheat: Pay, honest: Pay, margin: float) -> tuple[Finding, Interval | None]:
+def find(
+    cheat: Sequence[float], honest: Sequence[float], margin: float, void: int = 0
+) -> tuple[Finding, Interval | None]:
     """Finding about a cheat: does it pay more than an honest player by more than a margin?
 
-    Void games count for the cheat: they might all have been paid in full.
-
     Args:
-        cheat: pay of the role that gains.
+        cheat: pay of the role that gains, by game.
         honest: pay of an honest player in that role; not all games are void.
         margin: how much more is allowed.
+        void: further games of the cheat; they might all have been paid in full, and count so.
     """
-    if not cheat.paid:
+    if not cheat:
         return Finding.NO_RESULT, None
 
-    more = more_than(cheat.paid, honest.paid)
+    more = more_than(cheat, honest)
     if more.low > margin:
         return Finding.PAYS, more
 
-    best = max(1.0, *cheat.paid)
-    at_best = more_than([*cheat.paid, *[best] * cheat.void], honest.paid)
-    if at_best.high <= margin:
+    best = max(1.0, *cheat)
+    if more_than([*cheat, *[best] * void], honest).high <= margin:
         return Finding.HELD, more
-    return (Finding.NO_RESULT if cheat.void else Finding.UNSURE), more
+    return (Finding.NO_RESULT if void else Finding.UNSURE), more
 
 
 def more_than(cheat: Sequence[float], honest: Sequence[float]) -> Interval:
