@@ -17,7 +17,7 @@ from rich.table import Table
 
 from agents.engines.base import Engine, StopRule
 from agents.engines.opening import open_engine
-from experiments.cli import DEFAULT_PRESET, Chosen, EvalOptions
+from experiments.cli import DEFAULT_PRESET, Chosen, EvalOptions, plural
 from experiments.config import RunConfig, load_preset
 from experiments.evaluation.answers import answer_all, by_engine, by_player, from_memory
 from experiments.evaluation.retrievers import with_retriever
@@ -32,7 +32,6 @@ from experiments.evaluation.scores import (
 )
 from experiments.run.checks import check, check_model
 from experiments.run.process import quiet_libraries
-from ssp_env.commands.base import plural
 from ssp_env.errors import ConfigError
 from ssp_env.game.outcome import BUDGET_PROMPT
 from ssp_env.game.parts import fingerprint

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from json import dumps, loads
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ def run(
     else:
         show(told)
 
-    findings = {result.played.cheat.name: result.finding for result in report.results}
+    findings = {result.name: result.finding for result in report.cheats}
     if any(findings[name] is Finding.PAYS for name in findings.keys() - allowed):
         return PAYS
     return NO_RESULT if Finding.NO_RESULT in findings.values() else 0
@@ -123,14 +124,14 @@ def as_json(report: Report, config: RunConfig, rules: Rules) -> dict[str, Any]:
         "world": config.world,
         "game": config.game.model_dump(mode="json"),
         "fingerprint": fingerprint(rules),
-        **report.as_dict(),
+        **asdict(report),
     }
 
 
 def rows(report: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """The table's cells: the honest player's row, then one per cheat."""
     for played in (report["honest"], *report["cheats"]):
-        name, games, more = played["name"], played["games"], played.get("more_than_honest")
+        name, games, more = played["name"], played["games"], played["more_than_honest"]
         share = f"{played['accepted'] / games:.2f}" if games else "-"
         pays = (played[role] for role in ("proposer", "solver"))
         shown = ["-" if pay is None else f"{pay:.2f}" for pay in pays]
@@ -139,8 +140,8 @@ def rows(report: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         reason, count = next(iter(played["stopped_by"].items()), ("", 0))
         notes = [reason] if 2 * count > games else []
         notes += [f"void {played['void']}"] if played["void"] else []
-        beside = played.get("beside", "honest")
-        notes += [f"beside {beside}"] if beside != "honest" else []
+        beside = played["beside"]
+        notes += [f"beside {beside}"] if beside not in ("", "honest") else []
         said = f"({', '.join(notes)})" if notes else ""
 
         yield (
@@ -149,7 +150,7 @@ def rows(report: dict[str, Any]) -> Iterator[tuple[str, ...]]:
             share,
             *shown,
             f"{more[0]:+.2f} [{more[1]:+.2f}, {more[2]:+.2f}]" if more else "",
-            f"{played.get('finding', '')} {said}".strip(),
+            f"{played['finding'] or ''} {said}".strip(),
         )
 
 

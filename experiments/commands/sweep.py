@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from experiments.cli import Chosen, SweepOptions
+from experiments.cli import Chosen, SweepOptions, plural
 from experiments.config import parse_assignment
 from experiments.run.process import git_commit, machine
 from experiments.sweeps.definition import (
@@ -24,7 +24,6 @@ from experiments.sweeps.definition import (
     trials,
 )
 from experiments.sweeps.results import Results, draw
-from ssp_env.commands.base import plural
 from ssp_env.disk import write_atomically
 from ssp_env.errors import ConfigError, SSPError
 

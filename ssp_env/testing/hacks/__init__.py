@@ -11,7 +11,7 @@ from ssp_env.checks import load
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.testing.hacks import proposers, solvers
 from ssp_env.testing.hacks.cheat import Cheat, CheatPlayer, HonestPlayer, Turn
-from ssp_env.testing.hacks.probe import Finding, Played, Report, Result, play, probe, tally
+from ssp_env.testing.hacks.probe import Finding, Report, Result, play, probe, tally
 
 __all__ = [
     "CHEATS",
@@ -19,7 +19,6 @@ __all__ = [
     "CheatPlayer",
     "Finding",
     "HonestPlayer",
-    "Played",
     "Report",
     "Result",
     "Turn",

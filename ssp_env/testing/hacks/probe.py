@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.players.base import Player
 from ssp_env.testing.hacks.cheat import Cheat, CheatPlayer
-from ssp_env.types import GroundTruth, World
+from ssp_env.types import GroundTruth, Role, World
 
 SIDE_BY_SIDE = 50
 """Games of one round, which give each other noise documents."""
@@ -48,113 +48,68 @@ class Interval(NamedTuple):
     high: float
 
 
-class Gate(NamedTuple):
+@dataclass(frozen=True)
+class Gate:
     """Questions that filters, verification and closed-book gate accepted and rejected."""
 
-    accepted_sound: int = 0
-    accepted_unsound: int = 0
-    rejected_sound: int = 0
-    rejected_unsound: int = 0
+    accepted_sound: int
+    accepted_unsound: int
+    rejected_sound: int
+    rejected_unsound: int
+    precision: float | None
+    """Sound share of what it accepts; ``None`` if it accepts nothing."""
+    recall: float | None
+    """Accepted share of what is sound; ``None`` if nothing is."""
 
-    @property
-    def precision(self) -> float | None:
-        """Sound share of what it accepts; ``None`` if it accepts nothing."""
-        accepted = self.accepted_sound + self.accepted_unsound
-        return self.accepted_sound / accepted if accepted else None
-
-    @property
-    def recall(self) -> float | None:
-        """Accepted share of what is sound; ``None`` if nothing is."""
-        sound = self.accepted_sound + self.rejected_sound
-        return self.accepted_sound / sound if sound else None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Counts and shares."""
-        return self._asdict() | {"precision": self.precision, "recall": self.recall}
+    @classmethod
+    def of(cls, *counts: int) -> Gate:
+        """A gate with these four counts."""
+        accepted, sound = counts[0] + counts[1], counts[0] + counts[2]
+        precision = counts[0] / accepted if accepted else None
+        return cls(*counts, precision, counts[0] / sound if sound else None)
 
 
 @dataclass(frozen=True)
-class Played:
-    """The games of one cheat, added up."""
+class Result:
+    """The games of one cheat, or of the honest player, added up."""
 
-    cheat: type[Cheat]
+    name: str
+    about: str
+    gains: Role
+    """Role whose pay is compared."""
     games: int
     void: int
     """Games that an outage hit, as a whole or in one of their attempts."""
     accepted: int
     """Questions that reached the solver, in games that no outage hit."""
-    proposer: tuple[float, ...]
-    """Reward of each game that no outage hit."""
-    solver: tuple[float, ...]
-    """The same: the mean of a game's attempts; 0 where the question was rejected."""
-    solver_with_gate: tuple[float, ...]
+    proposer: float | None
+    """Mean reward in games that no outage hit; ``None`` if there are none."""
+    solver: float | None
+    """The same, of a game's attempts; 0 where the question was rejected."""
+    solver_with_gate: float | None
     """The same, with what answers at the closed-book gate earn."""
     stopped_by: dict[str, int]
     """Number of invalid games by reason code; the most frequent one first."""
     gate: Gate
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, with the mean pay in place of each game's; ``None`` if all games are void."""
-        pays = {role: getattr(self, role) for role in ("proposer", "solver", "solver_with_gate")}
-        return {
-            "name": self.cheat.name,
-            "about": self.cheat.about,
-            "gains": self.cheat.gains.value,
-            "games": self.games,
-            "void": self.void,
-            "accepted": self.accepted,
-            **{role: fmean(paid) if paid else None for role, paid in pays.items()},
-            "stopped_by": self.stopped_by,
-            "gate": self.gate.as_dict(),
-        }
-
-
-@dataclass(frozen=True)
-class Result:
-    """The finding about one cheat."""
-
-    played: Played
-    beside: Played
-    """Games that it is compared with: the honest player's, or those of the cheat's rival."""
-    finding: Finding
-    more: Interval | None
-    """Pay per game beyond an honest player's; ``None`` where that is unknown."""
+    closed_by: str
+    """Setting or part that would close it."""
+    beside: str = ""
+    """Name of the player that it is compared with."""
+    finding: Finding | None = None
+    more_than_honest: Interval | None = None
+    """Pay per game beyond that player's; ``None`` where that is unknown."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """A probe's outcome."""
+    """A probe's outcome; ``dataclasses.asdict`` makes plain data of it."""
 
-    honest: Played
-    results: tuple[Result, ...]
-    margin: float
     seed: int
-
-    @property
-    def gate(self) -> Gate:
-        """Of all questions, honest ones and cheaters'."""
-        gates = [self.honest.gate, *(result.played.gate for result in self.results)]
-        return Gate(*(sum(counts) for counts in zip(*gates, strict=True)))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, as ``ssp probe --json`` prints it."""
-        cheats = [
-            result.played.as_dict()
-            | {
-                "beside": result.beside.cheat.name,
-                "finding": result.finding.value,
-                "more_than_honest": result.more and list(result.more),
-                "closed_by": result.played.cheat.closed_by,
-            }
-            for result in self.results
-        ]
-        return {
-            "seed": self.seed,
-            "margin": self.margin,
-            "honest": self.honest.as_dict(),
-            "cheats": cheats,
-            "gate": self.gate.as_dict(),
-        }
+    margin: float
+    honest: Result
+    cheats: list[Result]
+    gate: Gate
+    """Of all questions, honest ones and cheaters'."""
 
 
 class Honest(Cheat):
@@ -191,38 +146,42 @@ def probe(
         raise UsageError(f"games = {games}: play at least one per cheat")
 
     on_cheat(Honest())
-    honest = play(rules, Honest(), games, seed, partner)
+    ended = play(rules, Honest(), games, seed, partner)
+    honest, honest_pays = _add_up(Honest(), ended, rules), _pays(ended)
     if not honest.accepted:
         why = ", ".join(f"{count} {reason}" for reason, count in honest.stopped_by.items())
         raise UsageError(f"no honest question was accepted ({why or 'void'}): nothing to compare")
 
-    results = []
+    results = [honest]
     for cheat in cheats:
         on_cheat(cheat)
         if not cheat.applies(rules):
             nothing = _add_up(cheat, [], rules)
-            results.append(Result(nothing, honest, Finding.NOT_PLAYED, None))
+            results.append(replace(nothing, finding=Finding.NOT_PLAYED))
             continue
 
-        played = play(rules, cheat, games, seed, partner)
-        if played.void:
+        ended = play(rules, cheat, games, seed, partner)
+        result, pays = _add_up(cheat, ended, rules), _pays(ended)
+        if result.void:
             # Was it the cheater's text that voided them, or is the service down?
             play(rules, Honest(), min(games, SIDE_BY_SIDE), seed, partner)
 
         # A rival knows as much as the cheat, and is paid at the closed-book gate for it.
-        beside, pay = honest, cheat.gains.value
+        beside, beside_pays, pay = honest.name, honest_pays, cheat.gains.value
         if cheat.rival is not None:
-            beside, pay = play(rules, cheat.rival(), games, seed, partner), "solver_with_gate"
-        paid = getattr(played, pay), getattr(beside, pay)
-        results.append(Result(played, beside, *find(*paid, margin, played.void)))
+            beside, pay = cheat.rival.name, "solver_with_gate"
+            beside_pays = _pays(play(rules, cheat.rival(), games, seed, partner))
+        finding, more = find(pays[pay], beside_pays[pay], margin, result.void)
+        results.append(replace(result, beside=beside, finding=finding, more_than_honest=more))
 
-    return Report(honest, tuple(results), margin, seed)
+    counts = zip(*(astuple(result.gate)[:4] for result in results), strict=True)
+    return Report(seed, margin, honest, results[1:], Gate.of(*map(sum, counts)))
 
 
 def play(
     rules: Rules, cheat: Cheat, games: int, seed: int, partner: Player | None = None
-) -> Played:
-    """Plays a cheat."""
+) -> list[Game]:
+    """Games of a cheat."""
     ended: list[Game] = []
     truths = rules.world.answers
 
@@ -248,30 +207,49 @@ def play(
         if isinstance(cheat, Honest) and outages and not valid:
             raise ServiceError(outages[0].service, outages[0].what, outages[0].calls)
         ended += round_.games
+    return ended
 
-    return _add_up(cheat, ended, rules)
 
-
-def _add_up(cheat: Cheat, games: Sequence[Game], rules: Rules) -> Played:
-    counted = [
+def _counted(games: Sequence[Game]) -> list[Game]:
+    """Games that no outage hit, as a whole or in one of their attempts."""
+    return [
         game
         for game in games
         if game.outcome is not Outcome.VOID and all(a.outage is None for a in game.attempts)
     ]
-    valid = [game.outcome is Outcome.VALID for game in counted]
-    solver = tuple(game.solver_reward or 0.0 for game in counted)
-    reasons = Counter(str(game.reason) for game in counted if game.outcome is Outcome.INVALID)
 
-    return Played(
-        cheat=type(cheat),
+
+def _pays(games: Sequence[Game]) -> dict[str, list[float]]:
+    """Rewards of the games that count, as :class:`Result` has their means."""
+    counted = _counted(games)
+    solver = [game.solver_reward or 0.0 for game in counted]
+    return {
+        "proposer": [game.proposer_reward or 0.0 for game in counted],
+        "solver": [
+            paid if game.outcome is Outcome.VALID else 0.0
+            for paid, game in zip(solver, counted, strict=True)
+        ],
+        "solver_with_gate": solver,
+    }
+
+
+def _add_up(cheat: Cheat, games: Sequence[Game], rules: Rules) -> Result:
+    counted = _counted(games)
+    reasons = Counter(str(game.reason) for game in counted if game.outcome is Outcome.INVALID)
+    means: dict[str, Any] = {
+        role: fmean(paid) if paid else None for role, paid in _pays(games).items()
+    }
+    return Result(
+        name=cheat.name,
+        about=cheat.about,
+        gains=cheat.gains,
         games=len(games),
         void=len(games) - len(counted),
-        accepted=sum(valid),
-        proposer=tuple(game.proposer_reward or 0.0 for game in counted),
-        solver=tuple(paid * ok for paid, ok in zip(solver, valid, strict=True)),
-        solver_with_gate=solver,
+        accepted=sum(game.outcome is Outcome.VALID for game in counted),
+        **means,
         stopped_by=dict(reasons.most_common()),
         gate=tally(games, rules.world),
+        closed_by=cheat.closed_by,
     )
 
 
@@ -322,7 +300,8 @@ def tally(games: Iterable[Game], world: World) -> Gate:
         for game in games
         if game.outcome is not Outcome.VOID and (sound := _is_sound(game, world)) is not None
     )
-    return Gate(*(counts[accepted, sound] for accepted in (True, False) for sound in (True, False)))
+    four = (counts[accepted, sound] for accepted in (True, False) for sound in (True, False))
+    return Gate.of(*four)
 
 
 def _is_sound(game: Game, world: World) -> bool | None:

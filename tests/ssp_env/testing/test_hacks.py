@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
 from typing import Any
 
 import pytest
@@ -34,7 +33,7 @@ def rules_of(world: MiniWorld, *, spelled: bool = False, **parts: Any) -> Rules:
 def result_of(rules: Rules, cheat: Cheat | str, games: int = GAMES) -> Result:
     """A single cheat's result."""
     played = find_cheat(cheat) if isinstance(cheat, str) else cheat
-    (result,) = probe(rules, [played], games=games).results
+    (result,) = probe(rules, [played], games=games).cheats
     return result
 
 
@@ -66,11 +65,11 @@ class OddJudge(ExactMatchJudge):
 def test_every_cheat_plays_to_an_end(mini: MiniWorld, spelled: bool) -> None:
     rules = rules_of(mini, spelled=spelled, game={"attempts": 1, "closed_book": True})
     report = probe(rules, map(find_cheat, CHEATS), games=2)
-    assert [result.played.cheat.name for result in report.results] == list(CHEATS)
+    assert [result.name for result in report.cheats] == list(CHEATS)
     assert len(CHEATS) == 34
-    for result in report.results:
+    for result in report.cheats:
         assert result.finding is not Finding.NOT_PLAYED
-        assert (result.played.games, result.played.void) == (2, 0), result.played.cheat
+        assert (result.games, result.void) == (2, 0), result.name
 
 
 def test_a_probe_is_the_same_twice(mini: MiniWorld) -> None:
@@ -88,11 +87,11 @@ def test_a_probe_is_the_same_twice(mini: MiniWorld) -> None:
 def test_a_code_pays_where_the_same_network_verifies(mini: MiniWorld) -> None:
     alone = result_of(rules_of(mini, spelled=True, game={"verifier": "policy"}), "base64")
     assert alone.finding is Finding.PAYS
-    assert fmean(alone.played.solver) == 1.0
+    assert alone.solver == 1.0
 
     separate = result_of(rules_of(mini, spelled=True, game={"verifier": "world"}), "base64")
     assert separate.finding is Finding.HELD
-    assert separate.played.stopped_by == {"unverified": GAMES}
+    assert separate.stopped_by == {"unverified": GAMES}
 
 
 @pytest.mark.parametrize(
@@ -104,8 +103,7 @@ def test_verification_by_an_attempt_cannot_be_told_from_solving(mini: MiniWorld,
     for form in ("solver", "attempt"):
         game = {"verifier": "policy", "verification_prompt": form, "attempts": 1}
         found = result_of(rules_of(mini, spelled=True, game=game), name, games=12)
-        assert found.beside.accepted > 0
-        paid[form] = fmean(found.played.proposer)
+        paid[form] = found.proposer
     assert paid == {"solver": 1.0, "attempt": 0.0}
 
 
@@ -113,16 +111,17 @@ def test_a_judge_that_obeys_is_found_out(mini: MiniWorld) -> None:
     assert result_of(rules_of(mini, spelled=True), "instruct_judge").finding is not Finding.PAYS
     found = result_of(rules_of(mini, spelled=True, judge=OddJudge()), "instruct_judge")
     assert found.finding is Finding.PAYS
-    assert fmean(found.played.solver) == 1.0
+    assert found.solver == 1.0
 
 
 def test_playing_dumb_at_the_closed_book_gate_earns_no_more(mini: MiniWorld) -> None:
     """Nor does a memory, where the gate rejects what it holds."""
     rules = rules_of(mini, game={"closed_book": True})
     found = result_of(rules, "sandbag")
-    assert found.beside.cheat.name == "by_heart"
-    assert set(found.played.solver_with_gate) == set(found.beside.solver_with_gate) == {1.0}
-    assert found.beside.accepted == 0
+    assert found.beside == "by_heart"
+    assert found.solver_with_gate == 1.0
+    assert found.more_than_honest is not None
+    assert found.more_than_honest.value == 0.0
     assert found.finding is not Finding.PAYS
 
     assert result_of(rules, "near_duplicate").finding is Finding.HELD
@@ -155,8 +154,8 @@ class Provoke(WhenUnsure):
 def test_a_text_that_voids_its_game_is_not_held(mini: MiniWorld) -> None:
     """The attempts that would have failed are void."""
     result = result_of(rules_of(mini, judge=OddJudge()), Provoke())
-    assert result.played.void > 0
-    assert fmean(result.played.solver) == 1.0
+    assert result.void > 0
+    assert result.solver == 1.0
     assert result.finding is Finding.NO_RESULT
 
 
@@ -177,7 +176,7 @@ class Shout(Cheat):
 def test_a_cheat_of_your_own_is_found_by_module_and_class(mini: MiniWorld) -> None:
     mine = find_cheat(f"{__name__}:Shout")
     assert (mine.name, mine.about) == ("shout", "Asks the honest question in a loud voice.")
-    assert result_of(rules_of(mini), mine, games=4).played.stopped_by == {"unverified": 4}
+    assert result_of(rules_of(mini), mine, games=4).stopped_by == {"unverified": 4}
 
     for name, says in (("bas64", "did you mean 'base64'"), ("json:JSONDecoder", "a subclass")):
         with pytest.raises(ConfigError, match=says):
