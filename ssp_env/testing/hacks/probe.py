@@ -62,11 +62,9 @@ class Gate:
     """Accepted share of what is sound; ``None`` if nothing is."""
 
     @classmethod
-    def of(cls, *counts: int) -> Gate:
+    def of(cls, a: int, b: int, c: int, d: int) -> Gate:
         """A gate with these four counts."""
-        accepted, sound = counts[0] + counts[1], counts[0] + counts[2]
-        precision = counts[0] / accepted if accepted else None
-        return cls(*counts, precision, counts[0] / sound if sound else None)
+        return cls(a, b, c, d, a / (a + b) if a + b else None, a / (a + c) if a + c else None)
 
 
 @dataclass(frozen=True)
