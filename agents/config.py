@@ -52,8 +52,8 @@ class LearningConfig(Settings):
     """Model directory of a frozen policy that plays the role that is not trained; empty: the policy
     plays both."""
     proposer_algorithm: str = "reinforce"
-    """``reinforce``, ``grpo`` (which needs groups: see ``proposal_groups``), or one of your own as
-    ``module:NAME``, an :class:`agents.losses.Algorithm`."""
+    """``reinforce``, ``grpo`` (which compares the proposals about one answer: ``game.proposals``
+    above 1), or one of your own as ``module:NAME``, an :class:`agents.losses.Algorithm`."""
     solver_algorithm: str = "grpo"
     """``grpo`` (which needs ``game.attempts`` above 1), ``reinforce``, or ``module:NAME``."""
     proposer_aggregation: Aggregation = "sum"
@@ -61,14 +61,8 @@ class LearningConfig(Settings):
     (``sequence``), or one mean over all tokens of the role (``token``)."""
     solver_aggregation: Aggregation = "sequence"
     """The same for the solver: ``sequence`` (equation 4), ``token`` or ``sum``."""
-    proposal_groups: Literal["answer", "asked_searches"] = "answer"
-    """Proposals that GRPO compares: those about one ``answer`` (needs ``game.proposals`` above 1),
-    or all that were asked for one number of searches (``asked_searches``)."""
     proposer_weight: NonNegativeFloat = 1.0
     """Factor on the proposer's loss, beside the solver's."""
-    baseline_decay: Decay | None = None
-    """Decay per step of the moving average that REINFORCE takes off returns, such as .95; ``None``:
-    no baseline (the paper's)."""
     importance_cap: Annotated[float, Field(ge=1)] | None = 2.0
     """Bound of importance ratios; trajectories with a ratio below 1e-4 are left out. ``None``: no
     bound, and REINFORCE has no ratio."""
@@ -94,14 +88,10 @@ class LearningConfig(Settings):
     """Sampling temperature of self-play."""
     strategy: StrategyName = "periodic_reset"
     """Filling of the slots of failed proposals: nothing (``dummy``), further proposals
-    (``resample``), earlier questions (``reuse``; ``periodic_reset`` forgets them now and then),
+    (``resample``), earlier questions (``reuse``; ``periodic_reset`` forgets them every 10 steps),
     those of the lengths that the step lacks (``balanced``), or half of these and half joined ones
-    (``compose``)."""
-    examples: bool = False
-    """Let an earlier question that is played again bring an earlier right attempt along, to be
-    learnt from; a joined question, those at its parts."""
-    reset_every: PositiveInt = 10
-    """Steps after which ``periodic_reset`` forgets its questions."""
+    (``compose``; ``compose_with_examples`` brings an earlier right attempt along with each, or the
+    joined ones at its parts, to be learnt from)."""
     lora_rank: NonNegativeInt = 0
     """Rank of adapters that are trained in place of the policy; 0 trains all of it. Adapters want
     ten times the learning rate."""
@@ -111,9 +101,6 @@ class LearningConfig(Settings):
     gradient_checkpointing: bool = False
     """Compute the layers again in the backward pass: a third more arithmetic, a twentieth of the
     memory."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Arithmetic of the learner's passes: ``float32``, ``bfloat16`` (weights stay float32), or
-    ``auto``: bfloat16 where the machine multiplies in it."""
 
     @model_validator(mode="after")
     def _check_pairs(self) -> Self:
@@ -166,57 +153,50 @@ def played_at_once(game: GameConfig, learning: LearningConfig) -> int:
     return min(learning.batch_size, learning.round_size) * game.attempts
 
 
-def check_groups(game: GameConfig, learning: LearningConfig) -> None:
-    """Makes sure that GRPO has something to compare."""
-    by_answer = learning.proposal_groups == "answer"
-    for role, name, size in (
-        ("solver", "attempts", game.attempts),
-        ("proposer", "proposals", game.proposals if by_answer else learning.batch_size),
-    ):
+def check_settings(
+    game: GameConfig,
+    learning: LearningConfig,
+    *,
+    engine: str = "transformers",
+    env_runners: int = 0,
+    overlap: bool = False,
+    learners: int = 0,
+    sharding: str = "ddp",
+) -> None:
+    """Makes sure that settings of several sections fit together."""
+    # GRPO needs something to compare.
+    for role, name in (("solver", "attempts"), ("proposer", "proposals")):
         grouped = role in learning.learning_roles and learning.algorithm(role) == "grpo"
-        if grouped and size < 2:
-            raise ConfigError(f"game.{name}", size, f"GRPO compares {name}: give at least 2")
+        if grouped and getattr(game, name) < 2:
+            fix = f"GRPO compares {name}: give at least 2"
+            raise ConfigError(f"game.{name}", getattr(game, name), fix)
 
-
-def check_rounds(game: GameConfig, learning: LearningConfig, env_runners: int) -> None:
-    """Makes sure that a step is rounds of whole groups, one at least per env runner."""
+    # A step is rounds of whole groups, one at least per env runner.
     batch, size = learning.batch_size, learning.round_size
-    fix = "must be a multiple of game.proposals"
-    if batch % game.proposals:
-        raise ConfigError("batch_size", batch, fix)
-    if size < batch and size % game.proposals:
-        raise ConfigError("round_size", size, fix)
-
+    for name, value in (("batch_size", batch), ("round_size", min(size, batch))):
+        if value % game.proposals:
+            fix = "must be a multiple of game.proposals"
+            raise ConfigError(f"learning.{name}", value, fix)
     rounds = -(-batch // size)
     if env_runners > rounds:
         what = f"a step of {batch} questions is {rounds} rounds, and {env_runners} env runners play"
         most = batch // env_runners // game.proposals * game.proposals
         fix = f"give at most {most}" if most else "there have to be fewer runners"
-        raise ConfigError("round_size", size, f"{what}; {fix}")
+        raise ConfigError("learning.round_size", size, f"{what}; {fix}")
 
-
-def check_overlap(learning: LearningConfig, overlap: bool) -> None:
-    """Makes sure that REINFORCE does not take games of one update ago for its own."""
-    reinforce = [r for r in learning.learning_roles if learning.algorithm(r) == "reinforce"]
+    # REINFORCE must not take games of one update ago for its own.
+    reinforce = any(learning.algorithm(role) == "reinforce" for role in learning.learning_roles)
     if overlap and reinforce and learning.importance_cap is None:
-        fix = "games are one update old then: give importance_cap, such as 2.0"
-        raise ConfigError("overlap", overlap, fix)
-
-
-def check_partner(learning: LearningConfig, engine: str) -> None:
-    """Makes sure that two policies need not share the memory that one is meant for."""
+        fix = "games are one update old then: give learning.importance_cap, such as 2.0"
+        raise ConfigError("compute.overlap", overlap, fix)
     if learning.partner and engine == "vllm":
         fix = "vLLM fills a GPU's memory for one policy: let the engine transformers play"
-        raise ConfigError("partner", learning.partner, fix)
-
-
-def check_sharding(sharding: str, learners: int) -> None:
-    """Makes sure that a policy that is to be shared has learners to be shared among."""
+        raise ConfigError("learning.partner", learning.partner, fix)
     if sharding not in get_args(Sharding):
-        raise ConfigError("sharding", sharding, nearest(sharding, get_args(Sharding)))
+        raise ConfigError("compute.sharding", sharding, nearest(sharding, get_args(Sharding)))
     if sharding == "fsdp2" and learners < 2:
         fix = f"give two learners or more to share the policy among (there are {learners}), or ddp"
-        raise ConfigError("sharding", sharding, fix)
+        raise ConfigError("compute.sharding", sharding, fix)
 
 
 def check_packages(learning: LearningConfig, engine: str = "") -> None:

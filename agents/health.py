@@ -11,12 +11,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
-
-from pydantic import PositiveFloat, PositiveInt
 
 from agents.config import ROLES
-from ssp_env.config import Settings
 from ssp_env.game.outcome import Outage
 
 OUTAGE = "outage"
@@ -26,17 +22,6 @@ Figures = Mapping[str, float | None]
 """Figures of a step, as ``metrics.jsonl`` has them; ``None`` for one that is not finite."""
 MAX_OVERLONG = 0.9
 """Share of a role's trajectories that run into the token budget."""
-
-
-class HealthConfig(Settings):
-    """Signs of ill health that stop a run."""
-
-    section: ClassVar[str] = "health"
-
-    patience: PositiveInt | None = 5
-    """Steps in a row that have to show the same sign; ``None`` never stops a run."""
-    max_engine_gap: PositiveFloat = 0.5
-    """Mean distance between the log-probabilities of engine and learner, in nats per token."""
 
 
 @dataclass(frozen=True)
@@ -65,22 +50,17 @@ _SERVICE = (
     "died comes back with a new process. Weights that are not numbers need an earlier checkpoint, "
     "or a new run with a lower learning.lr"
 )
-_PRECISION = "lower learning.lr, more learning.warmup_steps, or learning.precision=float32"
-_SAME_POLICY = (
-    "see that engine and learner compute the same policy: learning.precision=float32, another "
-    "engine.kind, the same temperature"
-)
+_SMALLER_STEPS = "lower learning.lr, or more learning.warmup_steps"
 
 SIGNS = {
     OUTAGE: (_SERVICE, _SERVICE),
-    "not_finite": (_PRECISION, _PRECISION),
+    "not_finite": (_SMALLER_STEPS, _SMALLER_STEPS),
     "nothing_valid": (
         _COLLAPSED,
         "read some games (ssp replay RUN/games/step_000001.jsonl): a policy that breaks the format "
         "needs another prompt set or a model that follows instructions, and questions that are "
         "unverified may need another game.verifier",
     ),
-    "engine_gap": (f"{_SAME_POLICY}; if the gap grew slowly, a lower learning.lr", _SAME_POLICY),
     "overlong": (
         _COLLAPSED,
         "a larger game.max_response_tokens, or a model that ends its turns",
@@ -92,8 +72,9 @@ SIGNS = {
 class Monitor:
     """Counts, for each sign, the steps in a row that show it."""
 
-    def __init__(self, config: HealthConfig) -> None:
-        self._config = config
+    def __init__(self, patience: int | None = 5) -> None:
+        """``patience`` steps in a row have to show the same sign; ``None`` never stops a run."""
+        self._patience = patience
         self._thrived = False
         self.begin_again()
 
@@ -114,9 +95,9 @@ class Monitor:
             figures: its line of ``metrics.jsonl``.
             outages: failures in it; a diagnosis quotes the most frequent one.
         """
-        for sign, seen in _faults(figures, self._config).items():
+        for sign, seen in _faults(figures).items():
             self._in_a_row[sign] = count = self._in_a_row[sign] + 1 if seen else 0
-            if seen and self._config.patience and count >= self._config.patience:
+            if seen and self._patience and count >= self._patience:
                 if sign == OUTAGE and outages:
                     named = Counter((outage.service, outage.what) for outage in outages)
                     seen += " ({}: {})".format(*named.most_common(1)[0][0])
@@ -134,7 +115,7 @@ class Monitor:
                 self(int(line["step"]), line)
 
 
-def _faults(figures: Figures, config: HealthConfig) -> dict[str, str]:
+def _faults(figures: Figures) -> dict[str, str]:
     """Fault of a step in words, or "", for each sign that its figures can show."""
     # A line of metrics.jsonl also holds mappings, such as accuracy by group.
     known = {n: v for n, v in figures.items() if isinstance(v, int | float) and not math.isnan(v)}
@@ -156,12 +137,6 @@ def _faults(figures: Figures, config: HealthConfig) -> dict[str, str]:
         reasons = [f"{n.removeprefix('invalid_')} {s:.0%}" for s, n in sorted(shares)[:-4:-1]]
         what = f"no proposed question was valid ({', '.join(reasons) or 'no reasons known'})"
         faults["nothing_valid"] = "" if known["valid_rate"] else what
-
-    if "engine_gap" in known:
-        gap, bound = known["engine_gap"], config.max_engine_gap
-        apart = f"{gap:.2f} nats per token apart ({bound:g} are allowed)"
-        what = f"the log-probabilities of engine and learner were {apart}"
-        faults["engine_gap"] = what if gap > bound else ""
 
     overlong = [(known[f"{r}_overlong"], r) for r in ROLES if f"{r}_overlong" in known]
     if overlong:

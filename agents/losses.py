@@ -38,9 +38,9 @@ class Tokens(NamedTuple):
     """int64: that trajectory's place in the micro-batch, from 0."""
 
 
-Advantage = Callable[[np.ndarray, np.ndarray, float, LearningConfig], np.ndarray]
-"""From rewards (trajectories,), their groups' numbers (trajectories,) and the role's baseline to
-advantages (trajectories,), over a whole step."""
+Advantage = Callable[[np.ndarray, np.ndarray, LearningConfig], np.ndarray]
+"""From rewards (trajectories,) and their groups' numbers (trajectories,) to advantages
+(trajectories,), over a whole step of one role."""
 Loss = Callable[[Tokens, LearningConfig], Tensor]
 """From tokens to their losses (tokens,), which are weighted and summed by the update."""
 
@@ -61,10 +61,10 @@ class Algorithm:
 
 
 def grpo_advantages(
-    rewards: np.ndarray, groups: np.ndarray, baseline: float, learning: LearningConfig
+    rewards: np.ndarray, groups: np.ndarray, learning: LearningConfig
 ) -> np.ndarray:
     """Equation 4: the reward minus the mean of its group; with ``std_normalise``, divided by the
-    group's deviation, as in the original GRPO. The baseline is not used."""
+    group's deviation, as in the original GRPO."""
     advantages = np.zeros(len(rewards), dtype=np.float64)
     for group in np.unique(groups):
         members = groups == group
@@ -80,10 +80,10 @@ def grpo_advantages(
 
 
 def reinforce_advantages(
-    rewards: np.ndarray, groups: np.ndarray, baseline: float, learning: LearningConfig
+    rewards: np.ndarray, groups: np.ndarray, learning: LearningConfig
 ) -> np.ndarray:
-    """Equation 5: the return, less a baseline, which the paper does not have (0)."""
-    return rewards - baseline
+    """Equation 5: the return itself, without a baseline."""
+    return rewards
 
 
 # -- losses ------------------------------------------------------------------------------------

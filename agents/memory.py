@@ -134,9 +134,7 @@ def plan(shape: Shape, config: Any, memory: float = 0) -> Plan:
     """
     learning, compute = config.learning, config.compute
     sharded = compute.sharding == "fsdp2" and compute.learners > 1
-    half = learning.precision == "bfloat16" or (
-        learning.precision == "auto" and compute.gpus_per_learner > 0
-    )
+    half = compute.gpus_per_learner > 0
     trained = learning.lora_rank * shape.adapted or shape.parameters
     algorithms = [find_algorithm(learning.algorithm(role)) for role in learning.learning_roles]
     has_kl = learning.kl_coeff > 0 and any(algorithm.kl for algorithm in algorithms)

@@ -93,12 +93,12 @@ def round_parameters(module: torch.nn.Module, dtype: torch.dtype) -> None:
         parameter.data = parameter.data.to(dtype)
 
 
-def autocast_dtype(precision: str, device: torch.device) -> torch.dtype | None:
-    """The dtype to compute in, or ``None`` for float32; ``auto`` asks the machine."""
-    half = precision == "bfloat16"
-    if precision == "auto":
-        on_gpu = device.type == "cuda"
-        half = torch.cuda.is_bf16_supported() if on_gpu else torch.cpu._is_avx512_bf16_supported()
+def autocast_dtype(device: torch.device) -> torch.dtype | None:
+    """Dtype of a learner's passes: bfloat16 on GPUs that multiply in it, else ``None`` (float32).
+
+    CPUs have float32, even those with bfloat16, so that a seed gives the same run on all of them.
+    """
+    half = device.type == "cuda" and torch.cuda.is_bf16_supported()
     return torch.bfloat16 if half else None
 
 

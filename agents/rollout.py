@@ -230,7 +230,7 @@ class _Scheduler:
             written, game = play.trajectory, play.game
             self._writing[written.key] = play
             # The seed of a turn follows from its place in the game, not from the order of events.
-            name = (*game.seed, game.slot, play.number, written.role, len(written.ids))
+            name = (*game.start.seed, game.slot, play.number, written.role, len(written.ids))
             digest = hashlib.blake2b(" ".join(map(str, name)).encode(), digest_size=8).digest()
             seed = int.from_bytes(digest) >> 1
             room, at = written.tokens_left, self._temperature

@@ -1,14 +1,13 @@
 """From played games to training rows: reward, advantage and loss weight of each trajectory.
 
 Paper, Algorithm 1, lines 8 to 13. ``rows_of`` works on one runner's games; advantages and weights
-need the whole step, whose rows come together in :class:`Credit` and :func:`with_loss_weights`.
+need the whole step, whose rows come together in :func:`credited` and :func:`with_loss_weights`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,7 @@ class Row:
     game: int
     """Index of its game among the step's games, over all runners."""
     advantage: float
-    """Set by :class:`Credit`; 0 before."""
+    """Set by :func:`credited`; 0 before."""
     weight: float = 0.0
     """Factor on the sum of its token losses; see :func:`with_loss_weights`."""
     reward: float = 0.0
@@ -60,13 +59,11 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
         # A question that is reused, or put together from others, has no proposal to pay for.
         decided = game.outcome in (Outcome.VALID, Outcome.INVALID)
         if decided and game.origin is Origin.PROPOSED and game.proposer is not None:
-            group = f"answer {game.seed} {game.group}"
-            if config.proposal_groups == "asked_searches":
-                group = f"asked {game.asked_searches}"
+            group = f"answer {game.start.seed} {game.start.group}"
             row = _row(game, game.proposer, "proposer", game.proposer_reward or 0.0, group)
             proposals.append(replace(row, question=game.question))
 
-        question = f"question {game.seed} {game.slot}"
+        question = f"question {game.start.seed} {game.slot}"
         if game.outcome is Outcome.VALID:
             attempts += [
                 _row(game, attempt.trajectory, "solver", attempt.reward or 0.0, question)
@@ -105,61 +102,7 @@ def _row(game: Game, trajectory: Trajectory, role: str, reward: float, group: st
 # -- advantages, over a whole step -------------------------------------------------------------
 
 
-class Credit:
-    """Gives the rows of each step their advantages; keeps a moving baseline per role.
-
-    Its state is part of a checkpoint.
-    """
-
-    def __init__(self, config: LearningConfig) -> None:
-        self._config = config
-        # Exponential sums of mean returns, and of their weights: their ratio has no pull to 0.
-        self._sums = {str(role): (0.0, 0.0) for role in ROLES}
-
-    @property
-    def baselines(self) -> dict[str, float]:
-        """Mean of each role's earlier returns; 0 before the first step."""
-        return {role: total / w if w else 0.0 for role, (total, w) in self._sums.items()}
-
-    @property
-    def figures(self) -> dict[str, float]:
-        """Baselines that are in use, by the names of ``metrics.jsonl``."""
-        config, found = self._config, {}
-        for role, value in self.baselines.items():
-            learns = config.baseline_decay is not None and role in config.learning_roles
-            if learns and config.algorithm(role) == "reinforce":
-                found[f"{role}_baseline"] = value
-        return found
-
-    def __call__(self, rows: Sequence[Row]) -> list[Row]:
-        """Rows of a step that something is learnt from, with their advantages.
-
-        Baselines are those of earlier steps: one that held a trajectory's own return would be
-        biased.
-        """
-        result = credited(rows, self._config, self.baselines)
-
-        decay = self._config.baseline_decay
-        for role, (total, weight) in self._sums.items():
-            returns = [row.reward for row in rows if row.role == role]
-            if decay is not None and returns:
-                mean = float(np.mean(returns))
-                new = decay * total + (1 - decay) * mean, decay * weight + (1 - decay)
-                self._sums[role] = new
-        return result
-
-    def get_state(self) -> dict[str, Any]:
-        """Sums of the baselines, as plain data."""
-        return dict(self._sums)
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes them back."""
-        self._sums = {role: (float(total), float(w)) for role, (total, w) in state.items()}
-
-
-def credited(
-    rows: Sequence[Row], config: LearningConfig, baselines: Mapping[str, float]
-) -> list[Row]:
+def credited(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
     """Rows with advantages, without those that nothing is learnt from.
 
     Left out are uniform groups (``drop_uniform_groups``) and rows that have neither advantage nor
@@ -174,7 +117,7 @@ def credited(
         groups = np.array([numbers[name] for name in names], dtype=np.int64)
 
         algorithm = find_algorithm(config.algorithm(role))
-        found = algorithm.advantage(rewards, groups, baselines.get(role, 0.0), config)
+        found = algorithm.advantage(rewards, groups, config)
         advantages[own] = found
         if not algorithm.kl:
             kept[own] = (found != 0) | (config.aggregation(role) == "token")

@@ -97,7 +97,7 @@ def _timed(command: list[str]) -> Callable[[], dict[str, float]]:
 @contextmanager
 def _server(python: Path) -> Iterator[Callable[[], dict[str, float]]]:
     """A search server; yields a load of 16 clients with one query per request."""
-    command = [str(python.with_name("ssp")), "serve", "--world", "wiki-mini", "--port", "0"]
+    command = [str(python.with_name("ssp")), "serve", "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     port = 0

@@ -371,20 +371,17 @@ def report(
     return report(runs, out, tokens)
 
 
-def view(
-    runs: list[str], /, *, host: str = "127.0.0.1", port: int = 8321, open: bool = False
-) -> int:
+def view(runs: list[str], /, *, host: str = "127.0.0.1", port: int = 8321) -> int:
     """Serves that page, live, while runs go on.
 
     Args:
         runs: Run directories, which may be in progress.
         host: Address to bind; anyone who reaches it can read the runs.
         port: Port to bind, 0 for a free one.
-        open: Open it in a browser.
     """
     from experiments.report.server import view
 
-    return view(runs, host, port, open)
+    return view(runs, host, port)
 
 
 def plot(runs: list[str], /, *, out: str = "plot.png", smooth: int = 5) -> int:

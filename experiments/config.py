@@ -17,8 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from agents.config import EngineConfig, LearningConfig, Sharding, check_sharding
-from agents.health import HealthConfig
+from agents.config import EngineConfig, LearningConfig, Sharding, check_settings
 from ssp_env.config import Settings
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig
@@ -64,11 +63,6 @@ class ComputeConfig(Settings):
     """Play each step while the one before is learnt from, with weights that are one update old.
     Saves time with ``env_runners``."""
 
-    @model_validator(mode="after")
-    def _check_sharding(self) -> Self:
-        check_sharding(self.sharding, self.learners)
-        return self
-
 
 class OpenAIConfig(ChatConfig):
     """A model behind an OpenAI-compatible API, for judging and verifying."""
@@ -108,6 +102,9 @@ class RunConfig(Settings):
     """Steps between two checkpoints; the last step always has one."""
     checkpoints_kept: PositiveInt | None = 2
     """Checkpoints that stay, the newest ones; ``null``: all, as ``ssp league`` needs."""
+    patience: PositiveInt | None = 5
+    """Steps in a row that show the same sign of ill health, after which a run stops; ``null``:
+    never."""
     record_tokens: bool = True
     """Keep token ids and log-probabilities in files of games; needed to replay them."""
     game: GameConfig = GameConfig()
@@ -116,8 +113,6 @@ class RunConfig(Settings):
     """Learning of both roles."""
     engine: EngineConfig = EngineConfig()
     """Engine that samples tokens."""
-    health: HealthConfig = HealthConfig()
-    """Signs that stop a run which has gone wrong."""
     evaluation: EvaluationConfig = EvaluationConfig()
     """Measurement of the solver."""
     compute: ComputeConfig = ComputeConfig()
@@ -142,6 +137,18 @@ class RunConfig(Settings):
             fix = f"vLLM samples at temperatures of up to 2, and {hottest:g} is asked for"
             raise ConfigError("engine.kind", self.engine.kind, fix)
         return self
+
+    def check(self) -> None:
+        """Makes sure that game, learning, engine and processes fit together."""
+        check_settings(
+            self.game,
+            self.learning,
+            engine=self.engine.kind,
+            env_runners=self.compute.env_runners,
+            overlap=self.compute.overlap,
+            learners=self.compute.learners,
+            sharding=self.compute.sharding,
+        )
 
     def served_model(self) -> OpenAIConfig:
         """The model behind an API.

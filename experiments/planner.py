@@ -18,7 +18,6 @@ from rich.table import Table
 from transformers import AutoConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from agents.config import check_overlap, check_rounds
 from agents.memory import (
     Device,
     Plan,
@@ -33,7 +32,6 @@ from agents.memory import (
 from experiments.config import RunConfig
 from experiments.run.checks import TINY_WORLDS, check_model_directory
 from experiments.run.process import quiet_libraries
-from ssp_env.config import named
 from ssp_env.errors import ConfigError, ModelError
 
 MEMORY = 80.0
@@ -125,11 +123,7 @@ def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> Plan
     Raises:
         ConfigError: it does not fit, or could not be dealt to its processes.
     """
-    with named("learning"):
-        check_rounds(config.game, config.learning, config.compute.env_runners)
-    with named("compute"):
-        check_overlap(config.learning, config.compute.overlap)
-
+    config.check()
     asked = gpus_of(config.compute)
     if not asked:
         return plan(shape, config)

@@ -107,7 +107,7 @@ def after_collapse(out: Path, error: UnhealthyRun) -> str:
     assert latest is not None, "a run is saved before it is stopped"
     return (
         f"stopped after step {latest[0]}: {error}. Saved in {latest[1]}; to go on all the same: "
-        f"ssp train --resume --out {shlex.quote(str(out))} (--set health.patience=null never stops)"
+        f"ssp train --resume --out {shlex.quote(str(out))} (--set patience=null never stops)"
     )
 
 

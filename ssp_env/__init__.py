@@ -14,17 +14,19 @@ from typing import Any
 
 from ssp_env.doors import register_all
 from ssp_env.doors.aec import SearchSelfPlayEnv, env, raw_env
-from ssp_env.doors.batch import GameBatch
-from ssp_env.doors.one_role import ProposerEnv, SolverEnv
-from ssp_env.doors.text import TextGame, TextRole
-from ssp_env.doors.vector import ProposerVectorEnv, SolverVectorEnv
+from ssp_env.doors.one_role import (
+    ProposerEnv,
+    ProposerVectorEnv,
+    SolverEnv,
+    SolverVectorEnv,
+)
+from ssp_env.doors.turns import GameBatch, TextGame, TextRole
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.config import MINI_GAME, SMALL_GAME, SMALL_VIEW, GameConfig, ViewConfig
 from ssp_env.game.filters import Filter, Proposal
-from ssp_env.game.game import Attempt, Game
+from ssp_env.game.game import Attempt, Game, ProposerReward, SolverReward
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.pool import PooledQuestion
-from ssp_env.game.rewards import ProposerReward, SolverReward
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy

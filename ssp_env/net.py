@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 OVERLOADED = frozenset({408, 425, 429, 502, 503, 504})
 """Statuses of a server, or of a proxy before it, that is away or has too much to do."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
-"""Seconds before the second call, which double each time, and their bound; jitter adds to them."""
+FIRST_PAUSE, DOUBLINGS = 0.25, 5
+"""Seconds before the second call, and how often they double from call to call; jitter adds."""
 
 _sleep = asyncio.sleep
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
@@ -75,17 +75,11 @@ class Connections(Generic[T]):
                 asyncio.run_coroutine_threadsafe(self._aclose(client), loop)
 
 
-async def retried(call: Callable[[], Awaitable[T]], attempts: int, seconds: float) -> T:
+async def retried(call: Callable[[], Awaitable[T]], seconds: float) -> T:
     """Awaits a call, and again after a growing pause as long as it raises TransientServiceError.
 
-    Args:
-        call: makes the call.
-        attempts: calls in all.
-        seconds: a pause that would end later is not begun.
-
-    Raises:
-        ServiceError: the last failure; its cause is what ``call`` raised.
-    """
+    A pause that would end after so many ``seconds`` is not begun: the last failure is raised as
+    ``ServiceError``, whose cause is what ``call`` raised."""
     loop = asyncio.get_running_loop()
     until, calls = loop.time() + seconds, 0
     while True:
@@ -94,21 +88,18 @@ async def retried(call: Callable[[], Awaitable[T]], attempts: int, seconds: floa
             return await call()
         except TransientServiceError as error:
             # The jitter is not seeded: nothing that is compared depends on it.
-            grown = min(FIRST_PAUSE * 2.0 ** (calls - 1), LONGEST_PAUSE) * random.uniform(1, 1.25)
+            grown = FIRST_PAUSE * 2 ** min(calls - 1, DOUBLINGS) * random.uniform(1, 1.25)
             pause = max(grown, error.retry_after or 0.0)
-            if calls == attempts or loop.time() + pause > until:
+            if loop.time() + pause > until:
                 what = f"{error.what} (after {calls} call{'s' if calls > 1 else ''})"
                 raise ServiceError(error.service, what, calls, error.fault) from error
         await _sleep(pause)
 
 
 def check_url(name: str, url: str, example: str) -> None:
-    """Refuses what is no address of a server, or has a password in it; ``name`` is the setting."""
-    if "@" in url:
-        fix = "leave user and password out; name an environment variable with a token instead"
-        raise ConfigError(name, "...", fix)
-    if not re.match(r"https?://[^/\s]", url):
-        raise ConfigError(name, url, f"give an address such as {example}")
+    """Refuses what is no address of a server, or has a password in it, which is not shown."""
+    if not re.fullmatch(r"https?://[^/\s@][^\s@]*", url):
+        raise ConfigError(name, url.rpartition("@")[2], f"give an address such as {example}")
 
 
 def check_key_name(name: str, variable: str | None) -> None:
@@ -118,11 +109,7 @@ def check_key_name(name: str, variable: str | None) -> None:
 
 
 def read_key(name: str, variable: str | None) -> str | None:
-    """The key in an environment variable; ``None`` for no variable.
-
-    Raises:
-        ConfigError: it is not set, or holds what no header can carry; ``name`` is the setting.
-    """
+    """The key in an environment variable; ``None`` for no variable. ``name`` is the setting."""
     if variable is None:
         return None
     key = os.environ.get(variable, "").strip()

@@ -63,10 +63,6 @@ class Passages(Sequence[Document]):
     """Name in errors and records."""
 
     @abstractmethod
-    def by_id(self, document_id: str) -> Document:
-        """The passage with this id; raises ``KeyError`` where there is none."""
-
-    @abstractmethod
     def digest(self) -> str:
         """SHA-256 over ids, titles and texts in order; an index is tied to it."""
 

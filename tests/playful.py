@@ -47,7 +47,6 @@ LEARNING: dict[str, Any] = {
     "minibatches": 1,
     "lr": 1e-3,
     "warmup_steps": 0,
-    "precision": "float32",
 }
 
 

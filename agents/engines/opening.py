@@ -113,4 +113,4 @@ def check_same_tokens(partner: str | Path, model_dir: str | Path) -> None:
     theirs, ours = HuggingFaceTokenizer.load(partner), HuggingFaceTokenizer.load(model_dir)
     if theirs.pieces != ours.pieces:
         fix = f"its tokenizer is not that of {model_dir}: both roles write in one trajectory's ids"
-        raise ConfigError("partner", str(partner), fix)
+        raise ConfigError("learning.partner", str(partner), fix)

@@ -43,7 +43,7 @@ from agents.rllib.learner import (
 from agents.rllib.module import LM, MODULE_ID, to_batch
 from agents.rllib.results import complete, evaluation_figures, log_learnt, log_played
 from agents.rllib.runners import Runners
-from agents.rows import Credit, Row, deal, with_loss_weights
+from agents.rows import Row, credited, deal, with_loss_weights
 from agents.update import merge_figures
 from ssp_env.errors import RunError, UsageError
 from ssp_env.game.record import GameRecord
@@ -52,8 +52,8 @@ from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question
 
 STATE = "self_play"
-"""Key of a checkpoint for the number of the step, the state of the batch strategy, the moving
-baselines, and games that were played ahead."""
+"""Key of a checkpoint for the number of the step, the state of the batch strategy, and games that
+were played ahead."""
 
 
 class SSP(Algorithm):
@@ -67,11 +67,6 @@ class SSP(Algorithm):
     last_figures: Mapping[str, float] = {}
     last_gap: Gap | None = None
     """Latest comparison of engine and learner."""
-
-    @cached_property
-    def credit(self) -> Credit:
-        """Gives rows their advantages; its moving baselines are part of a checkpoint."""
-        return Credit(self.config.learning())
 
     @cached_property
     def _questions(self) -> list[Question]:
@@ -134,8 +129,6 @@ class SSP(Algorithm):
         strategy: BatchStrategy = self.config.batch_strategy()
         strategy.set_state(self._strategy.get_state())
         update_strategy(strategy, [sample.verified for sample in samples])
-        credit = Credit(learning)
-        credit.set_state(self.credit.get_state())
 
         following: Callable[[], list[Sample]] = list
         thread: ThreadPoolExecutor | None = None
@@ -149,7 +142,7 @@ class SSP(Algorithm):
                 played = play()
                 following = partial(list, played)
         try:
-            rows = credit([row for sample in samples for row in sample.rows])
+            rows = credited([row for sample in samples for row in sample.rows], learning)
             with self._learners():
                 self._check_engine(following)
                 updates = [self._learn(*part, game.attempts) for part in deal(rows, learning)]
@@ -160,7 +153,7 @@ class SSP(Algorithm):
                 thread.shutdown(wait=False)  # after an error, nobody waits for those games
 
         self._steps += 1
-        self._strategy, self.credit, self._ahead = strategy, credit, ahead
+        self._strategy, self._ahead = strategy, ahead
         handing_over = time.perf_counter()
         seconds = {"sample": sampled - began + handing_over - learnt}
         self._hand_over_weights(self.env_runner_group)
@@ -225,7 +218,6 @@ class SSP(Algorithm):
     ) -> None:
         """Enters all figures of a step into RLlib's metrics, under the same names at every step."""
         figures = step_figures(self.last_games, self.config.learning().batch_size, updates)
-        figures |= self.credit.figures
         figures["staleness"] = fmean(self._steps - 1 - g.weights_version for g in self.last_games)
         self.last_figures = {n: value for n, value in figures.items() if value is not None}
 
@@ -351,8 +343,8 @@ class SSP(Algorithm):
         return saved
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """RLlib's state, the number of the step, the batch strategy with its questions, the moving
-        baselines, and the games that were played ahead."""
+        """RLlib's state, the number of the step, the batch strategy with its questions, and games
+        that were played ahead."""
         group = COMPONENT_LEARNER_GROUP, args[0] if args else kwargs.get("components")
         if self.config.is_sharded and self._check_component(*group, kwargs.get("not_components")):
             raise UsageError("learners that share a policy have no common state: save_to_path()")
@@ -362,7 +354,6 @@ class SSP(Algorithm):
         state[STATE] = {
             "steps": self._steps,
             "strategy": self._strategy.get_state(),
-            "credit": self.credit.get_state(),
             # The weights that played them are gone, so they could not be played again.
             "ahead": self._ahead,
         }
@@ -376,7 +367,6 @@ class SSP(Algorithm):
         if STATE in state:
             self._steps = state[STATE]["steps"]
             self._strategy.set_state(state[STATE]["strategy"])
-            self.credit.set_state(state[STATE]["credit"])
             self._ahead = state[STATE]["ahead"] if self.config.overlap else []
         if COMPONENT_LEARNER_GROUP in state:
             self._hand_over_weights(self.env_runner_group)

@@ -14,16 +14,7 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.utils import force_list
 
-from agents.config import (
-    EngineConfig,
-    LearningConfig,
-    check_groups,
-    check_overlap,
-    check_packages,
-    check_partner,
-    check_rounds,
-    check_sharding,
-)
+from agents.config import EngineConfig, LearningConfig, check_packages, check_settings
 from agents.engines.opening import check_same_tokens
 from agents.models import tiny_directory
 from agents.rllib.env_runner import SSPEnvRunner
@@ -166,8 +157,7 @@ class SelfPlayConfig(AlgorithmConfig):
         return LearningConfig(**{name: getattr(self, name) for name in LEARNING})
 
     def batch_strategy(self) -> BatchStrategy:
-        learning, longest = self.learning(), self.game().max_searches
-        return make_strategy(learning.strategy, learning.reset_every, longest, learning.examples)
+        return make_strategy(self.learning().strategy, self.game().max_searches)
 
     def engine_config(self) -> EngineConfig:
         given = self.engine
@@ -220,8 +210,6 @@ class SelfPlayConfig(AlgorithmConfig):
         game, learning, engine = self.game(), self.learning(), self.engine_config().kind
         if not self.in_evaluation:
             self._refuse_unread()
-            with named("learners"):
-                check_sharding(self.sharding, self.num_learners)
             own = getattr(self._rl_module_spec, "module_class", None) not in (None, LLMModule)
             if own and engine == "vllm":
                 fix = "vLLM plays the model of model_dir: engine='transformers' plays your module"
@@ -233,18 +221,22 @@ class SelfPlayConfig(AlgorithmConfig):
             elif not callable(world):
                 fix = f"give the name of a world ({', '.join(WORLDS)}), or a function that makes it"
                 raise ConfigError("world", world, fix)
-            check_groups(game, learning)
             if "search" in self.env_config and "make_rules" in self.env_config:
                 fix = "make_rules chooses the retriever; leave one of them out"
                 raise ConfigError("search", self.env_config["search"], fix)
             check_search(self.search())
-        with named("training"):
-            check_packages(learning)
-            check_rounds(game, learning, 0 if self.in_evaluation else self.num_env_runners)
-            check_overlap(learning, self.overlap)
-            check_partner(learning, engine)
-            if learning.partner:
-                check_same_tokens(learning.partner, self.model_dir)
+        check_settings(
+            game,
+            learning,
+            engine=engine,
+            env_runners=0 if self.in_evaluation else self.num_env_runners,
+            overlap=self.overlap,
+            learners=self.num_learners,
+            sharding=self.sharding,
+        )
+        check_packages(learning)
+        if learning.partner:
+            check_same_tokens(learning.partner, self.model_dir)
         check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), game.tags)
 
         if self.num_env_runners and self.create_local_env_runner:

@@ -77,7 +77,7 @@ class SSPLearner(TorchLearner):
             self.get_optimizer(MODULE_ID),
             learning,
             reference=self._reference,
-            autocast=autocast_dtype(learning.precision, device),
+            autocast=autocast_dtype(device),
             learners=max(1, self.config.num_learners),
             no_sync=getattr(module, "no_sync", None),
             agree=(lambda passes: agreed_maximum(passes, device)) if self.is_sharded else None,
@@ -93,7 +93,7 @@ class SSPLearner(TorchLearner):
             lm.requires_grad_(False), self.learning.temperature, vocab_size, entropies=False
         )
         if self.is_sharded:
-            shard(reference, device, autocast_dtype(self.learning.precision, device))
+            shard(reference, device, autocast_dtype(device))
         return reference
 
     # -- RLlib's hooks -------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class SSPLearner(TorchLearner):
             return
 
         device = torch.device(self._device)
-        compute = autocast_dtype(self.learning.precision, device)
+        compute = autocast_dtype(device)
         shard(module[MODULE_ID], device, compute, forward="forward_train")
 
     def _make_modules_ddp_if_necessary(self) -> None:
@@ -168,7 +168,7 @@ class SSPLearner(TorchLearner):
         Computed as in an update, one row at a time, without gradients.
         """
         device = torch.device(self._device)
-        dtype = autocast_dtype(self.learning.precision, device)
+        dtype = autocast_dtype(device)
         found = []
         with torch.no_grad(), torch.autocast(device.type, dtype, enabled=dtype is not None):
             for row in rows:

@@ -136,7 +136,7 @@ class Watch:
         """Prompts and observations hold no tags or special tokens but our own, in their places."""
         tokenizer, role = self._rules.tokenizer, trajectory.role
         runs = [ids for by_policy, ids in _runs(trajectory) if not by_policy]
-        prompt = _harmless_prompt(self._rules, role, game.asked_searches)
+        prompt = _harmless_prompt(self._rules, role, game.start.asked_searches)
         observed = self._rules.prompts.information([Document("x", "x", "x")], 9)
         found = len(trajectory.searches)
         cut_off = trajectory.ending is Ending.BUDGET_TOKENS and len(runs) - 1 == found - 1

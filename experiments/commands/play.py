@@ -126,7 +126,7 @@ class Session:
         seed, truth = (_PERSON, self.seed, self._dealt), asked.truth
         start = Start(seed, 0, 0, truth, Origin.GIVEN, question=asked.question)
         self._dealt += 1
-        return Part(self, Round.of_start(once, start))
+        return Part(self, Round.of_starts(once, [start]))
 
     def proposer(self, truth: GroundTruth | None = None) -> Part:
         """The person gets an answer, a random one if none is given, and writes a question."""
@@ -135,11 +135,11 @@ class Session:
             (truth,) = self._answers(np.random.default_rng(seed), 1)
         start = Start(seed, 0, 0, truth, Origin.PROPOSED, 1)
         self._dealt += 1
-        return Part(self, Round.of_start(self.rules, start))
+        return Part(self, Round.of_starts(self.rules, [start]))
 
     def rival(self, game: Game) -> Game:
         """The policy's own game about the same answer, begun in the same way."""
-        return checked(self.finish(Round.of_start(self.rules, Start.of(game))).games[0])
+        return checked(self.finish(Round.of_starts(self.rules, [game.start])).games[0])
 
     def finish(self, round_: Round) -> Round:
         """Lets the policy play what remains."""

@@ -18,37 +18,36 @@ from experiments.sweeps.definition import (
     Sweep,
     SweepDirectory,
     Trial,
-    find,
     read_sweep,
     shipped,
     trials,
 )
-from experiments.sweeps.results import Results, draw
+from experiments.sweeps.results import Results
 from ssp_env.disk import write_atomically
-from ssp_env.errors import ConfigError, SSPError
+from ssp_env.errors import ConfigError, RunError, SSPError
 
 
-def run(chosen: Chosen, options: SweepOptions, name: str | None) -> int:
+def run(chosen: Chosen, options: SweepOptions, file: str | None) -> int:
     """Plays what is left of a sweep, and prints its tables."""
     if options.list:
-        for known, file in shipped().items():
-            sweep = read_sweep(file)
+        for known in shipped():
+            sweep = read_sweep(known)
             print(f"{known}: {sweep.title}\n    {', '.join(sweep.all_arms())}")
         return 0
-    if name is None:
+    if file is None:
         raise SSPError(f"name a sweep ({', '.join(shipped())}) or a YAML file of your own")
     if options.parallel is not None and options.parallel < 1:
         raise ConfigError("--parallel", options.parallel, "must be at least 1")
 
-    file = find(name)
-    directory = SweepDirectory(options.out or Path("runs") / "sweeps" / file.stem)
+    name = Path(file).stem
+    directory = SweepDirectory(options.out or Path("runs") / "sweeps" / name)
     commands: list[str] = []
     if options.resume or options.tables:
-        sweep, commands = directory.read(file.stem)
+        sweep, commands = directory.read(name)
     else:
         sweep = read_sweep(file)
     if options.tables:
-        _finish(file.stem, sweep, commands, directory)
+        _finish(name, sweep, commands, directory)
         return 0
 
     sweep = _changed(sweep, chosen, options)
@@ -56,16 +55,29 @@ def run(chosen: Chosen, options: SweepOptions, name: str | None) -> int:
     if options.dry_run:
         _show_plan(sweep, planned)
         return 0
-    _check(planned, directory, options.resume)
+    check_trials(planned, directory, options.resume)
     left = [trial for trial in planned if directory.state(trial) not in ENDED]
     if left:
         commands = [*dict.fromkeys([*commands, shlex.join(["ssp", *sys.argv[1:]])])]
-    with directory.claimed(file.stem, sweep, commands):
+    failed: dict[str, str] = {}
+    with directory.claimed(name, sweep, commands):
         if not options.quiet:
             done = len(planned) - len(left)
             print(f"{plural(len(left), 'trial')} to play, {done} done", file=sys.stderr)
-        failed = _play(left, name, sweep, directory, options) if left else {}
-        _finish(file.stem, sweep, commands, directory)
+        if left:
+            from experiments.sweeps.tuning import tune_trials
+
+            try:
+                failed = tune_trials(left, directory, options)
+            except KeyboardInterrupt:
+                words = ["ssp", "sweep", file, "--out", str(directory.path), "--resume"]
+                print(f"ssp: stopped; continue with: {shlex.join(words)}", file=sys.stderr)
+                raise
+        for trial in left:
+            if trial.name in failed:
+                why = failed[trial.name].strip().splitlines()[-1]
+                print(f"{trial} FAILED: {why} ({directory.failure(trial)})", file=sys.stderr)
+        _finish(name, sweep, commands, directory)
     return 1 if failed else 0
 
 
@@ -96,11 +108,10 @@ def _changed(sweep: Sweep, chosen: Chosen, options: SweepOptions) -> Sweep:
         seeds=tuple(seeds or sweep.seeds),
         set={**sweep.set, **changes},
         preset=chosen.preset or sweep.preset,
-        keep_checkpoints=options.keep_checkpoints or sweep.keep_checkpoints,
     )
 
 
-def _check(planned: Sequence[Trial], directory: SweepDirectory, resume: bool) -> None:
+def check_trials(planned: Sequence[Trial], directory: SweepDirectory, resume: bool) -> None:
     """Finds out what would make the sweep fail, before anything is written or played.
 
     Raises:
@@ -109,8 +120,9 @@ def _check(planned: Sequence[Trial], directory: SweepDirectory, resume: bool) ->
     """
     from experiments.run.checks import check
 
-    if not resume:
-        directory.check_free()
+    if not resume and directory.path.is_dir() and any(directory.path.iterdir()):
+        fix = "continue the sweep in it by --resume, or choose another --out"
+        raise RunError(f"{directory.path} is not empty; {fix}")
     for trial in planned:
         run = directory.run(trial)
         if run.config.exists():
@@ -118,33 +130,6 @@ def _check(planned: Sequence[Trial], directory: SweepDirectory, resume: bool) ->
     # Seeds change nothing of what is checked.
     for trial in {trial.arm: trial for trial in planned}.values():
         check(trial.config)
-
-
-def _play(
-    left: Sequence[Trial],
-    name: str,
-    sweep: Sweep,
-    directory: SweepDirectory,
-    options: SweepOptions,
-) -> dict[str, str]:
-    """Plays the trials that have not ended; by name, the errors of those that failed."""
-    from experiments.sweeps.tuning import tune_trials
-
-    keep, parallel = sweep.keep_checkpoints, options.parallel
-    try:
-        failed = tune_trials(
-            left, directory, keep_checkpoints=keep, parallel=parallel, quiet=options.quiet
-        )
-    except KeyboardInterrupt:
-        words = ["ssp", "sweep", name, "--out", str(directory.path), "--resume"]
-        words += ["--parallel", str(parallel)] if parallel is not None else []
-        print(f"ssp: stopped; continue with: {shlex.join(words)}", file=sys.stderr)
-        raise
-    for trial in left:
-        if trial.name in failed:
-            why = failed[trial.name].strip().splitlines()[-1]
-            print(f"{trial} FAILED: {why} ({directory.failure(trial)})", file=sys.stderr)
-    return failed
 
 
 def _finish(name: str, sweep: Sweep, commands: list[str], directory: SweepDirectory) -> None:
@@ -158,8 +143,7 @@ def _finish(name: str, sweep: Sweep, commands: list[str], directory: SweepDirect
     if not tables:
         raise SSPError(f"no trial has ended; the run directories are in {directory.trials}")
 
-    ended = [trial for trial, state in results.states if state in ENDED]
-    summaries = [found for trial in ended if (found := directory.summary(trial))]
+    summaries = [run.summary for _, run in results.ended if run.summary]
     known: dict[str, Any] = {
         "sweep": name,
         "commands": commands,
@@ -167,8 +151,8 @@ def _finish(name: str, sweep: Sweep, commands: list[str], directory: SweepDirect
         "git_commits": sorted({s["git_commit"] or "unknown" for s in summaries})
         or [git_commit() or "unknown"],
         "machines": sorted({s["machine"] for s in summaries}) or [machine()],
-        "seeds": sorted({trial.seed for trial in ended}),
-        "trials": len(ended),
+        "seeds": sorted({trial.seed for trial, _ in results.ended}),
+        "trials": len(results.ended),
         "trial_hours": round(float(results.steps["seconds.wall"].sum()) / 3600, 4),
         "left_out": {str(t): s for t, s in results.states if s not in ENDED},
     }
@@ -178,7 +162,7 @@ def _finish(name: str, sweep: Sweep, commands: list[str], directory: SweepDirect
         f"{', then '.join(f'`{command}`' for command in commands)}, {known['date']}, commit "
         f"{', '.join(known['git_commits'])}, {'; '.join(known['machines'])}. Preset "
         f"`{sweep.preset}`, seeds {', '.join(map(str, known['seeds']))}; ± is half of a 95% "
-        f"interval over seeds (Student's t). {plural(len(ended), 'trial')} took "
+        f"interval over seeds (Student's t). {plural(known['trials'], 'trial')} took "
         f"{60 * known['trial_hours']:.1f} minutes, added up over trials.\n\n"
         f"![accuracy of all arms, and its curves](figure.png)\n\n{text}"
     )
@@ -186,7 +170,7 @@ def _finish(name: str, sweep: Sweep, commands: list[str], directory: SweepDirect
     write_atomically(directory.path / "results.csv", results.steps.to_csv(index=False))
     summary = {**known, "arms": results.as_data()}
     write_atomically(directory.path / "summary.json", json.dumps(summary, indent=2) + "\n")
-    draw(results, directory.path / "figure.png")
+    results.draw(directory.path / "figure.png")
     print(text)
     print(f"everything is in {directory.path}/ (tables.md, figure.png, results.csv, trials/)")
 

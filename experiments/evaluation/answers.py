@@ -21,7 +21,7 @@ from ssp_env.disk import replacing, unwritten
 from ssp_env.errors import ServiceError
 from ssp_env.game.parts import fingerprint
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.referee import judge
+from ssp_env.game.referee import ask_each
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
@@ -184,7 +184,7 @@ def from_memory(
         tasks = [
             JudgeTask(q.text, t.result or "", q.truth) for q, t in zip(asked, written, strict=True)
         ]
-        verdicts += judge(rules, tasks)
+        verdicts += ask_each(rules.judge.judge, tasks)
     return [None if isinstance(one, ServiceError) else bool(one.correct) for one in verdicts]
 
 

@@ -1,49 +1,146 @@
-"""Curves of runs, one per figure or arm: as plain data for the page, and as a picture."""
+"""Curves of runs and of means over seeds: as plain data for the page, and as a picture.
+
+A figure of ``metrics.jsonl`` finds its chart by its name; a new one that fits nowhere gets a chart
+of its own. So nothing has to be listed twice."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from experiments.report.figures import REWARDS, charts, spoken, spoken_group
-from experiments.report.runs import Arm, Run, arms_of, open_runs
+from experiments.report.runs import ACCURACY, MEAN, REASON, Arm, Run, arms_of, open_runs
 from experiments.stats import over_runs
+from ssp_env.commands.base import plural
 from ssp_env.disk import replacing
 from ssp_env.errors import ConfigError, RunError
 
-PANELS = {
-    "rewards": {"solver_reward": "solver", "proposer_reward": "proposer"},
-    "proposals": {
-        "valid_rate": "valid",
-        "true_share": "true, of the valid",
-        "ambiguous_share": "ambiguous, of the valid",
-    },
-    "hops and searches": {
-        "question_hops": "hops of valid questions",
-        "solver_searches": "solver's searches",
-    },
+FEWEST = 3
+"""Seeds from which on a picture has intervals; those of two reach beyond everything."""
+PLOTTED = (
+    *("solver_reward", "proposer_reward", "valid_rate", "true_share", "ambiguous_share"),
+    *("question_hops", "solver_searches"),
+)
+"""Figures that ``ssp plot`` draws besides accuracy."""
+
+
+class Chart(NamedTuple):
+    """Figures that share a pair of axes."""
+
+    group: str
+    """Heading that it stands under."""
+    title: str
+    unit: str
+    """Unit of the vertical axis."""
+    figures: tuple[str, ...]
+    """Names in ``metrics.jsonl``; those of a mapping are joined by a dot."""
+
+
+REWARDS, QUESTIONS, LENGTHS = "Accuracy and rewards", "Questions", "Searches and lengths"
+HEALTH, TIME = "Health of learning", "Games and time"
+KINDS = (
+    (REWARDS, "Unseen questions", "share answered right", r"accuracy\..*"),
+    (REWARDS, "What each role is paid", "mean reward", r"(proposer|solver)_reward.*"),
+    (QUESTIONS, "Proposals that count", "share", r"valid_rate|verified_rate|filled_slots"),
+    (QUESTIONS, "Why proposals fail", "share of proposals", r"invalid_.*"),
+    (QUESTIONS, "What the world says of them", "share", r"(true|ambiguous)_share"),
+    (QUESTIONS, "Questions that repeat others", "share", r"repeated_share"),
+    (QUESTIONS, "Hops of accepted questions", "hops", r"question_hops"),
+    (QUESTIONS, "Accepted questions by hops", "share", r"share_\d+hop"),
+    (LENGTHS, "Searches", "calls per trajectory", r".*_searches"),
+    (LENGTHS, "Length of what is written", "tokens", r"(proposer|solver)_tokens"),
+    (LENGTHS, "Out of tokens", "share", r"(proposer|solver)_overlong"),
+    (LENGTHS, "Length of questions", "words", r"question_words"),
+    (LENGTHS, "Tokens per step", "tokens", r"(policy|all|learner_trained)_tokens"),
+    (HEALTH, "Entropy", "nats", r".*entropy.*"),
+    (HEALTH, "Loss", "weighted sum", r"learner_(.+_)?loss(_.+)?"),
+    (HEALTH, "KL", "nats", r"learner_(.+_)?kl(_.+)?"),
+    (HEALTH, "Gradient norm", "before clipping", r".*grad_norm.*"),
+    (HEALTH, "Engine and learner apart", "nats per token", r".*_gap"),
+    (HEALTH, "Skipped and clipped", "share", r"learner_.*(skipped|clip).*"),
+    (HEALTH, "Advantages", "", r".*advantage.*"),
+    (HEALTH, "", "", r"learner_.*"),
+    (TIME, "Games per step", "games", r"games|.*_games"),
+    (TIME, "Attempts hit by an outage", "attempts", r"void_attempts"),
+    (TIME, "Seconds per step", "seconds", r"seconds\..*"),
+    ("Other figures", "", "", r".*"),
+)
+"""Heading, title, unit and the names that fit, in the order of the page. A figure belongs to the
+first; without a title, each has a chart of its own."""
+
+LABELS = {
+    "solver_reward_fresh": "solver, new questions",
+    "valid_rate": "valid, of the proposals",
+    "verified_rate": "verified, of those that were read",
+    "true_share": "ground truth is right",
+    "ambiguous_share": "has other right answers",
+    "question_hops": "hops",
+    "question_words": "words",
+    "all_tokens": "sampled, prompted, retrieved",
+    "policy_tokens": "sampled",
+    "learner_trained_tokens": "trained on",
 }
-SHARES = ("rewards", "proposals")
-"""Panels whose values lie between 0 and 1."""
-STYLES = ("-", "--", ":", "-.")
-"""Of the curves of one panel, where colours tell the arms apart."""
 
 
-def figure_curve(run: Run, name: str) -> pd.DataFrame:
-    """A figure (``y``) by step, where it is known."""
-    return run.figures.reindex(columns=[name]).set_axis(["y"], axis=1).dropna()
+def charts(names: Iterable[str]) -> list[Chart]:
+    """Deals figures to charts, in the order of the page; each figure is in exactly one."""
+    left, dealt = sorted({*names}), []
+    for group, title, unit, pattern in KINDS:
+        found = [name for name in left if re.fullmatch(pattern, name)]
+        left = [name for name in left if name not in found]
+        if found and title:
+            dealt.append(Chart(group, title, unit, tuple(found)))
+        else:
+            dealt += [Chart(group, spoken(name).capitalize(), unit, (name,)) for name in found]
+    return dealt
 
 
-def accuracy_curve(run: Run, group: str) -> pd.DataFrame:
-    """Accuracy (``y``) by step, with the ends of its interval (``low``, ``high``)."""
-    held = [line for line in run.evaluated if group in line["accuracy"]]
-    rows = [(line["accuracy"][group], *line["interval"][group]) for line in held]
-    return pd.DataFrame(rows, [line["step"] for line in held], ["y", "low", "high"])
+def spoken(name: str) -> str:
+    """The words for a figure in a legend."""
+    if name in LABELS:
+        return LABELS[name]
+    if found := re.fullmatch(r"share_(\d+)hop|accuracy\.(.*)", name):
+        return spoken_group(found[1] or found[2])
+    name = re.sub(rf"^({REASON}|learner_|seconds\.)", "", name)  # its heading says that
+    name = re.sub(r"^(proposer|solver)_(tokens|searches|baseline|overlong|reward)$", r"\1", name)
+    return re.sub(r"[_.]+", " ", name)
+
+
+def spoken_group(group: str) -> str:
+    """The words for a group of questions: a number of hops, or a benchmark's name."""
+    return plural(int(group), "hop") if group.isdecimal() else group
+
+
+def titled(name: str) -> str:
+    """The title of a figure that has a chart to itself."""
+    title, label = charts([name])[0].title, spoken(name)
+    return title if label in title.lower() else f"{title}: {label}"
+
+
+def curve(run: Run, name: str) -> pd.DataFrame:
+    """A figure (``y``) by step, where it is known; an accuracy with the ends of its interval
+    (``low``, ``high``)."""
+    found = run.figures.reindex(columns=[name]).set_axis(["y"], axis=1).dropna()
+    if not name.startswith(ACCURACY) or name == MEAN:
+        return found
+    group = name.removeprefix(ACCURACY)
+    ends = {line["step"]: line["interval"].get(group) for line in run.evaluated}
+    found[["low", "high"]] = [ends[step] for step in found.index]
+    return found
+
+
+def mean_curve(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Means over runs with their intervals, at the steps that all of them have."""
+    if len(curves) == 1:
+        return curves[0]
+    common = pd.concat([curve["y"] for curve in curves], axis="columns").dropna()
+    found = [over_runs(values) for values in common.to_numpy().tolist()]
+    rows = [(mean.mean, mean.low, mean.high) for mean in found]
+    return pd.DataFrame(rows, common.index, ["y", "low", "high"])
 
 
 # -- of the page -------------------------------------------------------------------------------
@@ -56,96 +153,130 @@ def chart_data(runs: Sequence[Run], arms: Sequence[Arm]) -> tuple[list[dict[str,
     per run, and one per arm with the 95% interval over its seeds.
     """
     drawn, zero = [], []
-    groups = sorted({g for run in runs for line in run.evaluated for g in line["accuracy"]})
-    accuracy = [(spoken_group(g), [accuracy_curve(run, g) for run in runs]) for g in groups]
-    if accuracy:
-        head = {"group": REWARDS, "title": "Unseen questions", "unit": "share answered right"}
-        drawn += _charts(head, accuracy, runs, arms)
-
     for chart in charts({name for run in runs for name in run.figures}):
-        curves = []
+        shown = {}
         for name in chart.figures:
-            found = [figure_curve(run, name) for run in runs]
-            if any(curve["y"].any() for curve in found):
-                curves.append((spoken(name), found))
+            curves = [curve(run, name) for run in runs]
+            if any(found["y"].any() for found in curves):
+                shown[name] = curves
             else:
                 zero.append(f"{chart.title.lower()}: {spoken(name)}")
-        if curves:
-            head = {"group": chart.group, "title": chart.title, "unit": chart.unit}
-            drawn += _charts(head, curves, runs, arms)
+
+        if len(runs) == 1 and shown:
+            series = [(spoken(name), i, shown[name][0]) for i, name in enumerate(shown)]
+            drawn.append(_plain(chart, chart.title, series, []))
+        for name, curves in shown.items() if len(runs) > 1 else ():
+            series = [(run.key, i, curves[i]) for i, run in enumerate(runs)]
+            means = [
+                (arm.name, arm.runs[0], mean_curve([curves[i] for i in arm.runs])) for arm in arms
+            ]
+            drawn.append(
+                _plain(chart, titled(name), series, means if len(arms) < len(runs) else [])
+            )
     return drawn, zero
 
 
-def _charts(
-    head: dict[str, Any],
-    curves: list[tuple[str, list[pd.DataFrame]]],
-    runs: Sequence[Run],
-    arms: Sequence[Arm],
-) -> list[dict[str, Any]]:
-    head = {**head, "share": head["unit"].startswith("share")}
-    if len(runs) == 1:
-        steps = sorted({step for _, (curve,) in curves for step in curve.index.tolist()})
-        series = [_series(label, i, curve, steps) for i, (label, (curve,)) in enumerate(curves)]
-        return [head | {"x": steps, "series": series, "means": []}]
+def _plain(
+    chart: Chart,
+    title: str,
+    series: Sequence[tuple[str, int, pd.DataFrame]],
+    means: Sequence[tuple[str, int, pd.DataFrame]],
+) -> dict[str, Any]:
+    """A chart over common steps, in six digits; ``None`` where a curve has no value."""
+    steps = sorted({step for *_, found in series for step in found.index.tolist()})
 
-    made = []
-    for label, found in curves:
-        steps = sorted({step for curve in found for step in curve.index.tolist()})
-        series = [_series(run.key, i, found[i], steps) for i, run in enumerate(runs)]
-        means = [
-            _series(arm.name, arm.runs[0], _mean([found[i] for i in arm.runs]), steps)
-            for arm in (arms if any(len(arm.runs) > 1 for arm in arms) else ())
-        ]
-        title = head["title"] if label == head["title"].lower() else f"{head['title']}: {label}"
-        made.append(head | {"title": title, "x": steps, "series": series, "means": means})
-    return made
+    def plain(label: str, colour: int, found: pd.DataFrame) -> dict[str, Any]:
+        columns = {
+            name: [float(f"{value:.6g}") if math.isfinite(value) else None for value in column]
+            for name, column in found.reindex(steps).items()
+        }
+        return {"label": label, "colour": colour, **columns}
 
-
-def _series(label: str, colour: int, curve: pd.DataFrame, steps: list[int]) -> dict[str, Any]:
-    """A curve over common steps, in six digits; ``None`` where it has no value."""
-    columns = {
-        name: [float(f"{value:.6g}") if math.isfinite(value) else None for value in column]
-        for name, column in curve.reindex(steps).items()
+    return {
+        "group": chart.group,
+        "title": title,
+        "unit": chart.unit,
+        "share": chart.unit.startswith("share"),
+        "x": steps,
+        "series": [plain(*one) for one in series],
+        "means": [plain(*one) for one in means],
     }
-    return {"label": label, "colour": colour, **columns}
 
 
-def _mean(curves: list[pd.DataFrame]) -> pd.DataFrame:
-    """Means over runs with their intervals, at the steps that all of them have."""
-    if len(curves) == 1:
-        return curves[0]
-    common = _together(curves)
-    found = [over_runs(values) for values in common.to_numpy().tolist()]
-    rows = [(mean.mean, mean.low, mean.high) for mean in found]
-    return pd.DataFrame(rows, common.index, ["y", "low", "high"])
-
-
-def _together(curves: list[pd.DataFrame]) -> pd.DataFrame:
-    """A column per curve, at the steps that all of them have."""
-    return pd.concat([curve["y"] for curve in curves], axis="columns").dropna()
-
-
-# -- ssp plot ----------------------------------------------------------------------------------
+# -- pictures ----------------------------------------------------------------------------------
 
 
 def plot(paths: Sequence[str], file: Path, smooth: int) -> int:
     """Draws the runs into one picture; see :func:`experiments.cli.plot`."""
     import matplotlib
 
+    matplotlib.use("Agg")
     if smooth < 1:
         raise ConfigError("--smooth", smooth, "must be at least 1")
     runs = open_runs(paths)
     arms = arms_of(runs)
 
-    matplotlib.use("Agg")
-    save_figure(picture(runs, arms, smooth), file)
-    lines = f", {len(arms)} lines" if len(arms) < len(runs) else ""
-    print(f"wrote {file} ({'1 run' if len(runs) == 1 else f'{len(runs)} runs'}{lines})")
-    for arm in arms:
-        ends = [runs[place].done for place in arm.runs]
-        if min(ends) < max(ends):
-            print(f"{arm.name} is drawn up to step {min(ends)}, which all of its runs have")
+    known = {name for run in runs for name in run.figures}
+    accuracies = sorted(name for name in known if name.startswith(ACCURACY))
+    names = [*accuracies, *(name for name in PLOTTED if name in known)]
+    figure, axes = panels(len(names))
+    for axis, name in zip(axes, names, strict=True):
+        draw_curves(axis, runs, arms, name, smooth)
+    handles = axes[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=3, frameon=False)
+    save_figure(figure, file)
+    print(f"wrote {file} ({plural(len(runs), 'run')}, {plural(len(arms), 'line')})")
     return 0
+
+
+def panels(count: int) -> tuple[Any, list[Any]]:
+    """A figure of matplotlib and its axes, three side by side."""
+    from matplotlib.figure import Figure
+
+    rows = -(-count // 3)
+    figure = Figure(figsize=(13, 3.4 * rows), layout="constrained")
+    axes = [figure.add_subplot(rows, 3, place + 1) for place in range(count)]
+    for axis in axes:
+        axis.grid(alpha=0.25)
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def draw_curves(
+    axis: Any, runs: Sequence[Run], arms: Sequence[Arm], name: str, smooth: int
+) -> None:
+    """Draws a figure: one line per arm, its mean over seeds with an interval if they are several.
+
+    Args:
+        axis: of matplotlib.
+        runs: all of them.
+        arms: they are drawn up to the step that all of their runs have.
+        name: in ``metrics.jsonl``.
+        smooth: steps of a running mean; accuracies have none.
+    """
+    is_accuracy = name.startswith(ACCURACY)
+    for place, arm in enumerate(arms):
+        if not arm.runs:
+            continue
+        curves = [curve(runs[i], name) for i in arm.runs]
+        if not is_accuracy:
+            curves = [found.rolling(smooth, min_periods=1).mean() for found in curves]
+        mean, look = mean_curve(curves), {"color": f"C{place % 10}"}
+        axis.plot(
+            mean.index, mean["y"], marker="o" if is_accuracy else None, label=arm.name, **look
+        )
+        if len(curves) >= FEWEST:
+            axis.fill_between(
+                mean.index, mean["low"], mean["high"], alpha=0.12, linewidth=0, **look
+            )
+
+    axis.set_title(titled(name), fontsize="medium")
+    axis.set(xlabel="step")
+    if is_accuracy:
+        axis.set(ylim=(-0.02, 1.02))
+    elif smooth > 1:
+        axis.set(xlabel=f"step (mean of the last {smooth})")
+    axis.xaxis.get_major_locator().set_params(integer=True)
 
 
 def save_figure(figure: Any, out: Path) -> None:
@@ -160,78 +291,3 @@ def save_figure(figure: Any, out: Path) -> None:
     except ValueError as error:
         # matplotlib's, for an unknown file type.
         raise RunError(f"{out} cannot be written: {error}") from error
-
-
-def picture(runs: Sequence[Run], arms: Sequence[Arm], smooth: int) -> Any:
-    """The picture, as a figure of matplotlib: of each arm the mean, and the range of its runs.
-
-    Args:
-        runs: all of them.
-        arms: one line each.
-        smooth: steps of the running mean.
-    """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 7.5), layout="constrained")
-    axes = figure.subplots(2, 2)
-    for axis, (title, names) in zip(axes.flat[:3], PANELS.items(), strict=True):
-        labelled = {label: _smoothed(name, smooth) for name, label in names.items()}
-        _panel(axis, runs, arms, labelled)
-        running = f", running mean over {smooth} steps" if smooth > 1 else ""
-        axis.set(title=title + running, ylim=(0, 1.02 if title in SHARES else None))
-
-    groups = sorted({group for run in runs for line in run.evaluated for group in line["accuracy"]})
-    accuracy = {spoken_group(g): partial(accuracy_curve, group=g) for g in groups}
-    _panel(axes.flat[3], runs, arms, accuracy, marker="o")
-    axes.flat[3].set(title="accuracy on unseen questions", ylim=(0, 1.02))
-
-    for axis in axes.flat:
-        axis.set_xlabel("step")
-        axis.xaxis.get_major_locator().set_params(integer=True)
-        axis.grid(alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
-    labels = [f"{arm.name} (mean and range)" if len(arm.runs) > 1 else arm.name for arm in arms]
-    if len(arms) > 1:
-        handles = [_handle(name, f"C{place % 10}", 4) for place, name in enumerate(labels)]
-        figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
-    elif len(runs) > 1:
-        figure.suptitle(labels[0])
-    return figure
-
-
-def _panel(
-    axis: Any,
-    runs: Sequence[Run],
-    arms: Sequence[Arm],
-    curves: Mapping[str, Callable[[Run], pd.DataFrame]],
-    marker: str | None = None,
-) -> None:
-    """All curves of a panel. Colours tell the curves of one arm apart, or else the arms."""
-    handles = []
-    for number, (label, curve_of) in enumerate(curves.items()):
-        style = STYLES[number % len(STYLES)] if len(arms) > 1 else "-"
-        for place, arm in enumerate(arms):
-            values = _together([curve_of(runs[i]) for i in arm.runs])
-            if values.empty:
-                continue
-            colour = f"C{(place if len(arms) > 1 else number) % 10}"
-            look = {"color": colour, "linestyle": style, "marker": marker, "markersize": 4}
-            axis.plot(values.index, values.mean(axis=1), **look)
-            if len(arm.runs) > 1:
-                ends = values.min(axis=1), values.max(axis=1)
-                axis.fill_between(values.index, *ends, alpha=0.15, color=colour, linewidth=0)
-        handles.append(_handle(label, "0.35" if len(arms) > 1 else f"C{number % 10}", 1.5, style))
-    if handles:
-        axis.legend(handles=handles, frameon=False, fontsize="small", handlelength=3)
-
-
-def _handle(label: str, colour: str, width: float, style: Any = "-") -> Any:
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], color=colour, linewidth=width, linestyle=style, label=label)
-
-
-def _smoothed(name: str, width: int) -> Callable[[Run], pd.DataFrame]:
-    """Running mean of a run's figure over the last ``width`` steps that have it."""
-
-    return lambda run: figure_curve(run, name).rolling(width, min_periods=1).mean()

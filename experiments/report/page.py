@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
+import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,76 +17,43 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.console import Console
 from rich.progress import track
 
-from experiments.report import games
-from experiments.report.curves import chart_data
-from experiments.report.figures import spoken_group
-from experiments.report.runs import (
-    LAST_STEPS,
-    Run,
-    accuracy_means,
-    arms_of,
-    differences,
-    last_steps,
-    open_runs,
-)
+from experiments.report.curves import chart_data, curve, mean_curve, spoken_group
+from experiments.report.runs import ACCURACY, Run, arms_of, open_runs, written
 from experiments.run.rundir import flat
+from ssp_env.commands.base import plural
 from ssp_env.disk import replacing
-from ssp_env.errors import RunError
+from ssp_env.errors import SSPError
+from ssp_env.game.protocol import Tags
+from ssp_env.game.record import GameRecord, TrajectoryRecord
 from ssp_env.replay import SavedGame, read_games
+from ssp_env.types import Document
 
 PARTS = Path(__file__).parent / "page"
 STYLES = ("vendor/uPlot.min.css", "report.css")
 SCRIPTS = ("vendor/uPlot.iife.min.js", "charts.js", "list.js", "main.js")
 REASONS = {"action": "a complete action", "budget_tokens": "out of tokens", "format": "bad format"}
 """Reasons whose codes say too little; others are shown with spaces for underscores."""
-
-_environment = Environment(
-    loader=FileSystemLoader(PARTS),
-    autoescape=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    undefined=StrictUndefined,
+ABOUT = (
+    *("directory", "state", "preset", "world", "seed", "verifier", "wall_seconds"),
+    *("git_commit", "machine"),
 )
-_environment.filters |= {
-    "group": spoken_group,
-    "reason": lambda code: REASONS.get(code, code.replace("_", " ")),
-    "share": lambda value: "–" if value is None else f"{value:.2f}".replace("-", "−"),
-    "figure": lambda value: (
-        "–" if value is None else f"{value:,.3g}" if value < 1e3 else f"{value:,.0f}"
-    ),
-}
-_environment.globals |= {"turns": games.turns, "alike": games.alike, "tokens": games.tokens}
+"""Rows of the table of runs."""
+DOUBTS = 6
+"""Shades of tokens, from likely to unlikely."""
 
 
 def report(paths: Sequence[str], out: str | None = None, tokens: bool = False) -> int:
-    """Reads the runs, and writes the page once all of it is there; see
-    :func:`experiments.cli.report`."""
-    page = Path(out or default_name(paths))
-    if page.is_dir():
-        what = f"name the file, such as {page / 'report.html'}"
-        raise RunError(f"--out {page} is a directory; {what}")
-    if not page.parent.is_dir():
-        raise RunError(f"--out {page}: there is no directory {page.parent}")
-
+    """Reads the runs and writes their page; see :func:`experiments.cli.report`."""
     runs = open_runs(paths)
-    written = write_page(runs, page, tokens=tokens)
+    more = f"-and-{len(runs) - 1}-more" if len(runs) > 1 else ""
+    page = Path(out or f"report-{runs[0].key}{more}.html")
+    games = write_page(runs, page, tokens=tokens)
 
-    number = f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}"
-    print(f"wrote {page} ({number}, {written:,} games, {page.stat().st_size / 1e6:.1f} MB)")
-    for one in runs:
-        if not one.files:
-            print(f"{one.path} holds no games: curves and settings only")
-    if written and not tokens:
+    size = page.stat().st_size / 1e6
+    print(f"wrote {page} ({plural(len(runs), 'run')}, {plural(games, 'game')}, {size:.1f} MB)")
+    if games and not tokens:
         print("left out: token ids and log-probabilities (--tokens puts them in)")
     return 0
-
-
-def default_name(paths: Sequence[str]) -> str:
-    """The page's name if none is given, after the run directories."""
-    first, *others = (Path(path).resolve().name for path in paths)
-    if len(others) > 1:
-        return f"report-{first}-and-{len(others)}-more.html"
-    return f"report-{'-'.join([first, *others])}.html"
 
 
 def write_page(runs: Sequence[Run], path: Path, *, tokens: bool) -> int:
@@ -98,18 +68,17 @@ def write_page(runs: Sequence[Run], path: Path, *, tokens: bool) -> int:
         DataError: a game that cannot be read; names file and line.
         RunError: the page cannot be written.
     """
-    held = {"data": packed(described(runs, live=False))}
-    indexes: list[dict[int, Any]] = [{} for _ in runs]
-    console = Console(stderr=True)
-    steps = [(i, step) for i, run in enumerate(runs) for step in run.files]
-    for place, step in track(steps, "reading games", console=console, transient=True):
-        saved = list(read_games(runs[place].files[step]))
-        indexes[place][step] = [games.row(game.record) for game in saved]
-        shown = {g.record.slot: game_html(runs[place].key, step, g, tokens) for g in saved}
-        held[f"step_{step}_{place}"] = packed(shown)
-    held |= {f"index_{place}": packed(index) for place, index in enumerate(indexes)}
-
     with replacing(path) as file:
+        held = {"data": packed(described(runs, live=False))}
+        indexes: list[dict[int, Any]] = [{} for _ in runs]
+        steps = [(place, step) for place, run in enumerate(runs) for step in run.files]
+        console = Console(stderr=True)
+        for place, step in track(steps, "reading games", console=console, transient=True):
+            saved = list(read_games(runs[place].files[step]))
+            indexes[place][step] = [row(game.record) for game in saved]
+            shown = {g.record.slot: game_html(runs[place].key, step, g, tokens) for g in saved}
+            held[f"step_{step}_{place}"] = packed(shown)
+        held |= {f"index_{place}": packed(index) for place, index in enumerate(indexes)}
         file.write(page_html(runs, held))
     return sum(len(rows) for index in indexes for rows in index.values())
 
@@ -122,48 +91,97 @@ def page_html(runs: Sequence[Run], held: dict[str, str], live: bool = False) -> 
     """
     style = "\n".join((PARTS / name).read_text(encoding="utf-8") for name in STYLES)
     script = "\n".join((PARTS / name).read_text(encoding="utf-8") for name in SCRIPTS)
+
+    def digest(text: str) -> str:
+        return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+    source = "'self'" if live else "'none'"
     policy = (
-        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
-        f"connect-src {chr(39)}{'self' if live else 'none'}{chr(39)}; base-uri 'none'; "
-        "form-action 'none'; img-src data:"
+        f"default-src 'none'; style-src 'sha256-{digest(style)}'; "
+        f"script-src 'sha256-{digest(script)}'; connect-src {source}; "
+        "base-uri 'none'; form-action 'none'; img-src data:"
     )
     title = runs[0].key if len(runs) == 1 else f"{len(runs)} runs"
-    shell = _environment.get_template("shell.html")
+    shell = TEMPLATES.get_template("shell.html")
     return shell.render(policy=policy, style=style, script=script, held=held, title=title)
 
 
 def described(runs: Sequence[Run], live: bool) -> dict[str, Any]:
     """All that the page holds besides games: rendered tables, and curves as plain data."""
     arms = arms_of(runs)
+    several = [arm for arm in arms if len(arm.runs) > 1]
     drawn, zero = chart_data(runs, arms)
-    means = [(arm, accuracy_means(runs, arm)) for arm in arms]
-    settings = differences([run.settings for run in runs])
+    groups = sorted({g for run in runs for line in run.evaluated for g in line["accuracy"]})
+    means: dict[str, dict[str, Any]] = {arm.name: {} for arm in several}
+    for arm in several:
+        for group in groups:
+            found = mean_curve([curve(runs[place], ACCURACY + group) for place in arm.runs])
+            if len(found):
+                means[arm.name][group] = found.iloc[-1]
+
+    overview = TEMPLATES.get_template("overview.html")
+    settings = TEMPLATES.get_template("settings.html")
+    about = [
+        {"directory": run.path, "state": run.state, **run.config, **(run.summary or {})}
+        for run in runs
+    ]
     prints = [flat((run.summary or {}).get("fingerprint") or {}) for run in runs]
-    overview = _environment.get_template("overview.html").render(
-        runs=runs,
-        groups=sorted({g for run in runs for line in run.evaluated for g in line["accuracy"]}),
-        accuracy_arms=[(arm, *found) for arm, found in means if found],
-        several=[arm for arm in arms if len(arm.runs) > 1],
-        last=last_steps(runs, arms),
-        last_steps=LAST_STEPS,
-        zero=zero,
-    )
-    shown_settings = _environment.get_template("settings.html").render(
-        runs=runs,
-        about=_about(runs),
-        settings=settings,
-        fingerprint=differences(prints) if any(prints) else [],
-    )
     going = [run for run in runs if run.summary is None]
     state = runs[0].state if len(runs) == 1 else f"{len(going)} unfinished" if going else "finished"
     return {
         "live": live,
         "state": state,
-        "row": games.ROW,
-        "overview": overview,
-        "settings": shown_settings,
+        "overview": overview.render(runs=runs, groups=groups, means=means, zero=zero),
+        "settings": settings.render(
+            runs=runs,
+            about=[cells for cells in compared(about) if cells[0] in ABOUT],
+            settings=compared([flat(run.config) for run in runs]),
+            fingerprint=compared(prints),
+        ),
         "charts": drawn,
         "runs": [{"key": run.key, "steps": [*map(_version, run.files.items())]} for run in runs],
+    }
+
+
+def compared(values: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """Rows of a table: every name with its value in each run, as text."""
+    names = dict.fromkeys(name for run in values for name in run)
+    return [
+        (name, *(written(run[name]) if name in run else "–" for run in values)) for name in names
+    ]
+
+
+def packed(value: Any) -> str:
+    """JSON, deflated, as base64: a browser's DecompressionStream unpacks it."""
+    text = json.dumps(value, separators=(",", ":"))
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")
+
+
+def _version(step_file: tuple[int, Path]) -> list[Any]:
+    """A step and a version of its file, which changes when a resumed run plays it again."""
+    step, path = step_file
+    found = path.stat()
+    return [step, f"{found.st_mtime_ns:x}-{found.st_size:x}"]
+
+
+# -- games -------------------------------------------------------------------------------------
+
+
+def row(game: GameRecord) -> dict[str, Any]:
+    """The game in the list. ``right`` of the ``judged`` attempts were right."""
+    judged = [attempt for attempt in game.attempts if attempt.outage is None]
+    return {
+        "slot": game.slot,
+        "outcome": game.outcome.value,
+        "reason": game.reason,
+        "origin": game.origin,
+        "hops": game.hops,
+        "reward": game.proposer_reward,
+        "rate": game.solve_rate,
+        "right": sum(bool(attempt.verdict and attempt.verdict.correct) for attempt in judged),
+        "judged": len(judged),
+        "answer": game.answer,
+        "question": (game.question or "")[:110],
     }
 
 
@@ -177,46 +195,109 @@ def game_html(key: str, step: int, saved: SavedGame, tokens: bool) -> str:
         tokens: with its tokens, where they were recorded.
     """
     record, rules = saved.record, saved.rules
-    off = (
-        "Tokens: ssp report --tokens, or ssp view." if rules.tokens else "No tokens were recorded."
-    )
-    return _environment.get_template("game.html").render(
+    pieces = None
+    if tokens and rules.tokens:
+        try:
+            pieces = rules.tokenizer.open().pieces
+        except SSPError:  # a policy's own tokenizer, which is not on this machine
+            pieces = None
+    return TEMPLATES.get_template("game.html").render(
         key=key,
         step=step,
         game=record,
         tags=rules.config.tags,
-        read=games.materials(record),
+        read=materials(record),
+        recorded=rules.tokens,
         with_tokens=tokens and rules.tokens,
-        without=off,
-        pieces=games.pieces_of(saved) if tokens and rules.tokens else None,
+        pieces=pieces,
     )
 
 
-def packed(value: Any) -> str:
-    """JSON, deflated, as base64: a browser's DecompressionStream unpacks it."""
-    text = json.dumps(value, separators=(",", ":"))
-    return base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")
+def turns(play: TrajectoryRecord, tags: Tags) -> Iterator[tuple[list[tuple[str, str, bool]], Any]]:
+    """The turns of a trajectory: what the policy wrote, and the documents that its search found.
+
+    What it wrote is cut at its tags into (kind, text, whether the tag was closed).
+    """
+    kinds = {
+        tags.think: "thinks",
+        tags.search: "searches",
+        tags.question: "asks",
+        tags.answer: "answers",
+        tags.information: "forges",
+        **dict.fromkeys(tags.also, "notes"),
+    }
+    names = "|".join(map(re.escape, kinds))
+    searches = iter(play.searches)
+    for segment in play.segments:
+        if segment.by != "policy":
+            continue
+        blocks, at = [], 0
+        for match in re.finditer(rf"<({names})>(.*?)(</\1>|$)", segment.text, re.DOTALL):
+            blocks.append(("plain", segment.text[at : match.start()].strip(), True))
+            blocks.append((kinds[match[1]], match[2].strip(), bool(match[3])))
+            at = match.end()
+        blocks.append(("plain", segment.text[at:].strip(), True))
+        shown = [block for block in blocks if block[0] != "plain" or block[1]]
+        search = next(searches, None) if "searches" in [kind for kind, *_ in shown] else None
+        yield shown, search.documents if search else None
 
 
-def _digest(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+def alike(plays: list[TrajectoryRecord]) -> Iterator[tuple[str, TrajectoryRecord]]:
+    """Attempts that were word for word the same, once each, with their numbers."""
+    groups: dict[str, list[int]] = {}
+    for number, play in enumerate(plays, start=1):
+        texts = repr([segment.text for segment in play.segments])
+        groups.setdefault(texts + repr(replace(play, segments=())), []).append(number)
+    for numbers in groups.values():
+        yield ", ".join(map(str, numbers)), plays[numbers[0] - 1]
 
 
-def _version(step_file: tuple[int, Path]) -> list[Any]:
-    """A step and a version of its file, which changes when a resumed run plays it again."""
-    step, path = step_file
-    found = path.stat()
-    return [step, f"{found.st_mtime_ns:x}-{found.st_size:x}"]
-
-
-def _about(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Rows of the table of runs."""
-    held = [
-        {"directory": run.path, "state": run.state, **run.config, **(run.summary or {})}
-        for run in runs
-    ]
-    names = ("directory", "state", "preset", "world", "seed", "verifier", "wall_seconds")
+def materials(game: GameRecord) -> list[tuple[Document, str | None]]:
+    """Documents that verification read, in its order, with the origin of those that are noise."""
+    noise = {item.document.id: item for item in game.noise}
+    known = {item.document.id: item.document for item in game.noise}
+    searches = [search for play in game.trajectories for search in play.searches]
+    known |= {document.id: document for search in searches for document in search.documents}
     return [
-        {"name": name.replace("_", " "), "values": [each.get(name) for each in held]}
-        for name in (*names, "git_commit", "machine")
+        (
+            known.get(name) or Document(name, name, ""),
+            noise[name].origin if name in noise and name not in game.evidence else None,
+        )
+        for name in game.materials or ()
     ]
+
+
+def token_spans(play: TrajectoryRecord, pieces: Any) -> Iterator[tuple[str, str, str]]:
+    """The tokens of a trajectory: class, title and text.
+
+    Args:
+        play: recorded with its tokens.
+        pieces: bytes of each token id, or ``None`` where the tokenizer cannot be opened.
+    """
+    for segment in play.segments:
+        logprobs = segment.logprobs or ()
+        for place, id_ in enumerate(segment.ids or ()):
+            text = f"⟨{id_}⟩" if pieces is None else pieces[id_].decode("utf-8", "replace")
+            if segment.by != "policy":
+                yield "given", f"id {id_}; loss mask 0", text
+                continue
+            logprob = logprobs[place]
+            doubt = int(min(DOUBTS - 1, -logprob * DOUBTS / 3))
+            chance = f"log-probability {logprob:.4f} (p = {math.exp(logprob):.3g})"
+            yield f"own d{doubt}", f"id {id_}; loss mask 1; {chance}", text
+
+
+TEMPLATES = Environment(
+    loader=FileSystemLoader(PARTS),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=StrictUndefined,
+)
+TEMPLATES.filters |= {
+    "group": spoken_group,
+    "reason": lambda code: REASONS.get(code, code.replace("_", " ")),
+    "share": lambda value: "–" if value is None else f"{value:.2f}".replace("-", "−"),
+}
+TEMPLATES.tests["differing"] = lambda cells: len({*cells[1:]}) > 1
+TEMPLATES.globals |= {"turns": turns, "alike": alike, "tokens": token_spans}

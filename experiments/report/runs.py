@@ -1,13 +1,10 @@
-"""Runs of a report, read from their directories: metrics, settings, arms and tables over them."""
+"""Runs as their readers find them: settings, figures by step, files of games; arms of seeds."""
 
 from __future__ import annotations
 
 import json
-import math
-import os
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,14 +12,17 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.report.figures import LENGTHS, QUESTIONS, REWARDS, charts, figures_of, spoken
 from experiments.run.rundir import CHANGEABLE, RunDirectory, flat
-from experiments.stats import Estimate, over_runs
 from ssp_env.errors import RunError
 
-LAST_STEPS = 10
-
-Lines = list[dict[str, Any]]
+NOT_FIGURES = {"interval", "questions", "void_questions"}
+"""Parts of a line that are no figures of a step."""
+ACCURACY = "accuracy."
+"""Beginning of the accuracies by group of questions."""
+MEAN = "accuracy.mean"
+"""Mean over the groups, as the paper's average over benchmarks."""
+REASON = "invalid_"
+"""Beginning of the shares of proposals that failed for a reason."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Run:
     """Its short name, the same in links to its games."""
     path: Path
     config: dict[str, Any]
-    lines: Lines
+    lines: list[dict[str, Any]]
     """Of ``metrics.jsonl``."""
     summary: dict[str, Any] | None
     """``None`` while the run is not finished."""
@@ -41,31 +41,41 @@ class Run:
     """Files of games by step."""
 
     @property
-    def done(self) -> int:
-        """Steps that have their figures."""
-        return int(self.lines[-1]["step"])
-
-    @property
     def state(self) -> str:
         """``finished``, or how far it is."""
         if self.summary is not None:
             return "finished"
-        return f"at step {self.done} of {self.config.get('steps', '?')}"
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """All settings by dotted name."""
-        return flat(self.config)
+        return f"at step {self.lines[-1]['step']} of {self.config.get('steps', '?')}"
 
     @cached_property
     def figures(self) -> pd.DataFrame:
-        """Figures by step; see :func:`~experiments.report.figures.figures_of`."""
+        """Figures by step; see :func:`figures_of`."""
         return figures_of(self.lines)
 
     @property
-    def evaluated(self) -> Lines:
+    def evaluated(self) -> list[dict[str, Any]]:
         """Lines with an evaluation."""
         return [line for line in self.lines if line.get("accuracy")]
+
+
+def figures_of(lines: Iterable[dict[str, Any]]) -> pd.DataFrame:
+    """Figures by step, mappings made flat (``seconds.engine``, ``accuracy.2``); NaN where there is
+    none, or where it was not finite.
+
+    A reason (``invalid_spoiler``) is only written in steps where it occurred: in the others that
+    proposed anything, its share is 0. An evaluation that an outage hit lacks groups, and so the
+    mean over them.
+    """
+    kept = [{n: v for n, v in line.items() if n not in NOT_FIGURES} for line in lines]
+    frame = pd.json_normalize(kept).set_index("step").apply(pd.to_numeric, errors="coerce")
+    frame = frame.dropna(axis="columns", how="all")
+    if "valid_rate" in frame:
+        reasons = [name for name in frame if name.startswith(REASON)]
+        proposed = frame["valid_rate"].notna()
+        frame.loc[proposed, reasons] = frame.loc[proposed, reasons].fillna(0.0)
+    if groups := [name for name in frame if name.startswith(ACCURACY)]:
+        frame.insert(0, MEAN, frame[groups].mean(axis=1, skipna=False))
+    return frame
 
 
 def open_runs(paths: Sequence[str], *, growing: bool = False) -> list[Run]:
@@ -76,51 +86,34 @@ def open_runs(paths: Sequence[str], *, growing: bool = False) -> list[Run]:
         growing: a run may be going on in one; see :meth:`RunDirectory.read_metrics`.
 
     Raises:
-        RunError: one is no run directory, is incomplete, or cannot be read; names the place.
+        RunError: one is no run directory, is named twice, or cannot be read.
     """
-    places = [Path(path) for path in paths]
-    return [_open(key, path, growing) for key, path in zip(_keys(places), places, strict=True)]
+    parts = [Path(path).resolve().parts for path in paths]
+    # The shortest ends of paths that tell the runs apart.
+    for length in range(1, max(map(len, parts)) + 1):
+        keys = ["-".join(part[-length:]).strip("/-") or "run" for part in parts]
+        if len({*keys}) == len(keys):
+            return [read_run(key, path, growing) for key, path in zip(keys, paths, strict=True)]
+    raise RunError(f"a run is named twice: {', '.join(paths)}")
+
+
+def read_run(key: str, path: str | Path, growing: bool = False) -> Run:
+    """A run, by the name that it gets; see :func:`open_runs`."""
+    directory = RunDirectory(path)
+    if not directory.config.exists():
+        raise RunError(f"{path} is no run directory (no config.yaml); of a sweep, name trials/*")
+    summary = None
+    if directory.summary.exists():
+        summary = json.loads(directory.summary.read_text(encoding="utf-8"))
+    lines = directory.read_metrics(growing=growing)
+    config, files = directory.read_config(), step_files(directory.games)
+    return Run(key, directory.path, config, lines, summary, files)
 
 
 def step_files(folder: Path) -> dict[int, Path]:
     """The files of games in a folder, by step; none if there is no such folder."""
-    named = [(re.fullmatch(r"step_(\d+)\.jsonl(\.gz)?", p.name), p) for p in folder.glob("step_*")]
-    return dict(sorted((int(match[1]), path) for match, path in named if match))
-
-
-def _open(key: str, path: Path, growing: bool) -> Run:
-    directory = RunDirectory(path)
-    if not path.is_dir():
-        raise RunError(f"{path} is no run directory")
-    if not directory.config.exists():
-        for inner, what in (("trials", "the directory of a sweep"), (".", "a folder of runs")):
-            if any((path / inner).glob("*/config.yaml")):
-                these = f"name its runs, as {path / inner / '*'} does"
-                raise RunError(f"{path} is {what}, not a run: {these}")
-        raise RunError(f"{path} is no run directory: it holds no config.yaml")
-
-    summary = None
-    if directory.summary.exists():
-        try:
-            summary = json.loads(directory.summary.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise RunError(f"{directory.summary} cannot be read: {error}") from error
-    lines = directory.read_metrics(growing=growing)
-    files = step_files(directory.games)
-    return Run(key, path, directory.read_config(), lines, summary, files)
-
-
-def _keys(paths: Sequence[Path]) -> list[str]:
-    """The shortest ends of paths that tell them apart."""
-    parts = [path.resolve().parts for path in paths]
-    for length in range(1, max(map(len, parts)) + 1):
-        keys = ["-".join(part[-length:]).strip("/-") or "run" for part in parts]
-        if len({*keys}) == len(keys):
-            return keys
-    raise RunError("a run is named twice: " + ", ".join(str(path) for path in paths))
-
-
-# -- arms --------------------------------------------------------------------------------------
+    files = folder.glob("step_*.jsonl*")
+    return dict(sorted((int(file.name[5:].partition(".")[0]), file) for file in files))
 
 
 @dataclass(frozen=True)
@@ -133,109 +126,41 @@ class Arm:
 
 
 def arms_of(runs: Sequence[Run]) -> list[Arm]:
-    """Groups runs that differ in nothing but their seed.
+    """Groups runs that differ in nothing but their seed, machines and services.
 
-    Machines and services do not count. No arm has a seed twice: the second run
-    of a seed begins another arm, together with the second runs of other seeds.
+    No arm has a seed twice: the second run of a seed begins another arm, together with the second
+    runs of other seeds. Arms are named by the settings in which they differ, if these are few.
     """
-    groups: dict[tuple[str, int], list[int]] = {}
-    times: Counter[tuple[str, Any]] = Counter()
-    for place, run in enumerate(runs):
-        kind = json.dumps(_deciding(run), sort_keys=True, default=str)
-        seed = (kind, run.settings.get("seed"))
-        groups.setdefault((kind, times[seed]), []).append(place)
-        times[seed] += 1
-
-    names = [_arm_name(runs, members, [*groups.values()]) for members in groups.values()]
-    return [
-        Arm(name if names.count(name) == 1 else ", ".join(runs[i].key for i in members), members)
-        for name, members in zip(names, groups.values(), strict=True)
-    ]
-
-
-def _deciding(run: Run) -> dict[str, Any]:
-    """Settings that make an arm: all but the seed, machines and services."""
     own = ("compute.", "search.", "openai.")
-    elsewhere = {n for n in run.settings if n.startswith(own) and CHANGEABLE.fullmatch(n)}
-    return {n: v for n, v in run.settings.items() if n not in {"seed", *elsewhere}}
+    settings = pd.DataFrame(
+        [
+            {
+                name: written(value)
+                for name, value in flat(run.config).items()
+                if not (name.startswith(own) and CHANGEABLE.fullmatch(name))
+            }
+            for run in runs
+        ]
+    ).fillna("null")
+    seeds = settings.pop("seed")
+    kinds = settings.agg(" ".join, axis="columns")
+    copies = seeds.groupby([kinds, seeds]).cumcount()
+    differ = [name for name in settings.columns[settings.nunique() > 1] if name != "preset"]
 
-
-def _arm_name(runs: Sequence[Run], members: list[int], groups: list[list[int]]) -> str:
-    """Up to three settings in which the arms differ (``noise_documents=0 · 2 seeds``), or the
-    common beginning of the runs' names where there are none or more."""
-    keys = [runs[place].key for place in members]
-    settings = [_deciding(runs[group[0]]) for group in groups]
-    names = sorted({name for values in settings for name in values} - {"preset"})
-    differ = [name for name in names if len({str(values.get(name)) for values in settings}) > 1]
-    if 0 < len(differ) <= 3:
-        own = _deciding(runs[members[0]])
-        label = ", ".join(f"{n.rpartition('.')[2]}={written(own.get(n))}" for n in differ)
-    elif len(members) == 1:
-        return keys[0]
-    else:
-        shared = os.path.commonprefix(keys)  # noqa: RUF071 (of names, not of paths)
-        label = re.sub(r"[-_.]*(seed)?[-_=.]*\d*$", "", shared)
-    seeds = [f"{len(members)} seeds"] if len(members) > 1 else []
-    return " · ".join([*filter(None, [label]), *seeds])
-
-
-# -- tables ------------------------------------------------------------------------------------
-
-
-def accuracy_means(runs: Sequence[Run], arm: Arm) -> tuple[int, dict[str, Estimate]] | None:
-    """The last step at which all runs of an arm were evaluated, and means by question group."""
-    steps = [{line["step"] for line in runs[place].evaluated} for place in arm.runs]
-    common = set.intersection(*steps)
-    if len(arm.runs) < 2 or not common:
-        return None
-    lines = [line for place in arm.runs for line in runs[place].evaluated]
-    last = pd.DataFrame([line["accuracy"] for line in lines if line["step"] == max(common)])
-    known = last.dropna(axis="columns")
-    return max(common), {group: over_runs(known[group].tolist()) for group in sorted(known)}
-
-
-def last_means(run: Run, end: int | None = None) -> pd.Series:
-    """Means of a run's figures over its last steps, up to ``end``."""
-    return run.figures.loc[1 : run.done if end is None else end].tail(LAST_STEPS).mean()
-
-
-def last_steps(runs: Sequence[Run], arms: Sequence[Arm]) -> list[dict[str, Any]]:
-    """Rows of the table of the last steps: ``heading``, ``label``, a value for each run, and an
-    estimate for each arm of several runs, over the last steps that all of them have."""
-    means = pd.DataFrame([last_means(run) for run in runs]).dropna(axis="columns", how="all")
-    common = []
-    for arm in arms:
-        if len(arm.runs) > 1:
-            end = min(runs[place].done for place in arm.runs)
-            found = pd.DataFrame([last_means(runs[place], end) for place in arm.runs])
-            common.append(found.reindex(columns=means.columns))
-
-    rows = []
-    for chart in charts(means):
-        for name in chart.figures if chart.group in (REWARDS, QUESTIONS, LENGTHS) else ():
-            over = [found[name].dropna().tolist() for found in common]
-            rows.append(
-                {
-                    "heading": chart.title,
-                    "label": spoken(name),
-                    "values": [None if math.isnan(value) else value for value in means[name]],
-                    "arms": [over_runs(values) if len(values) > 1 else None for values in over],
-                }
-            )
-    return rows
-
-
-def differences(values: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every setting with its value in each run: ``name``, ``values``, and whether they ``differ``.
-
-    A setting that a run does not have is ``None`` there.
-    """
-    names = {name: None for run in values for name in run}
-    rows = []
-    for name in names:
-        found = [written(run[name]) if name in run else None for run in values]
-        rows.append({"name": name, "values": found, "differ": len({*found}) > 1})
-    return rows
+    arms: list[Arm] = []
+    for _, members in seeds.groupby([kinds, copies], sort=False):
+        first, places = settings.loc[members.index[0]], members.index.tolist()
+        key = runs[places[0]].key
+        if 0 < len(differ) <= 3:
+            label = ", ".join(f"{name.rpartition('.')[2]}={first[name]}" for name in differ)
+        else:
+            label = key if len(places) == 1 else re.sub(r"[-_.]*(seed)?[-_=.]*\d*$", "", key)
+        if len(places) > 1:
+            label = " · ".join(filter(None, [label, f"{len(places)} seeds"]))
+        if label in [arm.name for arm in arms]:
+            label += f" ({key})"
+        arms.append(Arm(label, places))
+    return arms
 
 
 def written(value: Any) -> str:

@@ -6,10 +6,9 @@ kept, for each version of a step's file."""
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
-import webbrowser
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,40 +16,45 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from experiments.report import games
-from experiments.report.page import described, game_html, packed, page_html
+from experiments.report.page import described, game_html, packed, page_html, row
 from experiments.report.runs import open_runs, step_files
-from experiments.run.rundir import RunDirectory
 from ssp_env.errors import SSPError
 from ssp_env.replay import read_games
 
-LOCAL = ("127.0.0.1", "localhost", "::1")
+LOCAL = ("127.0.0.1", "localhost")
 
 
-def view(paths: Sequence[str], host: str, port: int, open: bool) -> int:
+def view(paths: Sequence[str], host: str, port: int) -> int:
     """Serves until Ctrl-C; see :func:`experiments.cli.view`."""
-    viewer = Viewer(paths)
-    with open_server(viewer, host, port) as server:
-        server.daemon_threads = True
-        shown = f"[{host}]" if ":" in host else host
-        address = f"http://{shown}:{server.server_port}/"
-        print(f"ssp view: {', '.join(viewer.keys)} at {address} (Ctrl-C ends it)", flush=True)
-        if open:
-            webbrowser.open(address)
+    with Viewer(paths, host, port) as server:
+        address = f"http://{host}:{server.server_port}/"
+        print(f"ssp view: {', '.join(server.keys)} at {address} (Ctrl-C ends it)", flush=True)
         server.serve_forever()
     return 0
 
 
-class Viewer:
-    """Answers requests of the page about some runs, of which any may be going on.
+class Viewer(ThreadingHTTPServer):
+    """A server of the page of some runs, of which any may be going on.
+
+    Args:
+        paths: run directories.
+        host: the address to bind.
+        port: 0 for a free one.
 
     Raises:
         RunError: one is no run directory, or has no figures yet.
+        SSPError: the address cannot be bound.
     """
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        self._paths = list(paths)
-        self.keys = [run.key for run in open_runs(self._paths, growing=True)]
+    daemon_threads = True
+
+    def __init__(self, paths: Sequence[str], host: str, port: int) -> None:
+        self.paths, self.only_local = list(paths), host in LOCAL
+        self.keys = [run.key for run in open_runs(paths, growing=True)]
+        try:
+            super().__init__((host, port), _Handler)
+        except (OSError, OverflowError) as error:
+            raise SSPError(f"--host {host} --port {port}: {error}") from error
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[str, str]:
         """Content type and body of a request's answer.
@@ -60,56 +64,36 @@ class Viewer:
             SSPError: a run cannot be read.
         """
         if path == "/":
-            runs = open_runs(self._paths, growing=True)
-            return "text/html", page_html(runs, {"data": packed(described(runs, True))}, live=True)
+            runs = open_runs(self.paths, growing=True)
+            return "text/html", page_html(
+                runs, {"data": packed(described(runs, live=True))}, live=True
+            )
         if path == "/api/state":
-            data: Any = described(open_runs(self._paths, growing=True), live=True)
-        elif path == "/api/index":
-            files = self._files(query)
+            state = described(open_runs(self.paths, growing=True), live=True)
+            return "application/json", json.dumps(state)
+        if path not in ("/api/index", "/api/game"):
+            raise LookupError("there is no such page")
+
+        run = int(query["run"])
+        files = step_files(Path(dict(enumerate(self.paths))[run]) / "games")
+        data: Any
+        if path == "/api/index":
             wanted = {int(step) for step in query["steps"].split(",")} & files.keys()
             data = {step: _rows(files[step], files[step].stat().st_mtime_ns) for step in wanted}
-        elif path == "/api/game":
-            step, slot = int(query["step"]), int(query["slot"])
-            saved = [g for g in read_games(self._files(query)[step]) if g.record.slot == slot]
-            data = game_html(self.keys[int(query["run"])], step, saved[0], tokens=True)
         else:
-            raise LookupError("there is no such page")
+            step, slot = int(query["step"]), int(query["slot"])
+            (saved,) = [game for game in read_games(files[step]) if game.record.slot == slot]
+            data = game_html(self.keys[run], step, saved, tokens=True)
         return "application/json", json.dumps(data)
-
-    def _files(self, query: dict[str, str]) -> dict[int, Path]:
-        run = int(query["run"])
-        return step_files(RunDirectory(dict(enumerate(self._paths))[run]).games)
 
 
 @lru_cache(maxsize=100_000)
-def _rows(file: Path, version: int) -> list[list[Any]]:
-    return [games.row(saved.record) for saved in read_games(file)]
-
-
-def open_server(viewer: Viewer, host: str, port: int) -> ThreadingHTTPServer:
-    """A server that listens; ``serve_forever`` answers.
-
-    Args:
-        viewer: answers.
-        host: the address to bind.
-        port: 0 for a free one.
-
-    Raises:
-        SSPError: nobody can listen there.
-    """
-
-    class Handler(_Handler):
-        answers, only_local = viewer, host in LOCAL
-
-    try:
-        return ThreadingHTTPServer((host, port), Handler)
-    except (OSError, OverflowError) as error:
-        raise SSPError(f"--host {host} --port {port}: {error}") from error
+def _rows(file: Path, version: int) -> list[dict[str, Any]]:
+    return [row(saved.record) for saved in read_games(file)]
 
 
 class _Handler(BaseHTTPRequestHandler):
-    answers: Viewer
-    only_local: bool
+    server: Viewer
     protocol_version = "HTTP/1.1"
     timeout = 60
 
@@ -117,37 +101,29 @@ class _Handler(BaseHTTPRequestHandler):
         """Answers one request."""
         parts = urlsplit(self.path)
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        host = (self.headers.get("Host") or "").rsplit(":", 1)[0].strip("[]")
-        if self.only_local and host not in LOCAL:
+        status, kind = HTTPStatus.OK, "application/json"
+        if self.server.only_local and self.headers.get("Host", "").rsplit(":", 1)[0] not in LOCAL:
             # A page of a stranger's, whose name was made to point to this machine.
-            self._send(HTTPStatus.FORBIDDEN, "text/plain", "this server is for this machine\n")
-            return
-        try:
-            self._send(HTTPStatus.OK, *self.answers.answer(parts.path, query))
-        except SSPError as error:
-            wrong = json.dumps({"error": " ".join(str(error).split())})
-            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, "application/json", wrong)
-        except (LookupError, ValueError) as error:
-            wrong = json.dumps({"error": f"there is no such thing: {self.path} ({error})"})
-            self._send(HTTPStatus.NOT_FOUND, "application/json", wrong)
+            status, text = HTTPStatus.FORBIDDEN, json.dumps({"error": "only for this machine"})
+        else:
+            try:
+                kind, text = self.server.answer(parts.path, query)
+            except SSPError as error:
+                status, text = HTTPStatus.INTERNAL_SERVER_ERROR, json.dumps({"error": str(error)})
+            except (LookupError, ValueError) as error:
+                wrong = f"there is no such thing: {self.path} ({error})"
+                status, text = HTTPStatus.NOT_FOUND, json.dumps({"error": wrong})
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Prints nothing: the page itself shows what fails."""
-
-    def _send(self, status: HTTPStatus, kind: str, text: str) -> None:
-        body = gzip.compress(text.encode("utf-8", "replace"), 4, mtime=0)
-        tag = f'"{hashlib.sha256(body).hexdigest()[:24]}"'
-        if status is HTTPStatus.OK and self.headers.get("If-None-Match") == tag:
-            status, body = HTTPStatus.NOT_MODIFIED, b""
-        try:
+        body = gzip.compress(text.encode("utf-8", "replace"), 4)
+        with suppress(ConnectionError):  # the page was closed
             self.send_response(status)
             self.send_header("Content-Type", f"{kind}; charset=utf-8")
             self.send_header("Content-Encoding", "gzip")
             self.send_header("Content-Length", str(len(body)))
             self.send_header("Cache-Control", "no-cache")
             self.send_header("X-Content-Type-Options", "nosniff")
-            self.send_header("ETag", tag)
             self.end_headers()
             self.wfile.write(body)
-        except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True  # the page was closed
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Prints nothing: the page itself shows what fails."""

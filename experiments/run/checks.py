@@ -10,17 +10,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from agents.config import (
-    check_groups,
-    check_overlap,
-    check_packages,
-    check_partner,
-    check_rounds,
-)
+from agents.config import check_packages
 from experiments.config import ComputeConfig, EvaluationConfig, RunConfig
 from experiments.run.rules import MakeRules, chat_client
 from experiments.run.rundir import RunDirectory
-from ssp_env.config import named
 from ssp_env.errors import ConfigError, ModelError, ServiceError
 from ssp_env.game.rules import Rules
 from ssp_env.search.index import check_search
@@ -57,13 +50,7 @@ def check_early(config: RunConfig, out: Path, resume: bool) -> None:
 
 def check_learning(config: RunConfig) -> None:
     """Makes sure that settings fit together, and that the packages that they need are there."""
-    check_groups(config.game, config.learning)
-    with named("learning"):
-        check_rounds(config.game, config.learning, config.compute.env_runners)
-        check_partner(config.learning, config.engine.kind)
-    with named("compute"):
-        check_overlap(config.learning, config.compute.overlap)
-
+    config.check()
     # On a cluster, engines may be on other machines, which have packages of their own.
     elsewhere = config.compute.env_runners and os.environ.get("RAY_ADDRESS")
     check_packages(config.learning, "" if elsewhere else config.engine.kind)
@@ -97,8 +84,7 @@ def check(
     check_memory(config)
     if config.learning.partner:
         check_model(Path(config.learning.partner))
-        with named("learning"):
-            check_same_tokens(config.learning.partner, config.model_dir)
+        check_same_tokens(config.learning.partner, config.model_dir)
 
     check_search(config.search)
     world = open_world(config.world, **config.world_options)

@@ -44,9 +44,9 @@ NO_CHECKPOINT = (
     "choose another --out"
 )
 CHANGEABLE = re.compile(
-    r"steps|checkpoint_every|checkpoints_kept|record_tokens|health\.\w+"
+    r"steps|checkpoint_every|checkpoints_kept|record_tokens|patience"
     r"|compute\.(env_runners|learners|gpus_per_\w+|sharding|threads)"
-    r"|search\.(device|server\.(url|token_env|timeout|deadline|attempts|connections))"
+    r"|search\.(device|server\.(url|token_env|deadline|connections))"
     r"|openai\.(base_url|api_key_env|timeout|concurrency)"
 )
 """Settings in which a resumed run may differ from its directory: none decides which games are

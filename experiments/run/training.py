@@ -109,7 +109,7 @@ class _Run:
         self._config, self._directory = config, directory
         self._rules, self._questions = rules, questions
         self._progress, self._report = progress, report
-        self._monitor, self._saved_rules = Monitor(config.health), SavedRules.of(rules)
+        self._monitor, self._saved_rules = Monitor(config.patience), SavedRules.of(rules)
 
     def play(self, first: int, began: float) -> None:
         """Plays what remains of the run.

@@ -19,50 +19,20 @@ from dataclasses import dataclass
 from importlib import resources
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import yaml
 from pydantic import Field, model_validator
 
 from agents.health import OUTAGE
-from agents.metrics import step_figures
 from experiments.config import RunConfig, assign, load_preset, make_config
 from experiments.run.rundir import RunDirectory, flat
 from ssp_env.config import Settings
 from ssp_env.disk import locked, make_directories, write_atomically
 from ssp_env.errors import ConfigError, DataError, RunError, nearest
 
-OPEN = ("invalid_", "learner_")
-"""Beginnings of figures whose names are made while a run plays: reasons, and reports of losses."""
-FIGURES = (
-    *step_figures([], 1, []),
-    *("proposer_baseline", "solver_baseline", "staleness"),
-    *(f"seconds.{part}" for part in ("engine", "game", "sample", "learn", "step", "evaluation")),
-)
-"""Names in ``metrics.jsonl`` that a sweep can show."""
 ENDED = ("done", "stopped")
 """States of a trial that has a result: all steps, or stopped because its figures went wrong."""
-
-
-class Paper(Settings):
-    """Figures of the paper for the same arms."""
-
-    section: ClassVar[str] = "paper"
-
-    source: str
-    """Table and model."""
-    columns: tuple[str, ...]
-    """Name of each figure."""
-    rows: dict[str, tuple[float, ...]]
-    """By arm, one figure per column. An arm that the paper does not have is left out."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        for arm, figures in self.rows.items():
-            if len(figures) != len(self.columns):
-                fix = f"needs {len(self.columns)} figures, one per column"
-                raise ConfigError(f"paper.rows.{arm}", figures, fix)
-        return self
 
 
 class Sweep(Settings):
@@ -84,26 +54,17 @@ class Sweep(Settings):
     """The arm that the others are compared with; the first where it is empty."""
     figures: tuple[str, ...] = ()
     """Names in ``metrics.jsonl`` that the tables show besides accuracy."""
-    paper: Paper | None = None
-    """Figures of the paper."""
-    keep_checkpoints: bool = False
-    """Keep the last checkpoints of finished trials, to use their policies."""
+    paper: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """Figures of the paper, by column and arm."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if not self.seeds or len({*self.seeds}) < len(self.seeds) or min(self.seeds) < 0:
+        if not self.seeds or len({*self.seeds}) < len(self.seeds):
             raise ConfigError("seeds", list(self.seeds), "give at least one, each once")
         if not self.arms and not self.grid:
             raise ConfigError("arms", {}, "name arms with their settings, or give a grid")
-        arms = list(self.all_arms())
-        for figure in self.figures:
-            if figure not in FIGURES and not figure.startswith(OPEN):
-                raise ConfigError("figures", figure, nearest(figure, FIGURES))
-        if self.baseline and self.baseline not in arms:
-            raise ConfigError("baseline", self.baseline, nearest(self.baseline, arms))
-        for arm in self.paper.rows if self.paper else ():
-            if arm not in arms:
-                raise ConfigError(f"paper.rows.{arm}", "", f"no such arm; {nearest(arm, arms)}")
+        if self.compared_with not in self.all_arms():
+            raise ConfigError("baseline", self.baseline, nearest(self.baseline, self.all_arms()))
         return self
 
     def all_arms(self) -> dict[str, dict[str, Any]]:
@@ -135,12 +96,8 @@ class Sweep(Settings):
         if baseline not in arms:
             fix = f"the others are compared with {baseline!r}: add it"
             raise ConfigError("--arms", list(arms), fix)
-
         chosen = {arm: settings for arm, settings in known.items() if arm in arms}
-        paper = self.paper
-        if paper is not None:
-            paper = paper.replace(rows={a: row for a, row in paper.rows.items() if a in chosen})
-        return self.replace(arms=chosen, grid={}, baseline=baseline, paper=paper)
+        return self.replace(arms=chosen, grid={}, baseline=baseline)
 
 
 def shipped() -> dict[str, Path]:
@@ -149,33 +106,21 @@ def shipped() -> dict[str, Path]:
     return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
 
 
-def find(name: str) -> Path:
-    """The file of a sweep that ships, or at a path."""
-    known, path = shipped(), Path(name)
-    if name in known:
-        return known[name]
-    if path.suffix not in (".yaml", ".yml") and len(path.parts) == 1:
-        fix = f"{nearest(name, known)} (a file of your own ends in .yaml)"
-        raise ConfigError("sweep", name, fix)
-    if not path.is_file():
-        raise ConfigError("sweep", name, "there is no such file")
-    return path
-
-
-def read_sweep(path: Path) -> Sweep:
-    """The sweep in a file.
+def read_sweep(name: str) -> Sweep:
+    """A sweep that ships, or the one in a YAML file.
 
     Raises:
-        DataError: a file that cannot be read, an unknown name, or a value that cannot work.
+        ConfigError: there is neither (offers the nearest of those that ship).
+        DataError: the file cannot be read, or holds an unknown name or a value that cannot work.
     """
+    path = shipped().get(name, Path(name))
+    if not path.is_file():
+        raise ConfigError("sweep", name, f"no such file; {nearest(name, shipped())}")
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise DataError(path, f"cannot be read: {error}") from error
-    if not isinstance(values, dict):
-        raise DataError(path, "holds no mapping of names")
-    try:
         return Sweep(**values)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError) as error:
+        raise DataError(path, f"holds no sweep: {error}") from error
     except ConfigError as error:
         raise DataError(path, str(error)) from None
 
@@ -201,36 +146,26 @@ def trials(sweep: Sweep) -> list[Trial]:
     """All runs of a sweep, seed by seed, so that the first seed of all arms is there first.
 
     Raises:
-        ConfigError: a setting that is not known or cannot work, or two arms that are the same.
+        ConfigError: a setting that is not known or cannot work.
     """
-    arms, made = sweep.all_arms(), dict[str, dict[str, Any]]()
-    folders: dict[str, str] = {}
-    for number, (arm, settings) in enumerate(arms.items()):
+    planned: list[Trial] = []
+    folders: list[str] = []
+    for arm, settings in sweep.all_arms().items():
         values = load_preset(sweep.preset)
         for name, value in {**flat(sweep.set), **settings}.items():
             if name == "seed":
                 raise ConfigError(f"{arm}: seed", value, "give seeds, a list")
             assign(values, name, value)
-        same = next((other for other, held in made.items() if held == values), None)
-        if same is not None:
-            raise ConfigError("arms", arm, f"it plays the same runs as {same!r}")
-        made[arm] = values
 
         # A name that every file system takes.
         folder = re.sub(r"[^a-z0-9.=+]+", "-", arm.lower()).strip("-.")
-        taken = not folder or folder in folders.values()
-        folders[arm] = f"arm-{number}-{folder}" if taken else folder
-
-    planned = []
-    for seed in sweep.seeds:
-        for arm, settings in arms.items():
-            try:
-                config = make_config({**made[arm], "seed": seed})
-            except ConfigError as error:
-                fix = f"{error.fix} (arm {arm!r})"
-                raise ConfigError(error.field, error.value, fix) from None
-            planned.append(Trial(arm, seed, f"{folders[arm]}-seed{seed}", settings, config))
-    return planned
+        if not folder or folder in folders:
+            folder = f"arm-{len(folders)}-{folder}"
+        folders.append(folder)
+        for seed in sweep.seeds:
+            config = make_config(values, seed=seed)
+            planned.append(Trial(arm, seed, f"{folder}-seed{seed}", settings, config))
+    return sorted(planned, key=lambda trial: sweep.seeds.index(trial.seed))
 
 
 class SweepDirectory:
@@ -244,24 +179,12 @@ class SweepDirectory:
     def read(self, name: str) -> tuple[Sweep, list[str]]:
         """The sweep of this name that was begun here, and the commands that played it."""
         if not self.definition.exists():
-            what = f"{self.path} holds no sweep to resume (sweep.yaml is missing)"
-            raise RunError(what)
+            raise RunError(f"{self.path} holds no sweep to resume (sweep.yaml is missing)")
         held = yaml.safe_load(self.definition.read_text(encoding="utf-8"))
         if held["name"] != name:
             theirs = f"the sweep {held['name']!r}, not {name!r}"
             raise RunError(f"{self.path} holds {theirs}: choose another --out")
         return Sweep(**held["sweep"]), held["commands"]
-
-    def check_free(self) -> None:
-        """
-        Raises:
-            RunError: something is here.
-        """
-        if self.definition.exists():
-            what = f"{self.path} holds a sweep; continue it by --resume, or choose another --out"
-            raise RunError(what)
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise RunError(f"{self.path} is not empty; choose another --out")
 
     @contextmanager
     def claimed(self, name: str, sweep: Sweep, commands: Sequence[str]) -> Iterator[None]:
@@ -284,7 +207,7 @@ class SweepDirectory:
     def state(self, trial: Trial) -> str:
         """State of a trial: ``waiting``, ``begun``, or one of :data:`ENDED`."""
         run = self.run(trial)
-        if (self.summary(trial) or {}).get("steps") == trial.config.steps:
+        if self.summary(trial).get("steps") == trial.config.steps:
             return "done"
         stopped = run.read_stopped()
         # An outage is no result: the same trial goes well where its services are there.
@@ -292,12 +215,10 @@ class SweepDirectory:
             return "stopped"
         return "begun" if run.config.exists() else "waiting"
 
-    def summary(self, trial: Trial) -> dict[str, Any] | None:
-        """The summary of a trial, if it has one."""
+    def summary(self, trial: Trial) -> dict[str, Any]:
+        """The summary of a trial, empty where it has none yet."""
         file = self.run(trial).summary
-        if not file.exists():
-            return None
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.exists() else {}
         return found
 
     def failure(self, trial: Trial) -> Path:

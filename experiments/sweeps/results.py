@@ -6,28 +6,24 @@ seed, since trials of one seed play for the same answers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
-from experiments.report.curves import save_figure
-from experiments.report.figures import figures_of, spoken_group
-from experiments.report.runs import LAST_STEPS
+from experiments.report.curves import draw_curves, panels, save_figure, spoken
+from experiments.report.runs import ACCURACY, MEAN, Arm, read_run
 from experiments.stats import over_runs
-from experiments.sweeps.definition import ENDED, Paper, Sweep, SweepDirectory, Trial
+from experiments.sweeps.definition import ENDED, Sweep, SweepDirectory, Trial
 
-MEAN = "accuracy.mean"
-"""Column of the mean over the groups of questions, as the paper's average over benchmarks."""
 NONE = "-"
+LAST_STEPS = 10
+"""Steps that other figures are averaged over."""
 SMOOTHED = 5
 """Steps of a running mean, for figures that are noisy from step to step."""
-FEWEST = 3
-"""Seeds from which on curves have intervals; those of two reach beyond everything."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ class Results:
 
     Attributes:
         steps: a row per trial and step: ``arm``, ``seed``, ``state``, the settings in which arms
-            differ, ``step``, whether it was ``evaluated``, ``accuracy.GROUP``, and all figures of
+            differ, ``step``, ``accuracy.mean``, ``accuracy.GROUP``, and all figures of
             ``metrics.jsonl``.
         ends: by arm and seed, the accuracies at the last evaluation of each trial that counts: one
             that has ended, and that no outage has left without a group of questions.
@@ -61,13 +57,31 @@ class Results:
     def __init__(self, sweep: Sweep, trials: Sequence[Trial], directory: SweepDirectory) -> None:
         self.sweep, self.arms = sweep, list(sweep.all_arms())
         self.states = [(trial, directory.state(trial)) for trial in trials]
-        self.steps = _steps(self.states, directory)
-        self.groups = [name for name in self.steps if name.startswith("accuracy.")]
+        self.ended, frames = [], []
+        ends: dict[tuple[str, int], pd.Series] = {}
+        for trial, state in self.states:
+            place = directory.run(trial)
+            if not place.metrics.exists() or b"\n" not in place.metrics.read_bytes():
+                continue
+            run = read_run(trial.name, place.path, growing=True)
+            settings = {name: str(value) for name, value in trial.settings.items()}
+            head = {"arm": trial.arm, "seed": trial.seed, "state": state, **settings}
+            frames.append(run.figures.reset_index().assign(**head))
+            if state in ENDED:
+                self.ended.append((trial, run))
+                last = max(line["step"] for line in run.lines if "accuracy" in line)
+                ends[trial.arm, trial.seed] = run.figures.loc[last]
 
-        over = self.steps["state"].isin(ENDED)
-        ended = self.steps[over & self.steps["evaluated"].astype(bool)]
-        last = ended.groupby(["arm", "seed"], sort=False).tail(1).set_index(["arm", "seed"])
-        self.ends = last.loc[last[MEAN].notna(), self.groups]
+        steps = pd.concat(frames) if frames else pd.DataFrame()
+        accuracies = sorted(name for name in steps if name.startswith(ACCURACY))
+        self.groups = sorted(accuracies, key=lambda name: name != MEAN)
+        own = dict.fromkeys(name for trial in trials for name in trial.settings)
+        first = [*("arm", "seed", "state"), *own, "step", *self.groups]
+        rest = sorted({*steps} - {*first}, key=lambda name: (name.startswith("seconds."), name))
+        self.steps = steps.reindex(columns=[*first, *rest])
+
+        found = pd.DataFrame(ends).T.reindex(columns=self.groups).rename_axis(["arm", "seed"])
+        self.ends = found.dropna(subset=[MEAN]) if self.groups else found
         is_baseline = self.ends.index.get_level_values("arm") == sweep.compared_with
         baseline = self.ends[is_baseline].droplevel("arm")
         self.apart = self.ends.sub(baseline, level="seed").reindex(self.ends.index)
@@ -81,8 +95,8 @@ class Results:
             made.append(self._comparisons())
         if self.sweep.figures:
             made.append(self._figures())
-        if self.sweep.paper is not None:
-            made.append(self._with_paper(self.sweep.paper))
+        if self.sweep.paper:
+            made.append(self._with_paper())
         return made
 
     def as_data(self) -> dict[str, Any]:
@@ -99,7 +113,7 @@ class Results:
             apart = self.apart.loc[ends.index]
             for column in self.groups:
                 values = ends[column].droplevel("arm").dropna()
-                data[str(arm)][column.removeprefix("accuracy.")] = {
+                data[str(arm)][column.removeprefix(ACCURACY)] = {
                     "by_seed": {int(seed): float(value) for seed, value in values.items()},
                     "accuracy": estimate(values),
                     "difference": estimate(apart[column].dropna()),
@@ -118,9 +132,9 @@ class Results:
         counts = self.ends.groupby("arm").size().reindex(self.arms, fill_value=0)
         cells = pd.concat([base.map(_short), _cells(self.ends, self.arms)])
         cells.insert(0, "seeds", [*[NONE] * len(base), *map(str, counts)])
-        steps = sorted({t.config.steps for t, state in self.states if state in ENDED})
+        steps = sorted({trial.config.steps for trial, _ in self.ended})
         title = f"Accuracy on held-out questions after {' or '.join(map(str, steps))} steps"
-        return Table(title, self._headed(cells), self._notes())
+        return Table(title, cells.rename(columns=spoken).rename_axis("arm"), self._notes())
 
     def _comparisons(self) -> Table:
         baseline = self.sweep.compared_with
@@ -129,37 +143,32 @@ class Results:
         better = means.agg(lambda found: f"{(found > 0).sum()} of {len(found)}")
         cells = _cells(self.apart, others, sign="+")
         cells.insert(0, "better in", better.reindex(others, fill_value=NONE))
-        return Table(f"Against {baseline}, seed by seed", self._headed(cells))
+        title = f"Against {baseline}, seed by seed"
+        return Table(title, cells.rename(columns=spoken).rename_axis("arm"))
 
     def _figures(self) -> Table:
-        figures = list(self.sweep.figures)
+        known = [figure for figure in self.sweep.figures if figure in self.steps]
         steps = self.steps[self.steps["step"] > 0].groupby(["arm", "seed"], sort=False)
-        known = [figure for figure in figures if figure in self.steps]
         last = steps[known].agg(lambda figure: figure.dropna().tail(LAST_STEPS).mean())
-        cells = _cells(last.reindex(index=self.ends.index, columns=figures), self.arms)
+        last = last.reindex(index=self.ends.index, columns=list(self.sweep.figures))
+        cells = _cells(last, self.arms).rename(columns=lambda name: re.sub("[._]", " ", name))
         note = "Seconds are longer where trials shared the machine (all but --parallel 1)."
-        notes = (note,) if any(figure.startswith("seconds.") for figure in figures) else ()
-        title = f"Other figures, mean of the last {LAST_STEPS} steps"
-        return Table(title, cells.rename(columns=_words), notes)
+        notes = (note,) if any(figure.startswith("seconds.") for figure in known) else ()
+        return Table(f"Other figures, mean of the last {LAST_STEPS} steps", cells, notes)
 
-    def _with_paper(self, paper: Paper) -> Table:
+    def _with_paper(self) -> Table:
         """Ours and the paper's: the differences can be compared, the accuracies cannot."""
         baseline = self.sweep.compared_with
         cells = _cells(self.ends[[MEAN]], self.arms).set_axis(["ours"], axis=1)
         cells["difference"] = _cells(self.apart[[MEAN]], self.arms, sign="+")[MEAN]
         cells.loc[baseline, "difference"] = ""
-        for place, column in enumerate(paper.columns):
-            theirs = {arm: row[place] for arm, row in paper.rows.items()}
+        for column, theirs in self.sweep.paper.items():
             shown = {arm: f"{figure:.1f}" for arm, figure in theirs.items()}
             for arm in theirs.keys() - {baseline} if baseline in theirs else ():
                 shown[arm] += f" ({theirs[arm] - theirs[baseline]:+.1f})"
             cells[f"paper: {column}"] = [shown.get(arm, NONE) for arm in self.arms]
-        note = f"Paper: {paper.source}; accuracies of 100; in brackets, against {baseline}."
+        note = f"The paper's accuracies are of 100; in brackets, against {baseline}."
         return Table("Beside the paper", cells, (note,))
-
-    def _headed(self, cells: pd.DataFrame) -> pd.DataFrame:
-        heads = {name: spoken_group(name.removeprefix("accuracy.")) for name in self.groups}
-        return cells.rename(columns=heads).rename_axis("arm")
 
     def _notes(self) -> tuple[str, ...]:
         """Trials that are not like the others."""
@@ -175,49 +184,33 @@ class Results:
                 note = "an outage hit whole groups at its last evaluation: not in the tables"
             if note:
                 notes.setdefault(note, []).append(str(trial))
-        return tuple(
-            f"{'; '.join(names[:4])}{f' and {len(names) - 4} more' if names[4:] else ''}: {note}."
-            for note, names in notes.items()
-        )
+        return tuple(f"{'; '.join(names)}: {note}." for note, names in notes.items())
 
+    def draw(self, out: Path) -> None:
+        """Draws the trials that have ended: mean accuracy at the end, and curves of all groups."""
+        runs = [run for _, run in self.ended]
+        arms = [
+            Arm(arm, [place for place, (trial, _) in enumerate(self.ended) if trial.arm == arm])
+            for arm in self.arms
+        ]
+        figures = [figure for figure in self.sweep.figures if figure in self.steps]
+        names = [*self.groups[1:], *figures]
+        figure, (ends, *axes) = panels(1 + len(names))
+        for axis, name in zip(axes, names, strict=True):
+            draw_curves(axis, runs, arms, name, SMOOTHED)
 
-def _steps(states: Sequence[tuple[Trial, str]], directory: SweepDirectory) -> pd.DataFrame:
-    """A row per trial and step; see :class:`Results`."""
-    read: list[list[dict[str, Any]]] = []
-    for trial, _ in states:
-        run = directory.run(trial)
-        begun = run.metrics.exists() and b"\n" in run.metrics.read_bytes()
-        read.append(run.read_metrics(growing=True) if begun else [])
-
-    rows = []
-    for (trial, state), lines in zip(states, read, strict=True):
-        groups = {group for line in lines for group in line.get("accuracy", ())}
-        for line in lines:
-            accuracy = line.get("accuracy", {})
-            # An evaluation that an outage hit lacks groups, so it has no mean.
-            whole = bool(groups) and accuracy.keys() == groups
-            row = {
-                "arm": trial.arm,
-                "seed": trial.seed,
-                "state": state,
-                **{name: str(value) for name, value in trial.settings.items()},
-                "step": line["step"],
-                "evaluated": "accuracy" in line,
-                MEAN: fmean(accuracy.values()) if whole else float("nan"),
-                **{f"accuracy.{group}": value for group, value in accuracy.items()},
-            }
-            rows.append(row)
-
-    settings = dict.fromkeys(name for trial, _ in states for name in trial.settings)
-    accuracies = sorted({name for row in rows for name in row if name.startswith("accuracy.")})
-    groups_of_all = [MEAN, *(name for name in accuracies if name != MEAN)]
-    first = ["arm", "seed", "state", *settings, "step", "evaluated", *groups_of_all]
-    steps = pd.DataFrame(rows, columns=first)
-    if steps.empty:
-        return steps
-    figures = figures_of(line for lines in read for line in lines).reset_index(drop=True)
-    rest = sorted(figures, key=lambda name: (name.startswith("seconds."), name))
-    return steps.join(figures[rest])
+        # Each seed, and the mean with its interval.
+        for arm, values in self.ends[MEAN].groupby("arm"):
+            found, place = over_runs(list(values)), self.arms.index(str(arm))
+            look: dict[str, Any] = {"color": f"C{place % 10}", "markersize": 6}
+            ends.plot(values, [place] * len(values), "o", alpha=0.35, **look)
+            ends.errorbar([found.mean], [place], xerr=found.half, fmt="D", capsize=3, **look)
+        ends.set(title="mean accuracy at the end (* baseline)")
+        marks = ["*" if arm == self.sweep.compared_with else "" for arm in self.arms]
+        ends.set_yticks(range(len(marks)), map(" ".join, zip(self.arms, marks, strict=True)))
+        ends.invert_yaxis()
+        figure.suptitle(self.sweep.title)
+        save_figure(figure, out)
 
 
 def _cells(values: pd.DataFrame, arms: Sequence[str], sign: str = "") -> pd.DataFrame:
@@ -236,68 +229,3 @@ def _cells(values: pd.DataFrame, arms: Sequence[str], sign: str = "") -> pd.Data
 
 def _short(value: float, digits: int = 3, sign: str = "") -> str:
     return NONE if pd.isna(value) else f"{value:{sign}.{1 if abs(value) >= 10 else digits}f}"
-
-
-def _words(figure: str) -> str:
-    return figure.replace("_", " ").replace(".", " ")
-
-
-# -- the figure --------------------------------------------------------------------------------
-
-
-def draw(results: Results, out: Path) -> None:
-    """Draws the trials that have ended: mean accuracy at the end, and curves of all groups."""
-    figures = [figure for figure in results.sweep.figures if figure in results.steps]
-    columns = [*results.groups[1:], *figures]
-    rows = -(-(1 + len(columns)) // 3)
-    figure = Figure(figsize=(13, 3.4 * rows), layout="constrained")
-    for place, column in enumerate([MEAN, *columns]):
-        axis = figure.add_subplot(rows, 3, place + 1)
-        if place:
-            _draw_curves(axis, results, column)
-        else:
-            _draw_ends(axis, results)
-        axis.grid(alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(results.sweep.title, fontsize=13)
-    save_figure(figure, out)
-
-
-def _draw_ends(axis: Any, results: Results) -> None:
-    """Mean accuracy at the end: each seed, and the mean with its interval."""
-    for arm, values in results.ends[MEAN].groupby("arm"):
-        found, place = over_runs(list(values)), results.arms.index(str(arm))
-        look: dict[str, Any] = {"color": f"C{place % 10}", "markersize": 6}
-        axis.plot(values, [place] * len(values), "o", alpha=0.35, **look)
-        axis.errorbar([found.mean], [place], xerr=found.half, fmt="D", capsize=3, **look)
-    # At least a tenth, so that small differences look small.
-    low, high = axis.get_xlim()
-    lacking = max(0.0, 0.1 - (high - low)) / 2
-    axis.set(xlim=(max(-0.02, low - lacking), min(1.02, high + lacking)))
-    axis.set(title="mean accuracy at the end (* baseline)")
-    names = [f"{arm} *" if arm == results.sweep.compared_with else arm for arm in results.arms]
-    axis.set_yticks(range(len(names)), names)
-    axis.invert_yaxis()
-
-
-def _draw_curves(axis: Any, results: Results, column: str) -> None:
-    """One line per arm: the mean over seeds, and its interval where there are several."""
-    is_accuracy = column.startswith("accuracy.")
-    known = results.steps.dropna(subset=[column])
-    for place, arm in enumerate(results.arms):
-        curves = known[known["arm"] == arm].pivot(index="step", columns="seed", values=column)
-        if not is_accuracy:
-            curves = curves.rolling(SMOOTHED, min_periods=1).mean()
-        mean, colour = curves.mean(axis=1), f"C{place % 10}"
-        axis.plot(mean.index, mean, color=colour, marker="o" if is_accuracy else None)
-        if len(mean) and curves.count(axis=1).min() >= FEWEST:
-            found = [over_runs(list(row.dropna())) for _, row in curves.iterrows()]
-            low, high = [one.low for one in found], [one.high for one in found]
-            axis.fill_between(mean.index, low, high, color=colour, alpha=0.12, linewidth=0)
-
-    if is_accuracy:
-        group = spoken_group(column.removeprefix("accuracy."))
-        axis.set(title=f"accuracy, {group}", xlabel="step", ylim=(-0.02, 1.02))
-    else:
-        axis.set(title=_words(column), xlabel=f"step (mean of the last {SMOOTHED})")
-    axis.xaxis.get_major_locator().set_params(integer=True)

@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from agents.health import OUTAGE
+from experiments.cli import SweepOptions
 from experiments.config import ComputeConfig, make_config
 from experiments.run.process import handling, quiet_libraries
 from experiments.run.rundir import RunDirectory
@@ -37,24 +38,9 @@ SHOWN = {"step": "step", "solver_reward": "solver", "valid_rate": "valid", "accu
 
 
 def tune_trials(
-    trials: Sequence[Trial],
-    directory: SweepDirectory,
-    *,
-    keep_checkpoints: bool = False,
-    parallel: int | None = None,
-    quiet: bool = False,
+    trials: Sequence[Trial], directory: SweepDirectory, options: SweepOptions
 ) -> dict[str, str]:
-    """Plays trials to their ends.
-
-    Args:
-        trials: those that are to be played or resumed.
-        directory: of the sweep.
-        keep_checkpoints: keep the last checkpoints of finished trials.
-        parallel: trials at a time, at most; else as many as there is room for.
-        quiet: show nothing.
-
-    Returns:
-        By name of a trial that failed, its error.
+    """Plays or resumes trials to their ends; by name, the errors of those that failed.
 
     Raises:
         ServiceError: Ray did not start.
@@ -74,7 +60,7 @@ def tune_trials(
             "seed": trial.seed,
             "config": trial.config.model_dump(mode="json"),
             "out": str(directory.run(trial).path.absolute()),
-            "keep_checkpoints": keep_checkpoints,
+            "keep_checkpoints": options.keep_checkpoints,
         }
         for trial in trials
     ]
@@ -96,13 +82,13 @@ def tune_trials(
             param_space={"trial": tune.grid_search(given)},
             tune_config=tune.TuneConfig(
                 reuse_actors=True,  # PyTorch takes seconds to load
-                max_concurrent_trials=parallel,
+                max_concurrent_trials=options.parallel,
                 trial_name_creator=lambda trial: trial.config["trial"]["name"],
             ),
             run_config=tune.RunConfig(
                 name="sweep",
                 storage_path=scratch,
-                verbose=0 if quiet else 1,
+                verbose=0 if options.quiet else 1,
                 progress_reporter=reporter,
             ),
         ).fit()
@@ -112,8 +98,7 @@ def tune_trials(
         directory.failure(trial).unlink(missing_ok=True)
         if trial.name in failed:
             write_atomically(directory.failure(trial), failed[trial.name])
-    left = [trial for trial in trials if directory.state(trial) not in ENDED]
-    if any(trial.name not in failed for trial in left):
+    if any(t.name not in failed and directory.state(t) not in ENDED for t in trials):
         raise KeyboardInterrupt
     return failed
 

@@ -13,5 +13,5 @@ def register_all() -> None:
         gym.register(
             f"ssp/{role}-v0",
             entry_point=f"ssp_env.doors.one_role:{role}Env",
-            vector_entry_point=f"ssp_env.doors.vector:{role}VectorEnv",
+            vector_entry_point=f"ssp_env.doors.one_role:{role}VectorEnv",
         )

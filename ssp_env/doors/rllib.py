@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from ssp_env.doors.aec import SearchSelfPlayEnv
-from ssp_env.doors.one_role import MOST_REDEALS
+from ssp_env.doors.aec import PROPOSER, SearchSelfPlayEnv
+from ssp_env.doors.episode import MOST_REDEALS
 from ssp_env.errors import MissingExtra, UsageError
+from ssp_env.game.game import Game
 
 try:
     from ray.rllib.env.multi_agent_env import MultiAgentEnv
@@ -40,29 +41,20 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         """
         super().__init__()
         self._env = SearchSelfPlayEnv(**dict(config or {}))
-        self.render_mode = self._env.render_mode
-
-        self.possible_agents = list(self._env.possible_agents)
+        self.rules, self.render_mode = self._env.rules, self._env.render_mode
 
         # Never emptied: RLlib's check of an env looks up in it who took part in the last step.
-        self.agents = list(self.possible_agents)
+        self.agents = self.possible_agents = list(self._env.possible_agents)
 
-        self.observation_spaces, self.action_spaces = {}, dict(self._env.action_spaces)
-        for agent, space in self._env.observation_spaces.items():
-            mask = gym.spaces.Box(0.0, 1.0, space["action_mask"].shape, np.float32)
-            spaces = {"observations": space["observation"], "action_mask": mask}
-            self.observation_spaces[agent] = gym.spaces.Dict(spaces)
-
-        self._started = False
-        self._played: dict[str, None] = {}
+        space: Any = self._env.observation_space(PROPOSER)
+        mask = gym.spaces.Box(0.0, 1.0, space["action_mask"].shape, np.float32)
+        shown = gym.spaces.Dict({"observations": space["observation"], "action_mask": mask})
+        self.observation_spaces = dict.fromkeys(self.agents, shown)
+        self.action_spaces = {agent: self._env.action_space(agent) for agent in self.agents}
+        self._played: set[str] = set()
 
     @property
-    def rules(self) -> Any:
-        """The rules that the game is played by."""
-        return self._env.rules
-
-    @property
-    def game(self) -> Any:
+    def game(self) -> Game:
         """The current game."""
         return self._env.game
 
@@ -73,88 +65,64 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
 
         Args:
             seed: decides every draw of this and the following games.
-            options: the subject of the game; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
+            options: the subject of the game; see :meth:`~ssp_env.doors.episode.Episode.reset`.
         """
         for _ in range(MOST_REDEALS):
             self._env.reset(seed=seed, options=options)
-            if not self._over:
+            if self._env.trajectory is not None:
                 break
             seed = None
         else:
             what = f"{MOST_REDEALS} games in a row ended before the first turn"
             raise UsageError(f"{what}, the last one as {self.game.reason}")
 
-        self._started, self._played = True, {}
-        agent = self._env.agent_selection
-        return self._observe(agent), {agent: self._env.infos[agent]}
+        self._played = set()
+        return self._seen([self._env.agent_selection])
 
     def step(
         self, action_dict: _PerAgent
     ) -> tuple[_PerAgent, _PerAgent, _PerAgent, _PerAgent, _PerAgent]:
         """Takes the token of the agent whose turn it is."""
-        if not self._started:
-            raise UsageError("call reset() first")
-        if self._over:
+        env = self._env
+        if env.trajectory is None:
             raise UsageError("the game is over: call reset()")
 
-        env = self._env
         agent = env.agent_selection
         if set(action_dict) != {agent}:
-            raise UsageError(
-                f"it is the turn of {agent!r}: give an action for it alone, not for "
-                f"{sorted(action_dict)}"
-            )
-
-        self._played[agent] = None
+            what = f"give an action for it alone, not for {sorted(action_dict)}"
+            raise UsageError(f"it is the turn of {agent!r}: {what}")
+        self._played.add(agent)
         env.step(action_dict[agent])
 
-        if not self._over:
-            agent = env.agent_selection
-            going_on = {"__all__": False}
-            return (
-                self._observe(agent),
-                {agent: 0.0},
-                going_on,
-                dict(going_on),
-                {agent: env.infos[agent]},
-            )
-
-        seen = [a for a in self.possible_agents if a in self._played]
-
-        # An agent without a turn is left out: RLlib cannot end an agent that it never saw.
-        observations = {a: obs for a in seen for obs in self._observe(a).values()}
-        rewards = {a: env.rewards[a] for a in seen}
+        # At the end, an agent without a turn is left out: RLlib cannot end one that it never saw.
+        over = env.trajectory is None
+        agents = [a for a in self.agents if a in self._played] if over else [env.agent_selection]
+        observations, infos = self._seen(agents)
+        rewards = {a: env.rewards[a] for a in agents}
 
         # No flags of single agents: RLlib takes an episode for terminated in which all have one,
         # truncated or not.
         terminated, truncated = (
-            {"__all__": all(flags.values())} for flags in (env.terminations, env.truncations)
+            {"__all__": any(flags.values())} for flags in (env.terminations, env.truncations)
         )
-        return observations, rewards, terminated, truncated, {a: env.infos[a] for a in seen}
+        return observations, rewards, terminated, truncated, infos
 
     def render(self) -> str | None:
         """As in the AEC env."""
         return self._env.render()
 
-    @property
-    def _over(self) -> bool:
-        return any(self._env.terminations.values()) or any(self._env.truncations.values())
-
-    def _observe(self, agent: str) -> _PerAgent:
-        seen = self._env.observe(agent)
-        return {
-            agent: {
-                "observations": seen["observation"],
-                "action_mask": seen["action_mask"].astype(np.float32),
-            },
-        }
+    def _seen(self, agents: Sequence[str]) -> tuple[_PerAgent, _PerAgent]:
+        """Observations and infos of agents."""
+        observations = {}
+        for agent in agents:
+            seen = self._env.observe(agent)
+            mask = seen["action_mask"].astype(np.float32)
+            observations[agent] = {"observations": seen["observation"], "action_mask": mask}
+        return observations, {agent: self._env.infos[agent] for agent in agents}
 
 
 def register() -> str:
-    """Registers the environment with Ray, for ``config.environment("SearchSelfPlay-v0")``.
-
-    Returns:
-        Its name.
-    """
+    """Registers the environment with Ray, for ``config.environment("SearchSelfPlay-v0")``, and
+    returns its name."""
     register_env(ENV_NAME, SearchSelfPlayMultiAgentEnv)
     return ENV_NAME

@@ -57,12 +57,12 @@ class ResolvedSetup(NamedTuple):
     view: ViewConfig
 
 
-def set_up(setup: Setup, *own: str) -> ResolvedSetup:
-    """Builds and checks everything before any game starts.
+_OF_SOME = ("other", "questions", "render_mode", "role")
+"""Keywords that some doors take beside these, to be offered for an unknown one."""
 
-    Args:
-        setup: the keywords that a door was given.
-        own: keywords of the door itself, to be offered for an unknown one.
+
+def set_up(setup: Setup) -> ResolvedSetup:
+    """Rules and view from a door's keywords, with everything checked before any game starts.
 
     Raises:
         ConfigError: a setting that cannot work, by name and value.
@@ -70,12 +70,15 @@ def set_up(setup: Setup, *own: str) -> ResolvedSetup:
     """
     given = cast(dict[str, Any], setup)
     for name in given.keys() - Setup.__annotations__.keys():
-        hint = nearest(name, [*Setup.__annotations__, *own])
-        raise ConfigError(name, given[name], f"no such setting; {hint}")
+        hint = nearest(name, {*Setup.__annotations__, *_OF_SOME} - {name})
+        raise ConfigError(name, given[name], f"no such setting here; {hint}")
 
     if "rules" in setup:
         for name in given.keys() - {"rules", "view"}:
             raise ConfigError(name, given[name], "the rules are ready already; leave this out")
+        if not isinstance(setup["rules"], Rules):
+            fix = "give Rules, as Rules.build() makes them; settings of the rules are game={...}"
+            raise ConfigError("rules", setup["rules"], fix)
         view = _config(ViewConfig, setup.get("view"), ViewConfig(), "view")
         return ResolvedSetup(setup["rules"], view)
 

@@ -18,7 +18,7 @@ FilterName = Literal[
 NoiseKind = Literal["batch", "corpus", "near"]
 """Kinds of noise that ship; :mod:`ssp_env.game.verification` holds them."""
 ProposerRewardName = Literal["1-p", "4p(1-p)"]
-"""Proposer rewards that ship; :mod:`ssp_env.game.rewards` holds the functions."""
+"""Proposer rewards that ship; :mod:`ssp_env.game.game` holds the functions."""
 VerificationPrompt = Literal["solver", "documents", "attempt"]
 """Forms in which a verifier that is a model is given its documents; see
 :mod:`ssp_env.game.verification`."""

@@ -1,8 +1,10 @@
-"""One game: an answer, a question about it, its verification, and the attempts to solve it."""
+"""One game: an answer, a question about it, its verification, the attempts to solve it, and what
+both roles are paid."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -14,7 +16,7 @@ from ssp_env.game.outcome import CLOSED_BOOK, Ending, Outage, Outcome
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
-from ssp_env.types import Document, GroundTruth
+from ssp_env.types import Document, GroundTruth, Immutable
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +51,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Start:
+class Start(Immutable):
     """Beginning of a game; with tokens and replies of services, it decides everything."""
 
     seed: tuple[int, ...]
@@ -65,41 +67,20 @@ class Start:
     question: str | None = None
     """The question, where nothing is proposed."""
     least_searches: int = 0
-    """Number of different searches that an attempt needs to be right."""
+    """Number of different searches that an attempt needs to be right: with fewer it has taken a
+    short cut. For a composed question as many as the proposers of its parts made."""
     solution: tuple[str, ...] = ()
     """The turns of its example, if it was to have one."""
-
-    @classmethod
-    def of(cls, game: Game) -> Start:
-        """The beginning of a game."""
-        question = None if game.origin is Origin.PROPOSED else game.question
-        return cls(
-            seed=game.seed,
-            slot=game.slot,
-            group=game.group,
-            truth=game.truth,
-            origin=game.origin,
-            asked_searches=game.asked_searches,
-            question=question,
-            least_searches=game.least_searches,
-            solution=game.solution,
-        )
 
 
 @dataclass
 class Game:
     """State and record of one game; :class:`~ssp_env.game.round.Round` moves it along."""
 
-    seed: tuple[int, ...]
-    """The round's seed."""
-    slot: int
-    """Its place in the round; with the round's seed it decides all randomness of the game."""
-    group: int
-    """Games of one answer share a group (GRPO for the proposer)."""
-    truth: GroundTruth
-    origin: Origin
+    start: Start
     proposer: Trajectory | None = None
-    question: str | None = None
+    question: str | None = field(init=False)
+    """``None`` until the proposer has written it."""
     outcome: Outcome = Outcome.PENDING
     reason: str | None = None
     """Reason code of an invalid game; the failed service of a void one."""
@@ -117,20 +98,31 @@ class Game:
     """Reward of the answer from memory: that of an attempt with this answer."""
     attempts: list[Attempt] = field(default_factory=list)
     proposer_reward: float | None = None
-    asked_searches: int = 0
-    """The number of searches that the proposer's prompt names."""
-    least_searches: int = 0
-    """Number of different searches that an attempt needs to be right: with fewer it
-    has taken a short cut. For a composed question as many as the proposers of its parts made."""
-    solution: tuple[str, ...] = ()
-    """The turns of its example, if it was to have one."""
     example: Trajectory | None = None
     """A right attempt that nobody sampled, to learn from; it counts in nothing else."""
+
+    def __post_init__(self) -> None:
+        self.question = self.start.question
+
+    @property
+    def slot(self) -> int:
+        """Its place in the round."""
+        return self.start.slot
+
+    @property
+    def truth(self) -> GroundTruth:
+        """The answer that the question is about."""
+        return self.start.truth
+
+    @property
+    def origin(self) -> Origin:
+        """Origin of its question."""
+        return self.start.origin
 
     @cached_property
     def rng(self) -> np.random.Generator:
         """Decides what its prompt asks for and which documents are noise."""
-        return np.random.default_rng([*self.seed, 1, self.slot])
+        return np.random.default_rng([*self.start.seed, 1, self.slot])
 
     @cached_property
     def materials(self) -> tuple[Document, ...]:
@@ -140,7 +132,7 @@ class Game:
         the noise again.
         """
         documents = [*self.evidence, *(item.document for item in self.noise)]
-        order = np.random.default_rng([*self.seed, 2, self.slot]).permutation(len(documents))
+        order = np.random.default_rng([*self.start.seed, 2, self.slot]).permutation(len(documents))
         return tuple(documents[i] for i in order.tolist())
 
     @property
@@ -178,9 +170,10 @@ class Game:
     def verdict_on(self, attempt: Attempt, verdict: Verdict) -> Verdict:
         """The verdict on an attempt; one that took a short cut is wrong, whatever it answers."""
         searches = len({search.query for search in attempt.trajectory.searches})
-        if not verdict.correct or searches >= self.least_searches:
+        if not verdict.correct or searches >= self.start.least_searches:
             return verdict
-        return Verdict(False, f"a short cut: fewer than {self.least_searches} different searches")
+        least = self.start.least_searches
+        return Verdict(False, f"a short cut: fewer than {least} different searches")
 
     def trajectories(self) -> list[Trajectory]:
         """All of them, in the order of play."""
@@ -203,16 +196,12 @@ class Game:
             return
 
         number = self.number_of(trajectory)
-        if number < 0:
-            self.void(error)
-            return
+        if number >= 0:
+            self.attempts[number].outage = Outage(error.service, error.what, error.calls)
+            if not trajectory.done:
+                trajectory.end(Ending.OUTAGE)
 
-        attempt = self.attempts[number]
-        attempt.outage = Outage(error.service, error.what, error.calls)
-        if not trajectory.done:
-            trajectory.end(Ending.OUTAGE)
-
-        if len(self.counted) < fewest:
+        if number < 0 or len(self.counted) < fewest:
             self.void(error)
         else:
             _log.warning("an attempt of game %d is void: %s", self.slot, error)
@@ -232,3 +221,35 @@ class Game:
         for trajectory in self.trajectories():
             if not trajectory.done:
                 trajectory.end(Ending.OUTAGE)
+
+
+# -- rewards: any function of a game will do; these ship -----------------------------------------
+
+ProposerReward = Callable[[Game], float]
+"""A valid game, all attempts judged -> the proposer's reward. Invalid games pay ``invalid_reward``
+instead."""
+
+SolverReward = Callable[[Game, Attempt], float]
+"""A valid game and one of its attempts, judged -> the reward of this attempt."""
+
+
+def one_minus_p(game: Game) -> float:
+    """1 - mean solve rate, as in the paper: the harder a question, the more it pays.
+
+    Even an impossible one: see the paper's appendix "Rewards Design".
+    """
+    return 1.0 - game.share_right
+
+
+def four_p_one_minus_p(game: Game) -> float:
+    """4 p (1 - p) of the mean solve rate p: most at 1/2, nothing for what is never solved."""
+    return 4.0 * game.share_right * (1.0 - game.share_right)
+
+
+PROPOSER_REWARDS: dict[str, ProposerReward] = {"1-p": one_minus_p, "4p(1-p)": four_p_one_minus_p}
+"""Proposer rewards by their config name."""
+
+
+def right_answer(game: Game, attempt: Attempt) -> float:
+    """1 for a right answer, 0 otherwise (the paper's r_solve)."""
+    return 1.0 if attempt.right else 0.0

@@ -23,10 +23,10 @@ from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import Tags
-from ssp_env.game.referee import judge
+from ssp_env.game.referee import Referee
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory, Waiting
-from ssp_env.judge.base import JudgeTask, Verdict
+from ssp_env.judge.base import Verdict
 from ssp_env.search.base import search_each
 from ssp_env.types import GroundTruth, Role
 from ssp_env.wording.mention import mentions
@@ -171,12 +171,12 @@ def play_examples(rules: Rules, games: Sequence[Game]) -> None:
         rules: what the games are played by.
         games: those with a ``solution``; others are left alone.
     """
-    asked = [game for game in games if game.solution and game.question is not None]
+    asked = [game for game in games if game.start.solution and game.question is not None]
     plays = []
     for game in asked:
         question = game.question or ""
         prompt = rules.prompts.solver(question, rules.config.max_searches)
-        *searches, thought, answer = game.solution
+        *searches, thought, answer = game.start.solution
         turns = [*searches, f"{thought} {answer}".strip()]
         plays.append((game, Trajectory(rules.limits[Role.SOLVER], prompt, question), turns))
 
@@ -187,8 +187,7 @@ def play_examples(rules: Rules, games: Sequence[Game]) -> None:
         _search(rules, [trajectory for _, trajectory, _ in live])
 
     ended = [(game, trajectory) for game, trajectory, _ in plays if trajectory.result is not None]
-    tasks = [JudgeTask(game.question or "", t.result or "", game.truth) for game, t in ended]
-    for (game, trajectory), word in zip(ended, judge(rules, tasks), strict=True):
+    for (game, trajectory), word in zip(ended, Referee(rules).judge(ended), strict=True):
         if isinstance(word, Verdict) and game.verdict_on(Attempt(trajectory), word).correct:
             game.example = trajectory
 

@@ -229,7 +229,7 @@ def record_game(
         plays.append(replace(played, verdict=verdict, reward=reward, outage=outage))
 
     return GameRecord(
-        start=Start.of(game),
+        start=game.start,
         question_group=question_group,
         outcome=game.outcome,
         reason=game.reason,

@@ -9,15 +9,14 @@ mistake of its code and propagates.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from ssp_env.checks import describe
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.filters import Proposal
 from ssp_env.game.game import Attempt, Game, Origin
-from ssp_env.game.outcome import CLOSED_BOOK, UNVERIFIED, Ending, Outcome
+from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Ending, Outcome
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.game.verification import (
@@ -28,7 +27,7 @@ from ssp_env.game.verification import (
     fit_documents,
 )
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
-from ssp_env.search.base import Results, search_each
+from ssp_env.search.base import Results, search_each, whole
 from ssp_env.types import Document
 
 Verdicts = list[Verdict | ServiceError]
@@ -57,10 +56,8 @@ class Referee:
 
     def judge(self, pairs: Sequence[tuple[Game, Trajectory]]) -> Verdicts:
         """Verdicts on trajectories that ended with an answer, in one call."""
-        return judge(
-            self.rules,
-            [JudgeTask(game.question or "", t.result or "", game.truth) for game, t in pairs],
-        )
+        tasks = [JudgeTask(game.question or "", t.result or "", game.truth) for game, t in pairs]
+        return ask_each(self.rules.judge.judge, tasks)
 
     def verify(self, readings: Sequence[tuple[Game, tuple[Document, ...]]]) -> Verdicts:
         """Verdicts of the rules' own verifier on questions, given the documents that fit."""
@@ -77,15 +74,12 @@ class Referee:
             for game, documents in readings
         ]
         assert self.rules.verifier is not None, "the policy itself verifies"
-        return _verdicts("verifier", self.rules.verifier.verify, tasks)
+        return ask_each(self.rules.verifier.verify, tasks)
 
     def _look_up(self, game: Game, query: str) -> tuple[Document, ...]:
         """Result of a search among the documents of a verification, as it is shown."""
         rules = self.rules
-        (found,) = search_each(rules.retriever, [query], rules.config.top_k)
-        if isinstance(found, ServiceError):
-            raise found
-
+        (found,) = whole(search_each(rules.retriever, [query], rules.config.top_k))
         among = find_among(game.materials, query, found)
         limit = rules.config.max_document_tokens
         return tuple(rules.prompts.as_shown(document, limit) for document in among)
@@ -99,7 +93,7 @@ class Referee:
             games: their questions have passed the filters.
             retrieved: ``(slot, document)`` retrieved by all games' proposers, in slot order.
         """
-        count, corpus = self.rules.config.noise_documents, self.rules.corpus
+        rules, count = self.rules, self.rules.config.noise_documents
         requests = [
             NoiseRequest(
                 game.rng,
@@ -109,29 +103,15 @@ class Referee:
             )
             for game in games
         ]
-        if isinstance(self.rules.noise, NearNoise):
-            return self.rules.noise.draw(requests, count, self.rules.retriever, corpus)
+        if isinstance(rules.noise, NearNoise):
+            return rules.noise.draw(requests, count, rules.retriever, rules.corpus)
 
         drawn: list[tuple[NoiseDocument, ...] | ServiceError] = []
-        for request in requests:
+        for of in requests:
             try:
-                noise: Any = self.rules.noise(
-                    request.rng, count, request.own, request.others, corpus
-                )
+                drawn.append(tuple(rules.noise(of.rng, count, of.own, of.others, rules.corpus)))
             except ServiceError as error:
                 drawn.append(error)
-                continue
-
-            # A document of its own would be evidence, not noise.
-            own = {document.id for document in request.own}
-            if (
-                not isinstance(noise, list | tuple)
-                or len(noise) > count
-                or not all(isinstance(n, NoiseDocument) and n.document.id not in own for n in noise)
-            ):
-                wanted = f"at most {count} NoiseDocuments are wanted, none of them in own"
-                raise UsageError(f"the noise source gave {describe(noise)}: {wanted}")
-            drawn.append(tuple(noise))
         return drawn
 
     # -- before the solver's attempts ----------------------------------------------------------
@@ -160,13 +140,15 @@ class Referee:
         game.question = proposer.result
         proposal = Proposal(proposer.result, game.truth, proposer, self.rules.config)
         for name, fails in self.rules.filters.items():
-            failed: object = fails(proposal)
-            if not isinstance(failed, bool):
-                wanted = "True (the question fails) or False is wanted; use bool(...)"
-                raise UsageError(f"the filter {name!r} gave {describe(failed)}: {wanted}")
-            if failed:
+            if fails(proposal):
                 self.fail(game, name)
                 return
+
+        # The solver's prompt must have room for it.
+        config = self.rules.config
+        prompt = self.rules.prompts.solver(proposer.result, config.max_searches)
+        if len(prompt) > config.max_prompt_tokens:
+            self.fail(game, BUDGET_PROMPT)
 
     def draw_readings(
         self, games: Sequence[Game], retrieved: Sequence[tuple[int, Document]]
@@ -225,20 +207,14 @@ class Referee:
                 continue
 
             game.closed_book_verdict = result
-            as_attempt = Attempt(trajectory, result)
-            game.closed_book_reward = self._solver_reward(game, as_attempt)
+            game.closed_book_reward = self._solver_reward(game, Attempt(trajectory, result))
             if result.correct:
                 self.fail(game, CLOSED_BOOK)
 
     # -- after them ----------------------------------------------------------------------------
 
     def judge_attempts(self, games: Sequence[Game]) -> None:
-        """Judges what is not judged yet in one call, and pays the games that no outage has voided.
-
-        Raises:
-            UsageError: the judge did not return one verdict or error per task, or a reward is not
-                a finite number.
-        """
+        """Judges what is not judged yet in one call, and pays games that no outage has voided."""
         asked = [
             (game, attempt)
             for game in games
@@ -279,9 +255,6 @@ class Referee:
         """Pays both roles of a game whose attempts are judged, and makes it valid.
 
         Void attempts are not paid.
-
-        Raises:
-            UsageError: a reward is not a finite number.
         """
         # The rewards are functions of a valid game.
         game.outcome = Outcome.VALID
@@ -295,38 +268,20 @@ class Referee:
         return _finite("solver", self.rules.solver_reward(game, attempt))
 
 
-def judge(rules: Rules, tasks: Sequence[JudgeTask]) -> Verdicts:
-    """One verdict of the rules' judge per task, or the outage that hit it; no tasks, no call.
+def ask_each(ask: Callable[[Any], Verdicts], tasks: Sequence[Any]) -> Verdicts:
+    """One verdict of a judge or verifier per task, or the outage that hit it; no tasks, no call.
 
-    Raises:
-        UsageError: the judge returned something else.
+    A text that it refuses gets a verdict against it: no player can void a game by what it writes.
     """
-    return _verdicts("judge", rules.judge.judge, tasks)
-
-
-def _verdicts(who: str, ask: Any, tasks: Sequence[Any]) -> Verdicts:
     if not tasks:
         return []
     try:
-        results: Verdicts = ask(tasks)
+        results = ask(tasks)
     except ServiceError as error:  # it hits every task
-        return refusals_as_verdicts([error] * len(tasks))
+        results = [error] * len(tasks)
+    if len(results) != len(tasks):
+        raise UsageError(f"{len(results)} results came for {len(tasks)} tasks of {ask!r}")
 
-    if not isinstance(results, list | tuple) or len(results) != len(tasks):
-        what = f"{describe(results)} for {len(tasks)} tasks"
-        raise UsageError(f"the {who} gave {what}: a list of {len(tasks)} results is wanted")
-    for result in results:
-        if not isinstance(result, Verdict | ServiceError):
-            wanted = "a Verdict or a ServiceError is wanted"
-            raise UsageError(f"the {who} gave {describe(result)} for a task: {wanted}")
-    return refusals_as_verdicts(results)
-
-
-def refusals_as_verdicts(results: Sequence[Verdict | ServiceError]) -> Verdicts:
-    """Results of a judge or verifier, with its refusals of a text as verdicts against it.
-
-    No player can void a game by what it writes.
-    """
     return [
         Verdict(False, f"refused: {result.what}")
         if isinstance(result, ServiceError) and result.fault == "text"
@@ -335,12 +290,7 @@ def refusals_as_verdicts(results: Sequence[Verdict | ServiceError]) -> Verdicts:
     ]
 
 
-def _finite(role: str, reward: Any) -> float:
-    try:
-        finite = math.isfinite(reward)
-    except TypeError:
-        finite = False
-    if not finite:
-        what = f"the {role}'s reward function gave {describe(reward)}"
-        raise UsageError(f"{what}: a finite number is wanted")
+def _finite(role: str, reward: float) -> float:
+    if not math.isfinite(reward):
+        raise UsageError(f"the {role}'s reward is {reward!r}: a finite number is wanted")
     return float(reward)

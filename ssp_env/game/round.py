@@ -14,7 +14,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import BUDGET_PROMPT, Ending, Outcome
 from ssp_env.game.pool import PooledQuestion, play_examples, solution_of
@@ -50,10 +50,13 @@ class Round:
     def __init__(
         self,
         rules: Rules,
-        answers: Answers,
+        answers: Answers | None,
         slots: int,
-        seed: Sequence[int],
+        seed: Sequence[int] = (),
         strategy: BatchStrategy | None = None,
+        *,
+        starts: Sequence[Start] = (),
+        referee: Referee | None = None,
     ) -> None:
         """
         Args:
@@ -64,63 +67,53 @@ class Round:
                 happens.
             strategy: what to do with failed slots; they stay empty when not given. ``begin_step``
                 is called here.
+            starts: games to play in place of ``slots`` proposals; see :meth:`of_starts`.
+            referee: decides; that of the rules when not given.
 
         Raises:
-            ConfigError: ``strategy`` is a class or a name instead of a strategy.
             UsageError: ``answers`` drew too few. :meth:`advance` raises it as well, and where a
                 part of the rules or the strategy returns the wrong thing.
         """
-        if isinstance(strategy, type | str):
-            fix = "pass a strategy that was made, such as make_strategy('resample')"
-            raise ConfigError("strategy", strategy, fix)
-
         self.rules, self.slots, self.phase = rules, slots, Phase.PROPOSE
         self.games: list[Game] = []
         self.waves = 0
         self.verified: list[PooledQuestion] = []
         """This round's verified questions, as the strategy was told of them; at the end, also how
         they were solved."""
-        self._answers, self._seed = answers, tuple(seed)
-        self.referee = Referee(rules)
+        self.referee = referee or Referee(rules)
         """Decides; public for rollouts that have attempts judged before all have ended."""
+        self._answers, self._seed = answers, tuple(seed)
         self._strategy = strategy if strategy is not None else DummyPadding()
         self._rng = np.random.default_rng([*self._seed, 0])
-        self._retrieved: list[tuple[int, Document]] = []
 
         self._strategy.begin_step()
-        self._propose(slots)
+        if starts:
+            self.games += [Game(start) for start in starts]
+            self._ask_proposers(self.games)
+        else:
+            self._propose(slots)
         self.advance()
+
+    @classmethod
+    def of_starts(
+        cls, rules: Rules, starts: Sequence[Start], referee: Referee | None = None
+    ) -> Round:
+        """A round of games that begin as others did, whatever rounds those were played in.
+
+        A game with a question is neither verified nor shown an example.
+        """
+        return cls(rules, None, len(starts), starts=starts, referee=referee)
 
     @classmethod
     def of_questions(
         cls, rules: Rules, questions: Sequence[Question], seed: Sequence[int]
     ) -> Round:
         """A round in which given questions are solved; nothing is proposed or verified."""
-        round_ = cls(rules, _none, 0, seed)
-        for slot, question in enumerate(questions):
-            round_._add(slot, question.truth, Origin.GIVEN).question = question.text
-
-        round_._start_solving()
-        round_.advance()
-        return round_
-
-    @classmethod
-    def of_start(cls, rules: Rules, start: Start, referee: Referee | None = None) -> Round:
-        """A round of one game that begins as another one did, whatever round that was played in."""
-        round_ = cls(rules, _none, 0, start.seed)
-        round_.referee = referee or round_.referee
-        game = round_._add(start.slot, start.truth, start.origin, start.group)
-
-        if start.question is None:
-            round_.phase, round_.slots = Phase.PROPOSE, 1
-            round_._ask(game, start.asked_searches)
-        else:
-            game.question, game.solution = start.question, start.solution
-            game.least_searches = start.least_searches
-            round_._start_solving()
-
-        round_.advance()
-        return round_
+        starts = [
+            Start(tuple(seed), slot, slot, question.truth, Origin.GIVEN, question=question.text)
+            for slot, question in enumerate(questions)
+        ]
+        return cls.of_starts(rules, starts)
 
     def pending(self) -> list[Trajectory]:
         """The trajectories that wait for the policy's tokens, in a fixed order."""
@@ -152,6 +145,14 @@ class Round:
         """True once all games have an outcome."""
         return self.phase is Phase.DONE
 
+    def _live(self) -> bool:
+        return any(
+            trajectory.ending is None
+            for game in self.games
+            if game.outcome is Outcome.PENDING
+            for trajectory in game.trajectories()
+        )
+
     def _move_on(self) -> None:
         # A phase is complete when none of its trajectories is live. Several may pass at once: a
         # phase has no trajectories where all games failed before it.
@@ -179,45 +180,44 @@ class Round:
 
         size = self.rules.config.proposals
         groups = -(-count // size)  # rounded up: the last group may be smaller
-        truths = self._answers(self._rng, groups) if groups else ()
+        truths = self._answers(self._rng, groups) if groups and self._answers else ()
         if len(truths) < groups:
             what = f"{groups} answers were to be drawn, but only {len(truths)} came"
             raise UsageError(what)
-        first = len({game.group for game in self.games})
+        first = len({game.start.group for game in self.games})
 
         low, high = self.rules.config.asked_searches
+        wave: list[Game] = []
         asked = 0
         # Proposal ``index`` is number ``index % size`` of group ``index // size``.
         for index in range(count):
-            truth = truths[index // size]
-            game = self._add(len(self.games), truth, Origin.PROPOSED, first + index // size)
+            slot, group = len(self.games) + index, index // size
+            game = Game(Start(self._seed, slot, first + group, truths[group], Origin.PROPOSED))
 
             # A group is compared with itself, so all of it has one prompt.
             if index % size == 0:
                 asked = int(game.rng.integers(low, high + 1))
-            self._ask(game, asked)
+            game.start = replace(game.start, asked_searches=asked)
+            wave.append(game)
 
-    def _ask(self, game: Game, searches: int) -> None:
-        game.asked_searches = searches
-        prompt = self.rules.prompts.proposer(game.truth.answer, searches)
-        game.proposer = self._trajectory(game, Role.PROPOSER, prompt)
+        self.games += wave
+        self._ask_proposers(wave)
+
+    def _ask_proposers(self, games: Sequence[Game]) -> None:
+        for game in games:
+            if game.origin is Origin.PROPOSED:
+                prompt = self.rules.prompts.proposer(game.truth.answer, game.start.asked_searches)
+                game.proposer = self._trajectory(game, Role.PROPOSER, prompt)
 
     def _filter_and_verify(self) -> None:
         # Games of earlier waves have a question or an outcome already.
-        wave = [
-            game
-            for game in self.games
-            if game.origin is Origin.PROPOSED
-            and game.question is None
-            and game.outcome is Outcome.PENDING
-        ]
+        wave = [g for g in self.games if g.question is None and g.outcome is Outcome.PENDING]
         for game in wave:
             self.referee.take_proposal(game)
-            self._retrieved.extend((game.slot, document) for document in game.evidence)
 
         self.phase = Phase.VERIFY
-        asked = [game for game in wave if game.accepted and self._can_be_asked(game)]
-        readings = self.referee.draw_readings(asked, self._retrieved)
+        retrieved = [(game.slot, document) for game in self.games for document in game.evidence]
+        readings = self.referee.draw_readings([g for g in wave if g.accepted], retrieved)
         if self.rules.verifier is not None:
             for (game, _), verdict in zip(readings, self.referee.verify(readings), strict=True):
                 self.referee.take_verification(game, verdict)
@@ -233,11 +233,6 @@ class Round:
                 game.verifier.library = documents
             else:
                 game.verifier.documents = documents
-
-    def _can_be_asked(self, game: Game) -> bool:
-        """True if the solver's prompt has room for its question; the game fails otherwise."""
-        prompt = self.rules.prompts.solver(game.question or "", self.rules.config.max_searches)
-        return self._fits(game, prompt)
 
     # -- closed book ---------------------------------------------------------------------------
 
@@ -274,15 +269,23 @@ class Round:
         if len(filled) > empty:
             what = f"fill of the strategy {type(self._strategy).__name__} gave {len(filled)}"
             raise UsageError(f"{what} questions for {empty} empty slots")
-        for item in filled:
-            composed = item.parts > 1
-            origin = Origin.COMPOSED if composed else Origin.REUSED
-            game = self._add(len(self.games), item.truth, origin)
-            game.question = item.question
-            game.least_searches = item.searches if composed else 0
-            game.solution = item.solution
 
-        play_examples(self.rules, [game for game in self.games if game.accepted])
+        first = len(self.games)
+        for slot, item in enumerate(filled, first):
+            composed = item.parts > 1
+            start = Start(
+                self._seed,
+                slot,
+                slot,
+                item.truth,
+                Origin.COMPOSED if composed else Origin.REUSED,
+                question=item.question,
+                least_searches=item.searches if composed else 0,
+                solution=item.solution,
+            )
+            self.games.append(Game(start))
+
+        play_examples(self.rules, self.games[first:])
         self._start_solving()
 
     # -- solve ---------------------------------------------------------------------------------
@@ -292,15 +295,14 @@ class Round:
         config = self.rules.config
 
         for game in self.games:
-            if not game.accepted or game.question is None:
+            if not game.accepted:
                 continue
 
-            prompt = self.rules.prompts.solver(game.question, config.max_searches)
+            prompt = self.rules.prompts.solver(game.question or "", config.max_searches)
             for _ in range(config.attempts):
                 trajectory = self._trajectory(game, Role.SOLVER, list(prompt))
-                if trajectory is None:
-                    break
-                game.attempts.append(Attempt(trajectory))
+                if trajectory is not None:
+                    game.attempts.append(Attempt(trajectory))
 
     def _keep_solutions(self) -> None:
         """Adds its solution to each verified question of the round."""
@@ -311,36 +313,14 @@ class Round:
             for item in self.verified
         ]
 
-    # -- shared --------------------------------------------------------------------------------
-
-    def _add(self, slot: int, truth: GroundTruth, origin: Origin, group: int | None = None) -> Game:
-        game = Game(self._seed, slot, slot if group is None else group, truth, origin)
-        self.games.append(game)
-        return game
-
     def _trajectory(self, game: Game, role: Role, prompt: list[int]) -> Trajectory | None:
         """A new trajectory; ``None``, and the game fails, if the prompt is too long."""
-        if not self._fits(game, prompt):
+        if len(prompt) > self.rules.config.max_prompt_tokens:
+            self.referee.fail(game, BUDGET_PROMPT)
             return None
 
         about = game.truth.answer if role is Role.PROPOSER else game.question
         return Trajectory(self.rules.limits[role], prompt, about or "")
-
-    def _fits(self, game: Game, prompt: Sequence[int]) -> bool:
-        """True if a prompt is within its budget; the game fails otherwise."""
-        if len(prompt) <= self.rules.config.max_prompt_tokens:
-            return True
-        self.referee.fail(game, BUDGET_PROMPT)
-        return False
-
-    def _live(self) -> list[Trajectory]:
-        return [
-            trajectory
-            for game in self.games
-            if game.outcome is Outcome.PENDING
-            for trajectory in game.trajectories()
-            if trajectory.ending is None
-        ]
 
 
 def advance_all(rounds: Sequence[Round]) -> None:
@@ -380,8 +360,3 @@ def take_found(
             found = find_among(trajectory.library, trajectory.query or "", found)
         limit = rules.config.max_document_tokens
         trajectory.observe(found, rules.prompts.information(found, limit))
-
-
-def _none(rng: np.random.Generator, count: int) -> Sequence[GroundTruth]:
-    """No answers, where nothing is proposed; has a name so that it can be pickled."""
-    return ()

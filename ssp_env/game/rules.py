@@ -10,10 +10,10 @@ from ssp_env.checks import check_call
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.filters import FILTERS, Filter
+from ssp_env.game.game import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
 from ssp_env.game.outcome import RESERVED
 from ssp_env.game.prompts import Prompts
 from ssp_env.game.protocol import check_tokenizer
-from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
 from ssp_env.game.trajectory import Limits
 from ssp_env.game.verification import NOISE, NearNoise, NoiseSource
 from ssp_env.judge.base import Judge, Verifier

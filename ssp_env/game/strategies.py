@@ -17,6 +17,8 @@ import numpy as np
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.pool import PooledQuestion, as_data, compose, from_data
 
+RESET_EVERY = 10
+"""Steps after which ``periodic_reset`` forgets its questions (the paper's)."""
 MOST_WAVES = 1000
 """Waves of one step. A :class:`~ssp_env.game.round.Round` refuses a strategy that asks for more."""
 
@@ -317,21 +319,25 @@ def update_strategy(strategy: BatchStrategy, rounds: Iterable[Sequence[PooledQue
         strategy.fill(rng, verified, 0)
 
 
-StrategyName = Literal["dummy", "resample", "reuse", "periodic_reset", "balanced", "compose"]
+StrategyName = Literal[
+    "dummy",
+    "resample",
+    "reuse",
+    "periodic_reset",
+    "balanced",
+    "compose",
+    "compose_with_examples",
+]
 STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
 """Names that :func:`make_strategy` knows."""
 
 
-def make_strategy(
-    name: str, reset_every: int = 10, max_searches: int = 10, examples: bool = False
-) -> BatchStrategy:
+def make_strategy(name: str, max_searches: int = 10) -> BatchStrategy:
     """A new strategy by name.
 
     Args:
         name: one of :data:`STRATEGIES`.
-        reset_every: steps between two resets; matters to ``periodic_reset`` alone.
-        max_searches: how long ``compose`` may make a question; matters to it alone.
-        examples: whether earlier questions come with a known solution, where there are any.
+        max_searches: how long a composed question may become.
 
     Raises:
         ConfigError: an unknown name (offers the nearest), or a number that cannot be.
@@ -342,11 +348,13 @@ def make_strategy(
         case "resample":
             return DynamicResampling()
         case "reuse":
-            return ReplayBuffer(examples=examples)
+            return ReplayBuffer()
         case "periodic_reset":
-            return ReplayBuffer(reset_every, examples)
+            return ReplayBuffer(RESET_EVERY)
         case "balanced":
-            return BalancedReuse(examples)
+            return BalancedReuse()
         case "compose":
-            return Composition(max_searches, examples)
+            return Composition(max_searches)
+        case "compose_with_examples":
+            return Composition(max_searches, examples=True)
     raise ConfigError("strategy", name, nearest(name, STRATEGIES))

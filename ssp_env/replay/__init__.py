@@ -2,12 +2,11 @@
 
 from ssp_env.replay.files import SavedGame, read_games, save_game, save_games, write_games
 from ssp_env.replay.header import SavedRules
-from ssp_env.replay.play import Difference, OwnCode, Replay, replay
+from ssp_env.replay.play import Difference, Replay, replay
 from ssp_env.replay.rescore import Rescored, rescore
 
 __all__ = [
     "Difference",
-    "OwnCode",
     "Replay",
     "Rescored",
     "SavedGame",

@@ -24,7 +24,7 @@ import numpy as np
 from ssp_env.errors import DataError, UsageError
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.record import POLICY, GameRecord, record_game
+from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.rules import Rules
 from ssp_env.replay.header import FORMAT, SavedRules
 
@@ -46,55 +46,22 @@ class SavedGame:
     rules: SavedRules
     record: GameRecord
 
-    def to_data(self) -> dict[str, Any]:
-        """Its record as plain data."""
-        data: dict[str, Any] = _adapter(GameRecord).dump_python(self.record, mode="json")
-        return data
-
 
 # -- writing -----------------------------------------------------------------------------------
 
 
-def save_game(game: Game, rules: Rules, weights_version: int = 0) -> SavedGame:
-    """A game that is over, ready to be written.
-
-    Args:
-        game: any outcome but pending, from any round.
-        rules: the rules that it was played by.
-        weights_version: number of steps that the policy had learnt from.
-
-    Raises:
-        UsageError: the game goes on.
-    """
-    (saved,) = _saved([game], rules, weights_version)
-    return saved
+def save_game(game: Game, rules: Rules) -> SavedGame:
+    """A game that is over, whatever its outcome, with the rules that it was played by."""
+    if game.outcome is Outcome.PENDING:
+        raise UsageError(f"game {game.slot} goes on; a game is saved when it is over")
+    return SavedGame(SavedRules.of(rules), record_game(game, rules))
 
 
 def save_games(
     games: Iterable[Game], rules: Rules, path: str | Path, *, tokens: bool = True
 ) -> None:
-    """Writes games that are over to a file; gzip if its name ends in ``.gz``.
-
-    Args:
-        games: any outcome but pending.
-        rules: the rules that they were played by.
-        path: the file; it is replaced.
-        tokens: write token ids and log-probabilities; without them games are read, printed and
-            rescored, but not replayed.
-
-    Raises:
-        UsageError: a game that goes on. Nothing is written then.
-        DataError: the file cannot be written.
-    """
-    write_games(_saved(games, rules), path, tokens=tokens)
-
-
-def _saved(games: Iterable[Game], rules: Rules, weights_version: int = 0) -> list[SavedGame]:
-    games, header = list(games), SavedRules.of(rules)
-    for game in games:
-        if game.outcome is Outcome.PENDING:
-            raise UsageError(f"game {game.slot} goes on; a game is saved when it is over")
-    return [SavedGame(header, record_game(game, rules, weights_version)) for game in games]
+    """Writes games that are over to a file; see :func:`write_games`."""
+    write_games([save_game(game, rules) for game in games], path, tokens=tokens)
 
 
 def write_games(games: Iterable[SavedGame], path: str | Path, *, tokens: bool = True) -> None:
@@ -103,21 +70,17 @@ def write_games(games: Iterable[SavedGame], path: str | Path, *, tokens: bool = 
     Args:
         games: taken one after the other.
         path: the file; it is replaced.
-        tokens: as for :func:`save_games`.
-
-    Raises:
-        DataError: the file cannot be written.
+        tokens: write token ids and log-probabilities; without them games are read, printed and
+            judged anew, but not replayed.
     """
-    try:
-        with open(path, "wb") as raw:
-            if not str(path).endswith(".gz"):
-                raw.writelines(line.encode() for line in game_lines(games, tokens=tokens))
-                return
-            # Neither a name nor a time in it: the same games give the same file.
-            with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as zipped:
-                zipped.writelines(line.encode() for line in game_lines(games, tokens=tokens))
-    except OSError as error:
-        raise DataError(path, f"cannot be written ({error.strerror or error})") from error
+    with open(path, "wb") as raw:
+        lines = (line.encode() for line in game_lines(games, tokens=tokens))
+        if not str(path).endswith(".gz"):
+            raw.writelines(lines)
+            return
+        # Neither a name nor a time in it: the same games give the same file.
+        with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as zipped:
+            zipped.writelines(lines)
 
 
 def game_lines(games: Iterable[SavedGame], *, tokens: bool = True) -> Iterator[str]:
@@ -127,7 +90,7 @@ def game_lines(games: Iterable[SavedGame], *, tokens: bool = True) -> Iterator[s
 
     for game in games:
         bare = not (tokens and game.rules.tokens)
-        rules = replace(game.rules, tokens=False) if bare and game.rules.tokens else game.rules
+        rules = replace(game.rules, tokens=False) if bare else game.rules
         if header is None or (rules is not header and rules != header):
             header, header_json = rules, _json(rules)
             yield f"{header_json.decode()}\n"
@@ -175,8 +138,7 @@ def read_games(path: str | Path) -> Iterator[SavedGame]:
     """Reads games one after the other, plain or gzip.
 
     Raises:
-        DataError: a file that cannot be read, or a field that is missing or wrong; names file, line
-            and field.
+        DataError: a file that cannot be read, or a line that is wrong or was altered.
     """
     with _opened(Path(path)) as file:
         # A few bytes of gzip can be gigabytes of text: no more than one line is ever held.
@@ -191,8 +153,7 @@ def parse_games(lines: Iterable[bytes], path: str | Path) -> Iterator[SavedGame]
 
     for number, line in enumerate(lines, start=1):
         if len(line) > LONGEST_LINE:
-            what = f"is longer than {LONGEST_LINE >> 20} MB: no game is"
-            raise DataError(path, what, number)
+            raise DataError(path, f"is longer than {LONGEST_LINE >> 20} MB: no game is", number)
         if not line.strip():
             continue
 
@@ -211,27 +172,10 @@ def parse_games(lines: Iterable[bytes], path: str | Path) -> Iterator[SavedGame]
         digest = _DIGEST.search(line)
         body = line if digest is None else line[: digest.start()] + b"}"
         record = _read(GameRecord, body, path, number)
-        if (fault := _fault(record, rules)) is not None:
-            raise DataError(path, fault, number)
         if digest is None or digest[1].decode() != _digest(header, _json(record)):
             what = "field 'digest' does not fit: this line or its header was altered"
             raise DataError(path, what, number)
         yield SavedGame(rules, record)
-
-
-def _fault(record: GameRecord, rules: SavedRules) -> str | None:
-    """The field that shows a game to go on, or to lack tokens that its header promises."""
-    if record.outcome is Outcome.PENDING or any(t.ending is None for t in record.trajectories):
-        return "field 'outcome' is that of a game that goes on: only others are saved"
-
-    for i, trajectory in enumerate(record.trajectories):
-        for j, segment in enumerate(trajectory.segments):
-            kept = [v for v in (segment.ids, segment.logprobs) if v is not None]
-            promised = rules.tokens * (1 + (segment.by == POLICY))
-            if len(kept) != promised or any(len(values) != segment.tokens for values in kept):
-                place = f"trajectories[{i}].segments[{j}]"
-                return f"field {place!r} does not hold the tokens that it or the header promises"
-    return None
 
 
 def _read(kind: type[T], line: bytes, path: str | Path, number: int) -> T:
@@ -242,14 +186,12 @@ def _read(kind: type[T], line: bytes, path: str | Path, number: int) -> T:
         return value
     except ValidationError as error:
         first = error.errors()[0]
-    if first["type"] == "json_invalid":
+    if first["type"] != "json_invalid":
+        what = f"field {'.'.join(map(str, first['loc']))!r}: {first['msg']}"
+    elif line.rstrip().endswith(b"}"):
         what = f"not JSON ({first['msg']})"
-        if not line.rstrip().endswith(b"}"):
-            what = "cut off: its writer was stopped, or the file was not copied in full"
     else:
-        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
-        wrong = first["msg"][:1].lower() + first["msg"][1:]
-        what = f"field {''.join(steps).removeprefix('.')!r}: {wrong}"
+        what = "cut off: its writer was stopped, or the file was not copied in full"
     raise DataError(path, what, number)
 
 

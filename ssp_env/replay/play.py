@@ -8,43 +8,36 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ssp_env.checks import describe
 from ssp_env.errors import ConfigError, ServiceError, UsageError
-from ssp_env.game.filters import Filter, Proposal
-from ssp_env.game.game import Attempt, Game
-from ssp_env.game.outcome import Ending, Outcome
+from ssp_env.game.filters import FILTERS, Filter, Proposal
+from ssp_env.game.game import (
+    PROPOSER_REWARDS,
+    Attempt,
+    Game,
+    ProposerReward,
+    SolverReward,
+    right_answer,
+)
+from ssp_env.game.outcome import Ending, Outage, Outcome
 from ssp_env.game.prompts import Prompts
-from ssp_env.game.record import GameRecord, TrajectoryRecord, names, record_game
+from ssp_env.game.record import GameRecord, names, record_game
 from ssp_env.game.referee import Referee, Verdicts
-from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Limits, Trajectory, Waiting
 from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
 from ssp_env.replay.files import SavedGame
+from ssp_env.replay.header import dotted
 from ssp_env.search.base import Results
-from ssp_env.search.corpus import Corpus
 from ssp_env.tokenizers import Tokenizer
-from ssp_env.types import Analysis, Document, GroundTruth, Question, Role, World
+from ssp_env.types import Document, Role, World
 
 NO_TOKENS = (
     "the game was written without token ids (tokens=False; in a run: record_tokens: false); it can "
-    "be printed and rescored, but not replayed"
+    "be printed and judged anew, but not replayed"
 )
 _LONGEST = 80
-
-
-@dataclass(frozen=True)
-class OwnCode:
-    """Functions of the user's own, which no file holds.
-
-    The results of a function that is not given are played back."""
-
-    filters: Mapping[str, Filter] | None = None
-    """Rules for a question, by reason code."""
-    proposer_reward: ProposerReward | None = None
-    solver_reward: SolverReward | None = None
 
 
 @dataclass(frozen=True)
@@ -75,9 +68,9 @@ class Replay:
     rules: Rules
     """Rules that it was replayed by; search, judge, verifier and noise are not in the file."""
     differences: tuple[Difference, ...]
-    as_saved: tuple[str, ...] = ()
-    """Code of the user's own that was not given, so that its results were played back and not
-    checked."""
+    as_saved: Mapping[str, str]
+    """Functions of the user's own that were not given, by their part: their results were played
+    back and not checked."""
 
     @property
     def identical(self) -> bool:
@@ -88,8 +81,11 @@ class Replay:
 def replay(
     saved: SavedGame,
     tokenizer: Tokenizer | str | Path | None = None,
-    own: OwnCode | None = None,
     world: World | None = None,
+    *,
+    filters: Mapping[str, Filter] | None = None,
+    proposer_reward: ProposerReward | None = None,
+    solver_reward: SolverReward | None = None,
 ) -> Replay:
     """Plays the policy's saved tokens again, without search or judge, and compares everything.
 
@@ -101,22 +97,22 @@ def replay(
         saved: the game.
         tokenizer: the one it was played with, or its directory; needed if the file cannot say what
             it is made of.
-        own: functions of the user's own.
         world: the world that it was played in; the hops and right answers of the question are
             taken from the record where it is not given.
+        filters: rules of the user's own for a question, by reason code.
+        proposer_reward: the user's own.
+        solver_reward: the user's own.
 
     Raises:
-        ConfigError: the tokenizer is missing or another one, or the saved settings cannot work.
-        UsageError: ``saved`` was written without token ids, or is not a saved game at all (the name
-            of a file, say).
+        ConfigError: the tokenizer is missing or another one, or a saved setting cannot work.
+        UsageError: ``saved`` was written without token ids.
     """
-    check_saved(saved)
     if not saved.rules.tokens:
         raise UsageError(NO_TOKENS)
 
-    own = own or OwnCode()
-    rules = recorded_rules(saved, saved.rules.tokenizer.open(tokenizer), own, world)
-    game = _play(saved, rules)
+    opened = saved.rules.tokenizer.open(tokenizer)
+    rules, as_saved = recorded_rules(saved, opened, filters, proposer_reward, solver_reward, world)
+    game = _play(saved.record, rules)
 
     # Facts of the run and of the world do not follow from the game.
     then, now = saved.record, record_game(game, rules)
@@ -124,62 +120,43 @@ def replay(
     given += [] if world is not None else ["hops", "truly_correct", "right_answers"]
     now = replace(now, **{name: getattr(then, name) for name in given})
 
-    return Replay(game, rules, tuple(differences(then, now)), tuple(_as_saved(saved, own)))
-
-
-def _as_saved(saved: SavedGame, own: OwnCode) -> Iterator[str]:
-    parts = saved.rules.parts
-    for code, function in parts.filters.items():
-        if parts.shipped_filter(code) is None and code not in (own.filters or {}):
-            yield f"filter {code} ({function})"
-    if parts.pays_proposer_itself and own.proposer_reward is None:
-        yield f"proposer_reward ({parts.proposer_reward})"
-    if parts.pays_solver_itself and own.solver_reward is None:
-        yield f"solver_reward ({parts.solver_reward})"
+    return Replay(game, rules, tuple(differences(then, now)), as_saved)
 
 
 # -- playing -----------------------------------------------------------------------------------
 
 
-def _play(saved: SavedGame, rules: Rules) -> Game:
-    """Plays one turn after the other, so that a single search is due at a time.
-
-    Turns that an outage cut off come last."""
-    recorded = RecordedReferee(rules, saved.record)
-    round_ = Round.of_start(rules, saved.record.start, recorded)
-    game, then = round_.games[0], saved.record.named()
-    tokens = {name: iter([*zip(t.own, t.logprobs, strict=True)]) for name, t in then.items()}
-
-    def write(name: str, trajectory: Trajectory) -> None:
-        # Token by token, since the end of a turn is not saved.
-        for token, logprob in tokens.get(name, iter(())):
-            if trajectory.feed((token,), (logprob,)):
-                return
+def _play(record: GameRecord, rules: Rules) -> Game:
+    """Plays the saved tokens of a game; turns that an outage cut off come last."""
+    recorded = RecordedReferee(rules, record)
+    round_ = Round.of_starts(rules, [record.start], recorded)
+    game, then = round_.games[0], record.named()
+    tokens = {name: zip(t.own, t.logprobs, strict=True) for name, t in then.items()}
 
     while waiting := {name: t for name, t in named(game).items() if t.waiting is Waiting.POLICY}:
-        ready = [
+        going = [
             name
             for name, t in waiting.items()
             if name not in then
             or then[name].ending is not Ending.OUTAGE
             or len(t.searches) < len(then[name].searches)
         ]
-        if ready:
-            trajectory = waiting[ready[0]]
-            write(ready[0], trajectory)
-            if trajectory.waiting is Waiting.POLICY:
-                trajectory.feed_turn(())  # a turn may end without a token that says so
-            round_.advance()
-            continue
+        for name in going or waiting:
+            # Token by token, since the end of a turn is not saved.
+            for token, logprob in tokens.get(name, ()):
+                if waiting[name].feed((token,), (logprob,)):
+                    break
+            else:
+                if going:
+                    waiting[name].feed_turn(())  # a turn may end without a token that says so
 
-        for name, trajectory in waiting.items():
-            write(name, trajectory)
-        hit = {name: outage for name in waiting if (outage := then[name].outage) is not None}
-        if not hit:
-            round_.void(list(waiting.values()), recorded.outage("engine"))
-        # The last one to be hit made the game void, if it is.
-        for name in sorted(hit, key=lambda name: hit[name] == saved.record.outage):
-            round_.void([waiting[name]], recorded.outage("engine", then[name]))
+        if not going:
+            hit = {name: t.outage for name, t in then.items() if t.outage is not None}
+            # The last attempt to be hit made the game void, if it is.
+            for name in sorted(hit, key=lambda name: hit[name] == record.outage):
+                round_.void([named(game)[name]], _error(hit[name]))
+            if not all(t.done for t in waiting.values()):
+                game.void(recorded.outage("engine", "the rest of a turn"))
         round_.advance()
 
     return game
@@ -189,6 +166,14 @@ def named(game: Game) -> dict[str, Trajectory]:
     """The trajectories of a game by the names that its record gives them."""
     plays = game.trajectories()
     return dict(zip(names(t.role for t in plays), plays, strict=True))
+
+
+def _name(game: Game, trajectory: Trajectory) -> str:
+    return next(name for name, t in named(game).items() if t is trajectory)
+
+
+def _error(outage: Outage) -> ServiceError:
+    return ServiceError(outage.service, outage.what, outage.calls)
 
 
 # -- comparing ---------------------------------------------------------------------------------
@@ -230,25 +215,42 @@ def _walk(field: str, then: Any, now: Any) -> Iterator[Difference]:
 
 
 def recorded_rules(
-    saved: SavedGame, tokenizer: Tokenizer, own: OwnCode, world: World | None = None
-) -> Rules:
+    saved: SavedGame,
+    tokenizer: Tokenizer,
+    filters: Mapping[str, Filter] | None = None,
+    proposer_reward: ProposerReward | None = None,
+    solver_reward: SolverReward | None = None,
+    world: World | None = None,
+) -> tuple[Rules, dict[str, str]]:
     """The rules that a saved game was played by, with its services left out.
 
-    Filters and rewards of the user's own that are not given come out as they did then.
+    Functions of the user's own that are not given return what they returned then; their names are
+    the second result, by their part.
 
     Raises:
-        ConfigError: a saved prompt set that cannot work, or a filter in ``own`` that the game did
-            not have.
+        ConfigError: a saved prompt set that cannot work, or a filter that the game did not have.
     """
-    config, parts, prompts = saved.rules.config, saved.rules.parts, saved.rules.prompts
-    record, given, unsaved = saved.record, own.filters or {}, _Unsaved()
-    for code in given:
-        if code not in parts.filters:
-            fix = f"the game had no such filter, but {', '.join(parts.filters)}"
-            raise ConfigError("filters", code, fix)
+    config, parts, record = saved.rules.config, saved.rules.parts, saved.record
+    rules, as_saved = dict[str, Filter](), dict[str, str]()
 
-    def failed(code: str, proposal: Proposal) -> bool:
-        return record.outcome is Outcome.INVALID and record.reason == code
+    given = filters or {}
+    for code in given.keys() - parts.filters.keys():
+        fix = f"the game had no such filter, but {', '.join(parts.filters)}"
+        raise ConfigError("filters", code, fix)
+    for code, function in parts.filters.items():
+        shipped = FILTERS.get(code)
+        if code in given:
+            rules[code] = given[code]
+        elif shipped is not None and dotted(shipped) == function:
+            rules[code] = shipped
+        else:
+            rules[code] = partial(_failed, record, code)
+            as_saved[f"filter {code}"] = function
+
+    if proposer_reward is None and parts.proposer_reward not in PROPOSER_REWARDS:
+        as_saved["proposer_reward"] = parts.proposer_reward
+    if solver_reward is None and parts.solver_reward != dotted(right_answer):
+        as_saved["solver_reward"] = parts.solver_reward
 
     def paid_proposer(game: Game) -> float:
         return record.proposer_reward or 0.0
@@ -257,31 +259,43 @@ def recorded_rules(
         then = record.named().get(_name(game, attempt.trajectory))
         return 0.0 if then is None or then.reward is None else then.reward
 
-    return Rules(
-        config=config,
-        tokenizer=tokenizer,
-        prompts=Prompts.of_texts(prompts.texts, prompts.frame, tokenizer, config.tags),
-        retriever=unsaved,
-        corpus=(),
-        judge=unsaved,
-        verifier=None if parts.verifier is None else unsaved,
-        limits={role: Limits.of(role, config, tokenizer) for role in Role},
-        world=world if world is not None else RecordedWorld(parts.world, record.start.truth),
-        filters={
-            code: given.get(code) or parts.shipped_filter(code) or partial(failed, code)
-            for code in parts.filters
-        },
-        noise=unsaved,
-        proposer_reward=own.proposer_reward
-        or PROPOSER_REWARDS.get(parts.proposer_reward)
-        or paid_proposer,
-        solver_reward=own.solver_reward
-        or (paid_solver if parts.pays_solver_itself else right_answer),
+    unsaved: Any = _Unsaved(parts.world)
+    return (
+        Rules(
+            config=config,
+            tokenizer=tokenizer,
+            prompts=Prompts.of_texts(
+                saved.rules.prompts, saved.rules.frame, tokenizer, config.tags
+            ),
+            retriever=unsaved,
+            corpus=(),
+            judge=unsaved,
+            verifier=None if parts.verifier is None else unsaved,
+            limits={role: Limits.of(role, config, tokenizer) for role in Role},
+            world=unsaved if world is None else world,
+            filters=rules,
+            noise=unsaved,
+            proposer_reward=proposer_reward
+            or PROPOSER_REWARDS.get(parts.proposer_reward, paid_proposer),
+            solver_reward=solver_reward
+            or (paid_solver if "solver_reward" in as_saved else right_answer),
+        ),
+        as_saved,
     )
 
 
+def _failed(record: GameRecord, code: str, proposal: Proposal) -> bool:
+    return record.outcome is Outcome.INVALID and record.reason == code
+
+
+@dataclass(frozen=True)
 class _Unsaved:
-    """Stands for a retriever, judge, verifier or noise source of which only results are saved."""
+    """Stands for a world, of which only the name is saved, and for its services."""
+
+    name: str
+
+    def analyse(self, question: str) -> None:
+        """Unknown."""
 
     def __call__(self, *arguments: object, **named: object) -> Any:
         raise UsageError("a saved game holds what its services returned, not the services")
@@ -312,9 +326,9 @@ class RecordedReferee(Referee):
         then, place = self._plays.get(name), len(trajectory.searches)
         if then is not None and place < len(then.searches):
             return list(then.searches[place].documents)
-        if then is not None and then.ending is Ending.REFUSED and place == len(then.searches):
+        if then is not None and then.ending is Ending.REFUSED:
             return ServiceError("search", "it refused this query", fault="text")
-        return self._missing("search", f"search {place + 1} of {name} for {trajectory.query!r}")
+        return self.outage("search", f"search {place + 1} of {name} for {trajectory.query!r}")
 
     def judge(self, pairs: Sequence[tuple[Game, Trajectory]]) -> Verdicts:
         """Verdicts that were reached then."""
@@ -332,17 +346,17 @@ class RecordedReferee(Referee):
         if verdict is not None:
             return verdict
         if then is not None and then.outage is not None:
-            return self.outage("judge", then)
+            return _error(then.outage)
         # Of a game that other attempts made void, no verdicts are kept.
         if any(attempt.outage is not None for attempt in record.attempts):
             return Verdict(False)
-        return self._missing("judge", f"a verdict on {trajectory.result!r} ({name})")
+        return self.outage("judge", f"a verdict on {trajectory.result!r} ({name})")
 
     def verify(self, readings: Sequence[tuple[Game, tuple[Document, ...]]]) -> Verdicts:
         """Verdict of the verifier then."""
         verdict = self._record.verification
         return [
-            verdict or self._missing("verifier", f"a verification of {game.question!r}")
+            verdict or self.outage("verifier", f"a verification of {game.question!r}")
             for game, _ in readings
         ]
 
@@ -353,67 +367,11 @@ class RecordedReferee(Referee):
         record = self._record
         # A game that was void before anything was read: noise was what failed.
         read = record.verification is not None or "verifier" in self._plays
-        if record.outcome is Outcome.VOID and not record.noise and not read:
-            return [self.outage("search") for _ in games]
+        if record.outage is not None and not record.noise and not read:
+            return [_error(record.outage) for _ in games]
         return [record.noise for _ in games]
 
-    def outage(self, service: str, attempt: TrajectoryRecord | None = None) -> ServiceError:
-        """The outage that made the game void then, or an attempt alone.
-
-        One of this service, if that is not known.
-        """
-        then = self._record.outage if attempt is None else attempt.outage
-        if then is not None:
-            return ServiceError(then.service, then.what, then.calls)
-        return ServiceError(self._record.reason or service, "it failed when the game was played")
-
-    def _missing(self, service: str, asked: str) -> ServiceError:
-        if self._record.outcome is Outcome.VOID:
-            return self.outage(service)
-        return ServiceError(service, f"not recorded: {asked}")
-
-
-def _name(game: Game, trajectory: Trajectory) -> str:
-    """The name that a game's record gives to one of its trajectories."""
-    return next(name for name, t in named(game).items() if t is trajectory)
-
-
-@dataclass(frozen=True)
-class RecordedWorld:
-    """A world of which only the name and the one answer of a saved game are known."""
-
-    name: str
-    truth: GroundTruth
-    can_read: bool = False
-
-    @property
-    def answers(self) -> Sequence[GroundTruth]:
-        """The answer."""
-        return (self.truth,)
-
-    @property
-    def corpus(self) -> Corpus:
-        """
-        Raises:
-            UsageError: a saved game holds what was found, not what there was to find.
-        """
-        raise UsageError("a saved game has no corpus")
-
-    def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
-        """None."""
-        return []
-
-    def analyse(self, question: str) -> Analysis | None:
-        """Unknown."""
-        return None
-
-    def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
-        """Unknown."""
-        return None
-
-
-def check_saved(value: object) -> None:
-    """Refuses anything but a saved game, such as the name of its file."""
-    if not isinstance(value, SavedGame):
-        fix = "read_games(path) gives the games of a file"
-        raise UsageError(f"a SavedGame is wanted, not {describe(value)}: {fix}")
+    def outage(self, service: str, asked: str) -> ServiceError:
+        """The outage that made the game void then; if it was not void, that of a missing result."""
+        then = self._record.outage
+        return ServiceError(service, f"not recorded: {asked}") if then is None else _error(then)

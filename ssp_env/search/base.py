@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from ssp_env.checks import check_positive_count, describe
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.types import Document, Passages
 
 Results = list[list[Document] | ServiceError]
@@ -43,12 +42,8 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
     """One ranking or error per query, from any retriever.
 
     One without a method of this name is asked for the whole batch; if that fails, for one query at
-    a time, so that only those that are hit are errors.
-
-    Raises:
-        UsageError: the retriever does not return one result per query: an error, or at most ``k``
-            Documents.
-    """
+    a time, so that only those that are hit are errors. ``UsageError`` if the retriever does not
+    return one error or at most ``k`` Documents per query."""
     if each := getattr(retriever, "search_each", None):
         results: Results = each(queries, k)
     else:
@@ -58,18 +53,14 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
             if len(queries) == 1:
                 return [error]
             return [result for query in queries for result in search_each(retriever, [query], k)]
-    check_count(results, queries)
 
+    check_count(results, queries)
     for query, ranking in zip(queries, results, strict=True):
         if isinstance(ranking, ServiceError):
             continue
-        if (
-            not isinstance(ranking, list | tuple)
-            or len(ranking) > k
-            or not all(isinstance(d, Document) and isinstance(d.id, str) for d in ranking)
-        ):
-            what = f"{describe(ranking)} for {describe(query)}"
-            raise UsageError(f"the retriever gave {what}: at most {k} Documents are wanted")
+        if len(ranking) > k or not all(isinstance(document, Document) for document in ranking):
+            what = f"the retriever gave {ranking!r:.200} for {query!r:.200}"
+            raise UsageError(f"{what}: at most {k} Documents are wanted")
     return results
 
 
@@ -85,16 +76,14 @@ def whole(results: Results) -> list[list[Document]]:
 
 def check_request(queries: Sequence[str], k: int) -> None:
     """Refuses a ``k`` below 1, and one string, which would be searched letter by letter."""
-    check_positive_count("k", k)
-    if isinstance(queries, str) or not all(isinstance(query, str) for query in queries):
-        raise UsageError(f"search takes a sequence of strings, not {describe(queries)}")
+    if k < 1:
+        raise ConfigError("k", k, "give at least 1")
+    if isinstance(queries, str):
+        raise UsageError(f"search takes a list of queries, not one string: {queries!r:.200}")
 
 
 def check_count(results: Sequence[object], queries: Sequence[str]) -> None:
-    """Refuses the answer of a retriever that is not a list with one result per query."""
-    if not isinstance(results, list | tuple):
-        what = f"the retriever gave {describe(results)} for {len(queries)} queries"
-        raise UsageError(f"{what}: a list is wanted, with one list of Documents per query")
+    """Refuses the answer of a retriever that has not one result per query."""
     if len(results) != len(queries):
         raise UsageError(f"the retriever gave {len(results)} rankings for {len(queries)} queries")
 
@@ -102,8 +91,7 @@ def check_count(results: Sequence[object], queries: Sequence[str]) -> None:
 def identify(retriever: Retriever) -> dict[str, Any]:
     """A retriever's class and what it says of itself, as plain data for the results of runs.
 
-    By its own method ``describe``; without one, by its ``corpus``.
-    """
+    By its own method ``describe``; without one, by its ``corpus``."""
     parts: dict[str, Any] = {"class": type(retriever).__name__}
     if own := getattr(retriever, "describe", None):
         return {**parts, **own()}

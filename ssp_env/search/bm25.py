@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -20,9 +19,8 @@ from typing import Any
 import bm25s
 import numpy as np
 
-from ssp_env.errors import DataError
 from ssp_env.search.base import check_request
-from ssp_env.search.store import again, track
+from ssp_env.search.store import track
 from ssp_env.types import Document, Passages
 
 Ranking = tuple[list[int], list[float]]
@@ -30,6 +28,8 @@ Ranking = tuple[list[int], list[float]]
 
 _MEMORY = 256_000_000
 """Bytes that a build on disk may fill before it writes them out."""
+_CACHED = 2**14
+"""Rankings that are kept, by query and ``k``."""
 _WORD = re.compile(r"\w+")
 
 
@@ -53,22 +53,11 @@ class BM25Retriever:
     A word that a query repeats counts once. Documents that share no word with it are never
     returned; in memory, equal scores are ordered by position. May be shared between threads."""
 
-    def __init__(
-        self,
-        corpus: Passages,
-        index: BM25Index | DiskIndex | None = None,
-        *,
-        cache_size: int = 2**14,
-    ) -> None:
-        """
-        Args:
-            corpus: the passages.
-            index: their index, opened from disk; ``None`` builds one in memory.
-            cache_size: most rankings that are kept, by query and ``k``.
-        """
-        self.corpus, self._cache_size = corpus, cache_size
+    def __init__(self, corpus: Passages, index: BM25Index | DiskIndex | None = None) -> None:
+        """``index`` is one that was opened from disk; ``None`` builds one in memory."""
+        self.corpus = corpus
         self._index = BM25Index(corpus) if index is None else index
-        self._ranked = lru_cache(cache_size)(self._rank)
+        self._ranked = lru_cache(_CACHED)(self._rank)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """As in ``Retriever``; a query without a word of the corpus gets an empty list."""
@@ -92,8 +81,7 @@ class BM25Retriever:
         return tuple(zip(*self._index.best(words, k), strict=True))
 
     def __reduce__(self) -> tuple[object, ...]:
-        again = partial(type(self), cache_size=self._cache_size)
-        return again, (self.corpus, self._index)
+        return type(self), (self.corpus, self._index)
 
 
 class BM25Index:
@@ -141,7 +129,7 @@ class DiskIndex:
 
         self._folder = folder
         # To open an index, tantivy makes a lock file in its folder, which may be read-only.
-        with TemporaryDirectory(ignore_cleanup_errors=True) as links, self._readable():
+        with TemporaryDirectory(ignore_cleanup_errors=True) as links:
             for path in folder.iterdir():
                 os.symlink(path.absolute(), Path(links) / path.name)
             index = tantivy.Index.open(links)
@@ -156,16 +144,13 @@ class DiskIndex:
         return bool(self.best(words, 1)[0])
 
     def best(self, words: Sequence[str], k: int) -> Ranking:
-        """The ``k`` best passages for distinct words; ``DataError`` if the index is corrupt."""
+        """The ``k`` best passages for distinct words."""
         if not words:
             return [], []
-        count = self._searcher.num_docs
-        with self._readable():
-            query = self._any_of([(self._should, self._term(word)) for word in words])
-            hits = self._searcher.search(query, min(k, count), count=False).hits
-            found: Any = self._searcher.fast_field_values("position", [where for _, where in hits])
-            if any(position >= count for position in found):
-                raise ValueError("it names passages that are not there")
+        query = self._any_of([(self._should, self._term(word)) for word in words])
+        limit = min(k, self._searcher.num_docs)
+        hits = self._searcher.search(query, limit, count=False).hits
+        found: Any = self._searcher.fast_field_values("position", [where for _, where in hits])
 
         # Equal scores by position, as far as tantivy's choice of the best leaves it open.
         ranked = sorted(zip((-score for score, _ in hits), found, strict=True))
@@ -174,20 +159,9 @@ class DiskIndex:
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self._folder,)
 
-    @contextmanager
-    def _readable(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            # A panic of Rust is not an Exception, and its class cannot be imported.
-            if isinstance(error, Exception) or type(error).__name__ == "PanicException":
-                what = f"is corrupt ({error}); {again(self._folder)}"
-                raise DataError(self._folder, what) from error
-            raise
 
-
-def build(folder: Path, passages: Passages, progress: bool) -> dict[str, Any]:
-    """Writes an index on disk, in bounded memory; returns the parameters for its manifest."""
+def build(folder: Path, passages: Passages) -> None:
+    """Writes an index on disk, in bounded memory."""
     import tantivy
 
     schema = tantivy.SchemaBuilder()
@@ -196,7 +170,7 @@ def build(folder: Path, passages: Passages, progress: bool) -> dict[str, Any]:
     try:
         index = tantivy.Index(schema.build(), path=str(folder))
         writer = index.writer(heap_size=_MEMORY, num_threads=1)
-        for position, document in enumerate(track(passages, "words", len(passages), progress)):
+        for position, document in enumerate(track(passages, "words", len(passages))):
             words = " ".join(words_of(document))
             writer.add_document(tantivy.Document(words=words, position=position))
         writer.commit()
@@ -208,4 +182,3 @@ def build(folder: Path, passages: Passages, progress: bool) -> dict[str, Any]:
         path.unlink()
     # tantivy lets only the user read this one, who may not be the one to search.
     (folder / "meta.json").chmod(0o644)
-    return {"k1": 1.2, "b": 0.75, "tokens": r"lower-case \w+"}

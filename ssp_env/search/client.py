@@ -34,17 +34,13 @@ MAX_REPLY = 32 * 2**20
 _ABOUT_THE_TEXT = frozenset({400, 413, 422})
 
 
-class _Away(TransientServiceError):
-    """A server that cannot be reached, is overloaded or too slow: smaller requests do not help."""
-
-
 class HTTPRetriever:
     """Asks a server that speaks Search-R1's protocol. May be shared between any number of threads;
     pickled or copied, it opens its own connections.
 
-    A failing request is tried again with back-off, as long as the deadline allows. If a server that
-    is there cannot answer a batch, each of its queries is asked alone, so that only those that are
-    to blame fail. Where the server is away, all queries of a request fail together."""
+    A failing request is repeated with back-off until the deadline. If a server that is there cannot
+    answer a batch, each of its queries is asked alone, so that only those that are to blame fail.
+    Where the server is away, all queries of a request fail together."""
 
     remote = True
 
@@ -58,7 +54,7 @@ class HTTPRetriever:
             if key:
                 headers["Authorization"] = f"Bearer {key}"
             most = config.connections
-            limits = httpx.Limits(max_connections=most, max_keepalive_connections=most)
+            limits = httpx.Limits(max_keepalive_connections=most)
             # Reading the certificates takes a tenth of a second.
             verify = config.url.startswith("https")
             client = httpx.AsyncClient(headers=headers, timeout=None, limits=limits, verify=verify)
@@ -109,11 +105,9 @@ class HTTPRetriever:
         """One result per query of a request."""
         left = until - asyncio.get_running_loop().time()
         try:
-            attempts = self.config.attempts
-            return [*await retried(lambda: self._ask(queries, k, until), attempts, left)]
+            return [*await retried(lambda: self._ask(queries, k, until), left)]
         except ServiceError as error:
-            away = isinstance(error.__cause__, _Away)
-            if len(queries) == 1 or away or not (error.__cause__ or error.fault == "text"):
+            if len(queries) == 1 or error.fault == "service":
                 return [error] * len(queries)
 
         alone = await asyncio.gather(*(self._batch([query], k, until) for query in queries))
@@ -129,59 +123,62 @@ class HTTPRetriever:
                 asyncio.timeout_at(until),
                 gate,
                 # httpx's own time-outs are for single reads.
-                asyncio.timeout(self.config.timeout),
+                asyncio.timeout(self.config.deadline / 3),
                 client.stream("POST", url, content=body) as response,
             ):
                 async for part in response.aiter_raw():
                     raw += part
                     if len(raw) > MAX_REPLY:
-                        what = f"{url}: a reply of more than {MAX_REPLY} bytes"
-                        raise TransientServiceError("search", what)
-        except TimeoutError as error:
-            seconds = f"{self.config.timeout:g} s, nor the search's {self.config.deadline:g} s"
-            raise _Away("search", f"{url}: no complete reply within {seconds}") from error
+                        raise _broken(queries, f"{url}: a reply of more than {MAX_REPLY} bytes")
+        except (TimeoutError, httpx.ConnectError) as error:
+            what = f"no complete reply within a third of {self.config.deadline:g} s"
+            what = what if isinstance(error, TimeoutError) else f"ConnectError: {error}"
+            raise TransientServiceError("search", f"{url}: {what}") from error
         except httpx.RequestError as error:
-            kind = _Away if isinstance(error, httpx.ConnectError) else TransientServiceError
-            raise kind("search", f"{url}: {type(error).__name__}: {error}") from error
+            raise _broken(queries, f"{url}: {type(error).__name__}: {error}") from error
 
+        status = response.status_code
         try:
-            if response.status_code == 200:
+            if status == 200:
                 return read_reply(bytes(raw), len(queries), k)
-            what = f"HTTP {response.status_code}"
+            what = f"HTTP {status}"
         except ValueError as error:
             what = f"no answer: {error}"
         shown = raw.decode("utf-8", "replace").replace(self._key or "\0", "...")[:200]
         what = f"{url}: {what}; it begins {shown!r}"
 
-        status = response.status_code
         if status in OVERLOADED:
             asked = response.headers.get("Retry-After", "").strip()
-            raise _Away("search", what, float(asked) if asked.isdecimal() else None)
+            raise TransientServiceError("search", what, float(asked) if asked.isdecimal() else None)
         if status == 200 or status >= 500:
-            raise TransientServiceError("search", what)
+            raise _broken(queries, what)
         if status == 401:
             what += " (token_env or --token-env names the variable that holds the server's token)"
-        if status in (301, 302, 307, 308):
-            what += " (redirects are not followed: give the final address)"
         raise ServiceError("search", what, fault="text" if status in _ABOUT_THE_TEXT else "service")
+
+
+def _broken(queries: list[str], what: str) -> ServiceError:
+    """The failure of a server that is there. One query is asked again; of a batch, which is not,
+    the fault may be in a text."""
+    if len(queries) == 1:
+        return TransientServiceError("search", what)
+    return ServiceError("search", what, fault="text")
 
 
 def read_reply(raw: bytes, count: int, k: int) -> list[list[Document]]:
     """The rankings that a reply holds, where ``count`` queries asked for ``k`` documents each.
 
-    Raises:
-        ValueError: not JSON, or not one ranking per query of at most ``k`` documents, each once and
-            with a finite score.
-    """
+    ``ValueError`` for what is not JSON, or not one ranking per query of at most ``k`` documents,
+    each once and with a finite score."""
     try:
         result = json.loads(raw)["result"]
-        sizes = [len(ranking) for ranking in result if isinstance(ranking, list)]
+        if not all(isinstance(ranking, list) for ranking in result):
+            raise TypeError("a ranking that is no list")
+        rankings = [[_document(hit) for hit in ranking] for ranking in result]
     except (RecursionError, LookupError, TypeError) as error:
         raise ValueError(f"no JSON object with a list 'result' of lists ({error!r})") from error
-    if len(sizes) != count or len(result) != count or any(size > k for size in sizes):
+    if len(rankings) != count or any(len(ranking) > k for ranking in rankings):
         raise ValueError(f"no {count} rankings of at most {k} documents")
-
-    rankings = [[_document(hit) for hit in ranking] for ranking in result]
     if any(len({found.id for found in ranking}) != len(ranking) for ranking in rankings):
         raise ValueError("a document twice in one ranking")
     return rankings
@@ -202,6 +199,6 @@ def _document(hit: Any) -> Document:
     if not isinstance(title, str) or not isinstance(name, int | str):
         raise ValueError("a document whose id or title is not a string")
     # Put this way round, so that NaN fails as well, and an integer beyond any float.
-    if isinstance(score, bool) or not abs(score) <= sys.float_info.max:
+    if not abs(score) <= sys.float_info.max:
         raise ValueError("a score that is not a finite number")
     return Document(well_formed(str(name)), well_formed(title), well_formed(text), float(score))

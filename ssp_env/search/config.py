@@ -1,13 +1,12 @@
-"""Settings of search: an index or a server to ask, and our own server."""
+"""Settings of search: an index or a server to ask."""
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from ssp_env.config import Settings
 from ssp_env.errors import ConfigError
@@ -15,10 +14,6 @@ from ssp_env.net import check_key_name, check_url
 
 PATH = "/retrieve"
 """Path of a server's search."""
-TOKEN_VARIABLE = "SSP_SERVE_TOKEN"
-"""Environment variable that may hold the server's bearer token."""
-MIN_TOKEN = 16
-"""Characters that a token has at least."""
 
 
 class HTTPConfig(Settings):
@@ -32,14 +27,9 @@ class HTTPConfig(Settings):
     token_env: str | None = None
     """*Name* of the environment variable that holds a bearer token; ``None`` for a server that asks
     for none."""
-    timeout: PositiveFloat = 20.0
-    """Seconds for one request, from looking up the name to the last byte of the reply."""
     deadline: PositiveFloat = 60.0
-    """Seconds for a whole search: its requests, their repetitions, pauses and waiting for a free
-    connection."""
-    attempts: PositiveInt = 8
-    """Requests in all for a search that fails, within ``deadline``; the pauses of 8 outlive a
-    server's restart."""
+    """Seconds for a whole search: failing requests are repeated with growing pauses until then. One
+    request may take a third of it."""
     connections: PositiveInt = 16
     """Most requests under way at a time, over all threads that share the retriever."""
 
@@ -102,42 +92,3 @@ class SearchConfig(Settings):
             fix = "give an address, an index directory, or a mapping of the fields of SearchConfig"
             raise ConfigError("search", given, fix)
         return cls(**dict(given))
-
-
-class ServerConfig(Settings):
-    """Settings of the search server."""
-
-    section: ClassVar[str] = "server"
-
-    host: str = "127.0.0.1"
-    """Address to bind. Any but the machine's own (loopback) needs a token, or ``no_token``."""
-    port: int = Field(8000, ge=0, le=65535)
-    """Port to bind; 0 takes a free one."""
-    token: str | None = Field(None, repr=False)
-    """Token that requests carry as ``Authorization: Bearer ...``; ``None`` asks for nothing. The
-    probe ``/healthz`` is open all the same."""
-    no_token: bool = False
-    """Let anyone ask without a token, wherever it is bound: for a trusted network."""
-    answer_seconds: PositiveFloat = 60.0
-    """Most seconds that a search may take; then 504."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.token is not None:
-            if len(self.token) < MIN_TOKEN or not all("!" <= each <= "~" for each in self.token):
-                fix = f"a token is {MIN_TOKEN} or more printable ASCII characters without spaces"
-                raise ConfigError("server.token", "(not shown)", fix)
-        elif not self.no_token and not _is_loopback(self.host):
-            fix = (
-                f"others can reach this address: put a token into {TOKEN_VARIABLE}, bind "
-                "127.0.0.1, or say --no-token if you trust everyone there"
-            )
-            raise ConfigError("server.host", self.host, fix)
-        return self
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:  # another name, which may be anything
-        return False

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
@@ -37,7 +38,7 @@ from ssp_env.search.base import check_request
 from ssp_env.search.corpus import passage_text
 from ssp_env.search.encoder import INSTALL
 from ssp_env.search.store import Encoder, Manifest, PassageStore, again, read_manifest, track
-from ssp_env.types import Document, Passages
+from ssp_env.types import Document
 
 try:
     faiss: Any = import_module("faiss")
@@ -49,6 +50,7 @@ INDEX = "index.faiss"
 BLOCK = 256
 """Passages that are encoded before they are written to disk."""
 
+_CLASSES = {FLAT: faiss.IndexFlat, IVF: faiss.IndexIVF}
 _VECTORS, _BEGUN = "vectors.faiss", "begun.json"
 _SAMPLE = 48
 """Vectors per list from which the centres of the lists are learnt."""
@@ -72,14 +74,9 @@ class DenseRetriever:
     ) -> None:
         """Maps the files of an index; :func:`ssp_env.search.index.open_index` checks that its parts
         belong together."""
-        self.corpus, self.encoder, self.kind = passages, encoder, manifest.kind
+        self.corpus, self.encoder, self.kind = passages, encoder, folder.name
         self._origin = (folder, passages, encoder, manifest)
-
-        path, count, dimension = folder / INDEX, len(passages), encoder.info.dimension
-        index = read_faiss(path)
-        if (kind_of(index), index.d, index.ntotal) != (self.kind, dimension, count):
-            what = f"does not hold a {self.kind} index of {count} vectors of {dimension} numbers"
-            raise DataError(path, f"{what}; {again(folder)}")
+        index = read_faiss(folder / INDEX, self.kind, len(passages), encoder)
         if self.kind == IVF:
             index.nprobe = manifest.parameters["lists_probed"]
 
@@ -133,48 +130,39 @@ def nearest(index: Any, queries: Vectors, k: int) -> tuple[Vectors, NDArray[np.i
 
 
 def build(
-    folder: Path, kind: str, store: PassageStore, encoder: Encoder, progress: bool
+    folder: Path, kind: str, store: PassageStore, encoder: Encoder, adopt: str | Path | None = None
 ) -> dict[str, Any]:
-    """Writes a dense index and returns its parameters.
+    """Writes a dense index, or links a file that others made; returns its parameters.
 
     Encoding takes days; a build that was killed continues after the last block of vectors. Where
     the directory holds a ``dense-flat`` index by the same encoder, its vectors are used. Memory:
     the encoder's, a block of passages, and an IVF index as a whole."""
-    if kind == FLAT:
-        _encode(folder / INDEX, store, encoder, progress)
-        return {}
+    path = folder / INDEX
+    if adopt is not None:
+        try:
+            os.link(Path(adopt).resolve(), path)
+        except OSError:
+            shutil.copyfile(adopt, path)
+    elif kind == FLAT:
+        _encode(path, store, encoder)
+    else:
+        vectors = folder.parent / FLAT / INDEX
+        try:
+            read_manifest(vectors.parent, corpus=store.digest(), encoder=encoder.info)
+        except DataError:
+            vectors = folder / _VECTORS
+            _encode(vectors, store, encoder)
+        _write_ivf(path, read_faiss(vectors, FLAT, len(store), encoder))
+        (folder / _VECTORS).unlink(missing_ok=True)
 
-    vectors = folder.parent / FLAT / INDEX
-    try:
-        read_manifest(vectors.parent, FLAT, corpus=store.digest(), encoder=encoder.info)
-    except DataError:
-        vectors = folder / _VECTORS
-        _encode(vectors, store, encoder, progress)
-    exact = read_faiss(vectors)
-
-    # About twice the root of the vectors, as a power of two, but at least 48 vectors a list.
-    count = exact.ntotal
-    lists = min(1 << round(log2(2 * sqrt(count))), max(1, count // _SAMPLE))
-    index = faiss.index_factory(exact.d, f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
-    index.cp.spherical, index.cp.min_points_per_centroid = True, 1
-    sample = np.random.default_rng(0).permutation(count)[: _SAMPLE * lists]
-    index.train(exact.reconstruct_batch(np.sort(sample)))
-    for first in track(range(0, count, 65_536), "adding vectors", None, progress):
-        index.add(exact.reconstruct_n(first, min(65_536, count - first)))
-
-    # FAISS's own writer overlooks a disk that fills up at the last bytes.
-    with open(folder / INDEX, "wb") as file:
-        faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
-    (folder / _VECTORS).unlink(missing_ok=True)
-    return {"lists_probed": lists_probed(index)}
+    path = path if adopt is None else Path(adopt)
+    index = read_faiss(path, kind, len(store), encoder)
+    if adopt is not None:
+        _spot_check(path, index, store, encoder)
+    return {"lists_probed": -(-index.nlist // _SHARE)} if kind == IVF else {}
 
 
-def lists_probed(index: Any) -> int:
-    """Lists of an IVF index that a search looks into."""
-    return -(-int(index.nlist) // _SHARE)
-
-
-def _encode(path: Path, store: PassageStore, encoder: Encoder, progress: bool) -> None:
+def _encode(path: Path, store: PassageStore, encoder: Encoder) -> None:
     """Writes the vectors of all passages as an exact index, from where a killed build stopped.
 
     FAISS itself would have to hold all of them in memory, and could not continue a file. Its format
@@ -189,6 +177,8 @@ def _encode(path: Path, store: PassageStore, encoder: Encoder, progress: bool) -
 
     dimension = encoder.info.dimension
     header = bytearray(faiss.serialize_index(faiss.IndexFlatIP(dimension)).tobytes())
+    header[8:16] = len(store).to_bytes(8, "little")
+    header[-8:] = (len(store) * dimension).to_bytes(8, "little")
     path.touch()
     # The last block may not have reached the disk as a whole, so it is encoded again.
     written = max(0, path.stat().st_size - len(header)) // (4 * dimension)
@@ -197,66 +187,61 @@ def _encode(path: Path, store: PassageStore, encoder: Encoder, progress: bool) -
     stage = f"encoding passages (resuming at {rows:,})" if rows else "encoding passages"
     texts = map(passage_text, store.read_from(rows))
     with open(path, "r+b") as file:
-        file.truncate(len(header) + 4 * dimension * rows)
-        file.seek(len(header) + 4 * dimension * rows)
-        for _ in track(range(rows, len(store), BLOCK), stage, None, progress):
+        file.write(header)
+        file.seek(4 * dimension * rows, os.SEEK_CUR)
+        file.truncate()
+        for _ in track(range(rows, len(store), BLOCK), stage):
             block = encoder.encode_passages(list(islice(texts, BLOCK)))
             file.write(np.ascontiguousarray(block, "<f4").data.cast("B"))
             file.flush()
             os.fsync(file.fileno())
 
-        # How many vectors there are, and how many numbers: from here on FAISS reads the file.
-        header[8:16] = len(store).to_bytes(8, "little")
-        header[-8:] = (len(store) * dimension).to_bytes(8, "little")
-        file.seek(0)
-        file.write(header)
+
+def _write_ivf(path: Path, exact: Any) -> None:
+    """Writes an IVF index over the vectors of an exact one."""
+    # About twice the root of the vectors, as a power of two, but at least 48 vectors a list.
+    count = exact.ntotal
+    lists = min(1 << round(log2(2 * sqrt(count))), max(1, count // _SAMPLE))
+    index = faiss.index_factory(exact.d, f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
+    index.cp.spherical, index.cp.min_points_per_centroid = True, 1
+    sample = np.random.default_rng(0).permutation(count)[: _SAMPLE * lists]
+    index.train(exact.reconstruct_batch(np.sort(sample)))
+    for first in track(range(0, count, 65_536), "adding vectors"):
+        index.add(exact.reconstruct_n(first, min(65_536, count - first)))
+
+    # FAISS's own writer overlooks a disk that fills up at the last bytes.
+    with open(path, "wb") as file:
+        faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
 
 
-def spot_check(path: Path, index: Any, store: Passages, encoder: Encoder) -> None:
-    """Compares some passages with their vectors in an index that others made.
-
-    Raises:
-        DataError: a vector is not its passage's.
-    """
+def _spot_check(path: Path, index: Any, store: PassageStore, encoder: Encoder) -> None:
+    """Compares some passages with their vectors in an index that others made."""
     checked = np.unique(np.linspace(0, len(store) - 1, _CHECKED).round().astype(np.int64))
-    try:
-        if kind_of(index) == IVF:
-            index.make_direct_map()
-        stored = np.stack([index.reconstruct(position) for position in checked.tolist()])
-    except RuntimeError as error:
-        what = f"does not give its vectors by position ({error})"
-        raise DataError(path, f"{what}; vectors numbered from 0 on are wanted") from error
+    if isinstance(index, faiss.IndexIVF):
+        index.make_direct_map()
+    stored = np.stack([index.reconstruct(position) for position in checked.tolist()])
 
     texts = [passage_text(store[int(position)]) for position in checked]
     cosines = (encoder.encode_passages(texts) * stored).sum(axis=1)
     wrong = int(np.abs(cosines - 1).argmax())
     if abs(cosines[wrong] - 1) > 1 - _LEAST_COSINE:
-        what = (
-            f"vector {checked[wrong]} is not the unit vector of passage {checked[wrong]} by "
-            f"{encoder.info.name} (their inner product is {cosines[wrong]:.3f})"
-        )
+        what = f"vector {checked[wrong]} is not the unit vector of passage {checked[wrong]}"
         fix = "give the corpus in the file's order, and its encoder with its prefixes"
-        raise DataError(path, f"{what}; {fix}")
+        raise DataError(path, f"{what} (inner product {cosines[wrong]:.3f}); {fix}")
 
 
-def read_faiss(path: Path) -> Any:
-    """A FAISS index, memory-mapped and read-only; ``DataError`` for any other file."""
+def read_faiss(path: Path, kind: str, count: int, encoder: Encoder) -> Any:
+    """A FAISS index of this kind and number of the encoder's vectors, memory-mapped, read-only."""
     try:
-        return faiss.read_index(str(path), faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_MMAP_IFC)
+        index = faiss.read_index(str(path), faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_MMAP_IFC)
     except (RuntimeError, MemoryError) as error:
         what = f"is not an index that FAISS can read ({error})"
         raise DataError(path, f"{what}; {again(path.parent)}") from error
 
-
-def kind_of(index: Any) -> str | None:
-    """The kind of a FAISS index; ``None`` for one of another kind, or not by inner product."""
-    if index.metric_type != faiss.METRIC_INNER_PRODUCT:
-        return None
-    return next(
-        (
-            kind
-            for base, kind in ((faiss.IndexFlat, FLAT), (faiss.IndexIVF, IVF))
-            if isinstance(index, base)
-        ),
-        None,
-    )
+    wanted = (count, encoder.info.dimension, faiss.METRIC_INNER_PRODUCT)
+    has = (index.ntotal, index.d, index.metric_type)
+    if not isinstance(index, _CLASSES[kind]) or has != wanted:
+        what = f"{type(index).__name__} of {has[0]:,} vectors of {has[1]} numbers"
+        wants = f"{kind} by inner product has {wanted[0]:,} of {wanted[1]}"
+        raise DataError(path, f"is an {what}, but {wants}")
+    return index

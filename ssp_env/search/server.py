@@ -6,10 +6,16 @@ import asyncio
 import hmac
 import json
 import logging
-import signal
 import socket
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from importlib.metadata import version
+from itertools import islice
+from queue import SimpleQueue
+from threading import Thread
+from time import perf_counter, sleep
 from typing import Any
 
 import uvicorn
@@ -20,9 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ssp_env.errors import ConfigError, ServiceError
-from ssp_env.search.base import Retriever
-from ssp_env.search.batcher import Batcher, QueueFull, Rankings
-from ssp_env.search.config import ServerConfig
+from ssp_env.search.base import Retriever, check_count
 from ssp_env.search.corpus import join_contents, well_formed
 from ssp_env.types import Document
 
@@ -33,13 +37,18 @@ MAX_K = 100
 MAX_WAITING = 16_384
 """Most queries that wait for their answer. Search-R1 sends a whole rollout batch in one request
 (512 prompts of 5 rollouts); a request beyond is answered with 503 and ``Retry-After``."""
+MAX_BATCH = 256
+"""Most queries of a call that joins requests; a larger request has its own."""
 MAX_QUERY = 8192
 """Characters of a query. A longer one is cut: a policy wrote it, and the other queries of its batch
 are not to blame."""
 MAX_BODY = 16 * 2**20
 """Bytes of a request."""
+ANSWER_SECONDS = 60.0
+"""Most seconds that a search may take; then 504."""
 
 _PROBE = "/healthz"
+_LONGEST_PAUSE = 0.002
 _RETRY = {"Retry-After": "1"}
 _UNAUTHORIZED = JSONResponse(
     {"detail": "this server wants its token, as Authorization: Bearer TOKEN"},
@@ -47,6 +56,8 @@ _UNAUTHORIZED = JSONResponse(
     {"WWW-Authenticate": "Bearer"},
 )
 _logger = logging.getLogger(__name__)
+
+Rankings = list[list[Document]]
 
 
 class Query(BaseModel):
@@ -66,9 +77,11 @@ class Query(BaseModel):
         return [well_formed(text[:MAX_QUERY]) if isinstance(text, str) else text for text in value]
 
 
-def build_app(retriever: Retriever, config: ServerConfig) -> FastAPI:
-    """An application that answers with a retriever's documents, asked one call at a time."""
-    batcher = Batcher(retriever, MAX_WAITING)
+def build_app(retriever: Retriever, token: str | None = None) -> FastAPI:
+    """An application that answers with a retriever's documents, asked one call at a time.
+
+    Requests carry the ``token`` as ``Authorization: Bearer ...``; ``None`` asks for nothing."""
+    batcher = Batcher(retriever)
     app = FastAPI(
         title="ssp search server",
         version=version("ssp-env"),
@@ -78,14 +91,14 @@ def build_app(retriever: Retriever, config: ServerConfig) -> FastAPI:
         redirect_slashes=False,
         strict_content_type=False,
     )
-    if config.token is not None:
-        app.add_middleware(_TokenGate, token=config.token)
+    if token is not None:
+        app.add_middleware(_TokenGate, token=token)
 
     @app.post("/retrieve", max_body_size=MAX_BODY)
     async def retrieve(query: Query) -> Response:
         """Ranked documents for each query."""
         try:
-            async with asyncio.timeout(config.answer_seconds):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 rankings = await batcher.search(query.queries, query.topk or DEFAULT_K)
             body = write_result(rankings, bool(query.return_scores))
         except QueueFull:
@@ -145,52 +158,130 @@ class _TokenGate:
         await self._app(scope, receive, send)
 
 
+# -- requests that share a call ----------------------------------------------------------------
+
+
+class QueueFull(Exception):
+    """More queries wait than :data:`MAX_WAITING`."""
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    queries: Sequence[str]
+    k: int
+    future: Future[Rankings] = field(default_factory=Future)
+
+
+class Batcher:
+    """Hands requests to a retriever, one call at a time, in its own thread.
+
+    Requests that arrive while the retriever is busy become its next call: oldest first, equal ``k``
+    together. A call that fails, but not by an outage, is repeated request by request, so that one
+    that the retriever chokes on fails alone."""
+
+    def __init__(self, retriever: Retriever) -> None:
+        self._retriever, self._waiting = retriever, 0
+        self._inbox: SimpleQueue[_Request] = SimpleQueue()
+        # A daemon: a retriever that hangs does not keep the process alive.
+        Thread(target=self._work, name="search backend", daemon=True).start()
+
+    async def search(self, queries: Sequence[str], k: int) -> Rankings:
+        """Waits for the rankings of a request; raises what the retriever raised, or QueueFull."""
+        if self._waiting + len(queries) > MAX_WAITING:
+            raise QueueFull
+        request = _Request(queries, k)
+        self._waiting += len(queries)
+        self._inbox.put(request)
+        try:
+            return await asyncio.wrap_future(request.future)  # cancelled, it is dropped
+        finally:
+            self._waiting -= len(queries)
+
+    def _work(self) -> None:
+        """The thread: answers one batch after another."""
+        pending: deque[_Request] = deque()
+        pause = 0.0
+        while True:
+            if not pending:
+                pending.append(self._inbox.get())
+            # Clients that got their answers together ask again together, a moment later. A call
+            # that started at once would miss all but the first of them.
+            sleep(pause)
+            while not self._inbox.empty():
+                pending.append(self._inbox.get())
+
+            k, room = pending[0].k, MAX_BATCH
+            batch, left = list[_Request](), deque[_Request]()
+            for request in pending:
+                if batch and (request.k != k or len(request.queries) > room):
+                    left.append(request)
+                elif request.future.set_running_or_notify_cancel():
+                    batch.append(request)
+                    k, room = request.k, room - len(request.queries)
+            pending = left
+
+            begin = perf_counter()
+            if batch:
+                self._answer(batch)
+            pause = min(_LONGEST_PAUSE, (perf_counter() - begin) / 4)
+
+    def _answer(self, batch: list[_Request]) -> None:
+        """Gives each request its rankings, or the reason why it has none."""
+        queries = [query for request in batch for query in request.queries]
+        try:
+            rankings = self._retriever.search(queries, batch[0].k)
+            check_count(rankings, queries)
+        except Exception as error:
+            outage = isinstance(error, ServiceError) and error.fault == "service"
+            for request in batch:
+                if len(batch) == 1 or outage:
+                    request.future.set_exception(error)
+                else:
+                    self._answer([request])
+            return
+
+        each = iter(rankings)
+        for request in batch:
+            request.future.set_result(list(islice(each, len(request.queries))))
+
+
+# -- the process -------------------------------------------------------------------------------
+
+
 def run_server(
     open_retriever: Callable[[], Retriever],
-    config: ServerConfig,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token: str | None = None,
     on_ready: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serves until SIGTERM or SIGINT, in the main thread.
+    """Serves until SIGTERM or SIGINT, which end the process when requests in progress are answered.
 
-    The port is bound before the index is loaded, so that one that is taken is known at once. A
-    signal ends the process in order, requests in progress answered; a second Ctrl-C at once.
+    The port is bound before the index is loaded, so that one that is taken is known at once.
 
     Args:
         open_retriever: loads the index.
-        config: the settings.
+        host, port: address to bind; port 0 takes a free one.
+        token: see :func:`build_app`.
         on_ready: called with the server's address once it listens.
-
-    Raises:
-        ConfigError: the address cannot be bound.
-        KeyboardInterrupt: SIGINT ended it, in order.
     """
-    host = f"[{config.host}]" if ":" in config.host else config.host
-    with socket.socket(socket.AF_INET6 if ":" in config.host else socket.AF_INET) as listener:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((config.host, config.port))
-        except OSError as error:
-            where = f"http://{host}:{config.port}"
-            raise ConfigError("host and port", where, f"cannot be bound: {error}") from None
-        server = make_server(build_app(open_retriever(), config), config)
+            listener.bind((host, port))
+        except (OSError, OverflowError) as error:
+            fix = f"cannot be bound: {error}"
+            raise ConfigError("host and port", f"{host}:{port}", fix) from None
 
-        def stop(*_: object) -> None:
-            server.should_exit = True
-
-        # uvicorn raises the signal that stopped it once more: SIGTERM would make of that a kill,
-        # SIGINT is KeyboardInterrupt, also where a shell's background process ignores it.
-        before = {signal.SIGTERM: signal.signal(signal.SIGTERM, stop)}
-        before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
-            listener.listen(4096)  # connections that the kernel holds until the server takes them
-            on_ready(f"http://{host}:{listener.getsockname()[1]}")
-            server.run([listener])
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        server = make_server(build_app(open_retriever(), token))
+        listener.listen(4096)  # connections that the kernel holds until the server takes them
+        shown = f"[{host}]" if ":" in host else host
+        on_ready(f"http://{shown}:{listener.getsockname()[1]}")
+        server.run([listener])
 
 
-def make_server(app: FastAPI, config: ServerConfig) -> uvicorn.Server:
+def make_server(app: FastAPI) -> uvicorn.Server:
     """uvicorn without access logs; its ``run`` takes the sockets."""
     return uvicorn.Server(
         uvicorn.Config(
@@ -203,6 +294,6 @@ def make_server(app: FastAPI, config: ServerConfig) -> uvicorn.Server:
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=30,
-            timeout_graceful_shutdown=int(config.answer_seconds) + 1,
+            timeout_graceful_shutdown=int(ANSWER_SECONDS) + 1,
         )
     )

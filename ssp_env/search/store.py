@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, overload
@@ -22,7 +22,7 @@ from ssp_env.errors import DataError, RunError
 from ssp_env.search.corpus import digest_of, encode, read_passages
 from ssp_env.types import Document, Passages
 
-FORMAT = 5
+FORMAT = 6
 """Version of the directory's format. A reader refuses any other."""
 MANIFEST = "manifest.json"
 PASSAGES = "passages"
@@ -32,6 +32,8 @@ _FILE = "passages.sqlite"
 _TABLE = "CREATE TABLE passages (position INTEGER PRIMARY KEY, id BLOB, title BLOB, text BLOB)"
 _TWINS = "SELECT id, min(position), max(position) FROM passages GROUP BY id HAVING count(*) > 1"
 _SELECT = "SELECT id, title, text FROM passages WHERE "
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,41 +73,35 @@ class Encoder(Protocol):
 class Manifest:
     """The contents of ``manifest.json``."""
 
-    kind: str
-    """``"passages"``, or the kind of index: ``"bm25"``, ``"dense-flat"``..."""
     corpus: str
     """Digest of the passages, as :meth:`ssp_env.search.corpus.Corpus.digest` defines it."""
     passages: int
     """Number of passages."""
+    name: str
+    """Name of the corpus file."""
     encoder: EncoderInfo | None = None
     """``None`` for what needs none."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """Settings it was built with, such as BM25's ``k1``, and what was measured of it."""
+    """Settings of the index, such as ``lists_probed``."""
     files: Mapping[str, int] = field(default_factory=dict)
     """Bytes of every file of the folder but the manifest, by name."""
     format: int = FORMAT
 
 
-T = TypeVar("T")
-
-
-def track(items: Iterable[T], stage: str, total: int | None, shown: bool) -> Iterable[T]:
+def track(items: Iterable[T], stage: str, total: int | None = None) -> Iterable[T]:
     """Iterates with a bar, where standard error is a terminal."""
     from rich.console import Console
     from rich.progress import track
 
     console = Console(stderr=True)
-    return track(items, stage, total, console=console, disable=not (shown and console.is_terminal))
+    return track(items, stage, total, console=console, disable=not console.is_terminal)
 
 
 @contextmanager
 def building(folder: Path, *, resume: bool = False) -> Iterator[Path]:
     """A folder to build in, which becomes ``folder`` at the end; its parent is locked.
 
-    Raises:
-        DataError: it exists, another process builds in its parent, the disk is full or not
-            writable.
-    """
+    ``DataError`` if another process builds in its parent, or the disk is full or not writable."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with locked(folder.parent), new_folder(folder, resume=resume) as path:
@@ -117,29 +113,21 @@ def building(folder: Path, *, resume: bool = False) -> Iterator[Path]:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Adds the folder's files to a manifest, and writes it."""
-    files = {path.name: path.stat().st_size for path in folder.iterdir() if path.name != MANIFEST}
+    paths = [path for path in folder.iterdir() if MANIFEST not in path.name]
+    files = {path.name: path.stat().st_size for path in paths}
     text = json.dumps(asdict(replace(manifest, files=files)), indent=1, sort_keys=True)
     write_atomically(folder / MANIFEST, text)
 
 
 def read_manifest(
-    folder: Path,
-    kind: str | None = None,
-    *,
-    corpus: str | None = None,
-    encoder: EncoderInfo | None = None,
+    folder: Path, *, corpus: str | None = None, encoder: EncoderInfo | None = None
 ) -> Manifest:
     """The manifest of a folder that was found to be whole and as expected.
 
     Args:
         folder: location of the manifest.
-        kind, corpus, encoder: what the folder must hold, the digest of the passages that it must
-            belong to, the encoder (by digest and dimension) that it must have been made with;
-            ``None`` takes any.
-
-    Raises:
-        DataError: no such folder, half built, of another format, kind, corpus or encoder, a file
-            missing or cut. Says what to do.
+        corpus, encoder: digest of the passages that it must belong to, and the encoder (by digest
+            and dimension) that it must have been made with; ``None`` takes any.
     """
     if not folder.is_dir():
         if unfinished(folder).is_dir():
@@ -156,8 +144,6 @@ def read_manifest(
         what = f"has no {MANIFEST} that can be used ({error!r})"
         raise DataError(folder, f"{what}; {again(folder)}") from error
 
-    if kind is not None and manifest.kind != kind:
-        raise DataError(folder, f"holds {manifest.kind!r}, not {kind!r}")
     if corpus is not None and manifest.corpus != corpus:
         what = f"belongs to another corpus (digest {manifest.corpus[:12]}, not {corpus[:12]})"
         raise DataError(folder, f"{what}; {again(folder)} over these passages")
@@ -190,17 +176,13 @@ class PassageStore(Passages):
     def __init__(self, folder: str | Path) -> None:
         """Opens what :func:`build_store` left; ``DataError`` for anything else."""
         self.folder = Path(folder)
-        self.manifest = read_manifest(self.folder, PASSAGES)
-        self.name: str = self.manifest.parameters.get("name", str(folder))
+        self.manifest = read_manifest(self.folder)
+        self.name = self.manifest.name
 
         # Immutable: no locks, and no file of SQLite's own is looked for or written.
         address = (self.folder / _FILE).absolute().as_uri() + "?immutable=1"
         self._database = sqlite3.connect(address, uri=True, check_same_thread=False)
-        with self._readable():
-            (last,) = self._database.execute("SELECT max(position) FROM passages").fetchone()
-            if last != len(self) - 1:
-                raise ValueError(f"its last passage is {last}")
-            self._database.execute(f"PRAGMA mmap_size = {1 << 40}")
+        self._database.execute(f"PRAGMA mmap_size = {1 << 40}")
 
     def __len__(self) -> int:
         return self.manifest.passages
@@ -214,28 +196,16 @@ class PassageStore(Passages):
             return [self[position] for position in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
             raise IndexError(f"passage {index} of {len(self)}")
-
-        with self._readable():
-            where = (int(index) % len(self),)
-            return _document(self._database.execute(_SELECT + "position = ?", where).fetchone())
+        where = (int(index) % len(self),)
+        return _document(self._database.execute(_SELECT + "position = ?", where).fetchone())
 
     def __iter__(self) -> Iterator[Document]:
         return self.read_from(0)
 
     def read_from(self, start: int) -> Iterator[Document]:
         """Iterates from a position on, without keeping what was read."""
-        with self._readable():
-            query = _SELECT + "position >= ? ORDER BY position"
-            yield from map(_document, self._database.execute(query, (start,)))
-
-    def by_id(self, document_id: str) -> Document:
-        """The passage with this id; ``KeyError`` if there is none."""
-        with self._readable():
-            sought = (document_id.encode("utf-8", "surrogatepass"),)
-            row = self._database.execute(_SELECT + "id = ?", sought).fetchone()
-            if row is not None:
-                return _document(row)
-        raise KeyError(document_id)
+        query = _SELECT + "position >= ? ORDER BY position"
+        return map(_document, self._database.execute(query, (start,)))
 
     def digest(self) -> str:
         """The corpus digest, as the manifest holds it."""
@@ -244,34 +214,15 @@ class PassageStore(Passages):
     def __reduce__(self) -> tuple[type[PassageStore], tuple[Path]]:
         return type(self), (self.folder,)
 
-    @contextmanager
-    def _readable(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, ValueError, TypeError, AttributeError) as error:
-            what = f"is corrupt ({error}); {again(self.folder)}"
-            raise DataError(self.folder / _FILE, what) from error
-
 
 def _document(row: tuple[bytes, bytes, bytes]) -> Document:
     id_, title, text = (part.decode("utf-8", "surrogatepass") for part in row)
     return Document(id_, title, text)
 
 
-def build_store(source: str | Path, folder: str | Path, *, progress: bool = False) -> PassageStore:
-    """Builds a store from a corpus file, or opens the one that is there.
-
-    Args:
-        source: see :func:`~ssp_env.search.corpus.read_corpus`; one passage is in memory at a time.
-        folder: where the store shall appear.
-        progress: shows a bar.
-
-    Raises:
-        DataError: the source is not such a file, or repeats an id; the folder is of other passages;
-            the disk is full or cannot be written.
-    """
-    folder = Path(folder)
-    documents = track(read_passages(source), "reading passages", None, progress)
+def build_store(source: str | Path, folder: Path) -> PassageStore:
+    """Builds a store from a corpus file, one passage at a time, or opens the one that is there."""
+    documents = track(read_passages(source), "reading passages")
     if folder.exists():
         store = PassageStore(folder)
         if digest_of(documents) != store.digest():
@@ -281,34 +232,31 @@ def build_store(source: str | Path, folder: str | Path, *, progress: bool = Fals
 
     with building(folder) as path:
         count, digest = _write(path / _FILE, documents, source)
-        name = {"name": Path(source).name}
-        write_manifest(path, Manifest(PASSAGES, digest, count, parameters=name))
+        write_manifest(path, Manifest(digest, count, Path(source).name))
     return PassageStore(folder)
 
 
 def _write(path: Path, documents: Iterable[Document], source: str | Path) -> tuple[int, str]:
     """Writes the file of a store; returns the number of passages and their digest."""
     rows = ((position, *encode(document)) for position, document in enumerate(documents))
-    database = sqlite3.connect(path, isolation_level=None)
     try:
-        # Neither journal nor waiting for the disk: an unfinished file is thrown away as a whole.
-        database.execute("PRAGMA journal_mode = OFF")
-        database.execute("PRAGMA synchronous = OFF")
-        database.execute(_TABLE)
-        database.execute("BEGIN")
-        database.executemany("INSERT INTO passages VALUES (?, ?, ?, ?)", rows)
-        (count,) = database.execute("SELECT count(*) FROM passages").fetchone()
-        if not count:
-            raise DataError(source, "holds no passage")
-        database.execute("CREATE INDEX ids ON passages (id)")
-        for id_, first, last in database.execute(_TWINS + " LIMIT 1"):
-            name = id_.decode("utf-8", "surrogatepass")
-            what = f"id {name!r} occurs twice: passages {first + 1} and {last + 1}"
-            raise DataError(source, what)
-        database.execute("COMMIT")
-        every = database.execute(_SELECT + "position >= 0 ORDER BY position")
-        return count, digest_of(map(_document, every))
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
+            # Neither journal nor waiting for the disk: an unfinished file is thrown away.
+            database.execute("PRAGMA journal_mode = OFF")
+            database.execute("PRAGMA synchronous = OFF")
+            database.execute(_TABLE)
+            database.execute("BEGIN")
+            database.executemany("INSERT INTO passages VALUES (?, ?, ?, ?)", rows)
+            for id_, first, last in database.execute(_TWINS + " LIMIT 1"):
+                name = id_.decode("utf-8", "surrogatepass")
+                what = f"id {name!r} occurs twice: passages {first + 1} and {last + 1}"
+                raise DataError(source, what)
+            database.execute("COMMIT")
+
+            (count,) = database.execute("SELECT count(*) FROM passages").fetchone()
+            if not count:
+                raise DataError(source, "holds no passage")
+            every = database.execute(_SELECT + "position >= 0 ORDER BY position")
+            return count, digest_of(map(_document, every))
     except sqlite3.Error as error:
         raise OSError(str(error)) from error
-    finally:
-        database.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ssp_env.doors.dealer import Dealer
+from ssp_env.doors.episode import Episode
 from ssp_env.doors.setup import set_up
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.pool import PooledQuestion
@@ -82,9 +82,9 @@ class PlayerTests:
         return set_up(setup).rules
 
     def _deal(self, rules: Rules, seed: int) -> Round:
-        dealer = Dealer(rules)
-        dealer.seed(seed)
-        return dealer.deal()
+        episode = Episode(rules)
+        episode.reset(seed)
+        return episode.round
 
 
 class NoiseSourceTests:

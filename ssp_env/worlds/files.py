@@ -76,9 +76,9 @@ class FileWorld:
             self.corpus: Passages = read_corpus(corpus_path)
         else:
             # Imported here: a corpus in a file needs no index.
-            from ssp_env.search.index import open_passages
+            from ssp_env.search.store import PASSAGES, PassageStore
 
-            self.corpus = open_passages(self._index)
+            self.corpus = PassageStore(self._index / PASSAGES)
 
     @cached_property
     def retriever(self) -> Retriever | None:
@@ -89,14 +89,9 @@ class FileWorld:
         if self._index is None:
             return None
 
-        from ssp_env.search.index import kinds_in, open_index
+        from ssp_env.search.index import open_index
 
-        kinds = kinds_in(self._index)
-        if "bm25" not in kinds and len(kinds) != 1:
-            held = ", ".join(kinds) or "no index"
-            fix = f"it holds {held}: `ssp index` adds bm25, or name another retriever by search"
-            raise ConfigError("world_options.corpus_path", str(self._index), fix)
-        return open_index(self._index, "bm25" if "bm25" in kinds else kinds[0])
+        return open_index(self._index, "bm25" if (self._index / "bm25").exists() else None)
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
         """Evaluation questions; see :func:`sample_questions`."""

@@ -85,9 +85,7 @@ def some_rows(model_dir: Path, count: int = 6, noise: float = 0.0, seed: int = 0
     return rows
 
 
-def leave_one_out(
-    rewards: np.ndarray, groups: np.ndarray, baseline: float, learning: LearningConfig
-) -> np.ndarray:
+def leave_one_out(rewards: np.ndarray, groups: np.ndarray, learning: LearningConfig) -> np.ndarray:
     """RLOO: the reward less the mean of the *others* of its group."""
     found = np.zeros(len(rewards))
     for group in np.unique(groups):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.health import Diagnosis, HealthConfig, Monitor
+from agents.health import Diagnosis, Monitor
 from ssp_env.game.outcome import Outage
 
 WELL: dict[str, float | None] = {
@@ -17,7 +17,6 @@ WELL: dict[str, float | None] = {
     "learner_updates": 1.0,
     "learner_loss": 0.1,
     "learner_grad_norm": 0.3,
-    "engine_gap": 0.001,
     "proposer_overlong": 0.1,
     "solver_overlong": 0.2,
 }
@@ -30,14 +29,13 @@ ILL: list[tuple[str, dict[str, Any], str]] = [
     ("nothing_valid", {"valid_rate": 0.0, "invalid_format": 0.75}, "format 75%"),
     ("not_finite", {"learner_loss": NAN}, "not finite"),
     ("not_finite", {"learner_grad_norm": None}, "not finite"),
-    ("engine_gap", {"engine_gap": 0.8}, "0.80 nats"),
     ("overlong", {"solver_overlong": 1.0}, "100% of the solver's"),
 ]
 
 
 def stops_at(steps: list[dict[str, Any]], **changes: Any) -> Diagnosis | None:
     """The diagnosis of a run that goes through these steps, if it is stopped in the last."""
-    monitor = Monitor(HealthConfig(**changes))
+    monitor = Monitor(**changes)
     for step, figures in enumerate(steps, 1):
         found = monitor(step, WELL | figures)
         if found is not None:
@@ -69,12 +67,12 @@ def test_a_step_that_cannot_tell_neither_counts_nor_helps() -> None:
     assert stops_at([ill, silent, silent, silent], patience=3) is None
     assert stops_at([ill, silent, ill, silent, ill], patience=3) is not None
 
-    monitor = Monitor(HealthConfig(patience=1))
+    monitor = Monitor(patience=1)
     assert monitor(1, {"learner_updates": 0.0}) is None
 
 
 def test_an_outage_is_quoted() -> None:
-    monitor, gone = Monitor(HealthConfig(patience=2)), Outage("engine", "vLLM failed: no memory")
+    monitor, gone = Monitor(patience=2), Outage("engine", "vLLM failed: no memory")
     assert monitor(1, WELL | ALL_VOID, [gone]) is None
     found = monitor(2, WELL | ALL_VOID, [Outage("search", "HTTP 500"), gone, gone])
     assert found is not None
@@ -85,6 +83,6 @@ def test_a_resumed_run_counts_on() -> None:
     lines = [{"step": 0, "accuracy": {}}] + [
         {"step": step, **WELL, "valid_rate": 0.0} for step in (1, 2)
     ]
-    monitor = Monitor(HealthConfig(patience=3))
+    monitor = Monitor(patience=3)
     monitor.replay(lines)
     assert monitor(3, WELL | {"valid_rate": 0.0}) is not None

@@ -12,16 +12,15 @@ import pytest
 from learning import learner_for, some_rows, update, weights_of
 from playful import GAME, LEARNING
 
+from agents import rows as rows_module
 from agents.config import LearningConfig
 from agents.models import tiny_directory
 from agents.rllib.algorithm import SSPConfig
 from agents.rllib.env_runner import SSPEnvRunner, rounds_of
 from agents.rllib.module import MODULE_ID
-from agents.rows import Credit, Row, deal, rows_of, with_loss_weights
-from ssp_env.game.pool import PooledQuestion
+from agents.rows import Row, deal, rows_of, with_loss_weights
 from ssp_env.game.round import Round
-from ssp_env.game.strategies import make_strategy, update_strategy
-from ssp_env.types import GroundTruth
+from ssp_env.game.strategies import update_strategy
 
 
 @dataclass(frozen=True)
@@ -53,11 +52,9 @@ def passes(setup: Setup, changes: dict[str, Any]) -> Any:
 
 
 def credited(setup: Setup, changes: dict[str, Any]) -> Any:
-    """The rows of a round that was played, in the second of two steps."""
+    """The rows of a round that was played."""
     learning = setup.config.training(**changes).learning()
-    credit = Credit(learning)
-    for _ in range(2):
-        rows = credit(rows_of(setup.round.games, learning))
+    rows = rows_module.credited(rows_of(setup.round.games, learning), learning)
     rows = with_loss_weights(rows, learning, 16, GAME["attempts"])
     return [(r.role, r.game, r.advantage, r.weight) for r in rows]
 
@@ -66,7 +63,7 @@ def played_on(setup: Setup, changes: dict[str, Any]) -> Any:
     """The games of two steps."""
     config = setup.config.training(**{"batch_size": 5, **changes})
     learning, runner = config.learning(), SSPEnvRunner(config=config)
-    strategy = make_strategy(learning.strategy, learning.reset_every)
+    strategy = config.batch_strategy()
     games = []
     for step in range(2):
         state, tasks = strategy.get_state(), rounds_of(step, learning)
@@ -84,16 +81,6 @@ def tried(setup: Setup, changes: dict[str, Any]) -> Any:
         task=rounds_of(0, config.learning())[0], strategy=state
     )
     return [t.ids for record in sample.records for t in record.trajectories]
-
-
-def remembered(setup: Setup, changes: dict[str, Any]) -> Any:
-    """What a batch strategy keeps of a question that was solved."""
-    strategy = setup.config.training(**changes).batch_strategy()
-    solution = ("<search> it </search>", "", "<answer> it </answer>")
-    update_strategy(
-        strategy, [[PooledQuestion("what is it ?", GroundTruth("t", "it"), solution=solution)]]
-    )
-    return strategy.get_state()
 
 
 def dealt(setup: Setup, changes: dict[str, Any]) -> Any:
@@ -124,18 +111,13 @@ KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, dict[str, Any]]] = {
     "std_normalise": (True, credited),
     "proposer_aggregation": ("sequence", credited),
     "solver_aggregation": ("token", credited),
-    "proposal_groups": ("asked_searches", credited, {"proposer_algorithm": "grpo"}),
-    "baseline_decay": (0.9, credited),
     "importance_cap": (1.2, learnt),
     "drop_uniform_groups": (True, credited),
     "temperature": (0.8, played_on),
     "strategy": ("dummy", played_on),
-    "reset_every": (1, played_on),
-    "examples": (True, remembered, {"strategy": "reuse"}),
     "lora_rank": (2, learnt),
     "microbatch_tokens": (40, passes),
     "gradient_checkpointing": (True, passes),
-    "precision": ("bfloat16", learnt),
 }
 """For each setting another value, where the difference shows, and what else has to be set."""
 

@@ -38,7 +38,7 @@ def test_a_uniform_group_has_advantages_of_exactly_zero(
 ) -> None:
     rewards = np.full(size, reward)
     learning = LearningConfig(std_normalise=std_normalise)
-    advantages = grpo_advantages(rewards, np.zeros(size, dtype=int), 0.0, learning)
+    advantages = grpo_advantages(rewards, np.zeros(size, dtype=int), learning)
     assert advantages.tolist() == [0.0] * size, "a mean of equal numbers may be off by a rounding"
 
 

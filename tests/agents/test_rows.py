@@ -18,10 +18,10 @@ from agents.config import LearningConfig
 from agents.losses import Tokens, find_algorithm
 from agents.metrics import NEAR, repetition
 from agents.models import load_model
-from agents.rows import Credit, Row, credited, deal, rows_of, with_loss_weights
+from agents.rows import Row, credited, deal, rows_of, with_loss_weights
 from agents.scoring import token_scores
 from ssp_env.game.config import GameConfig
-from ssp_env.game.game import Attempt, Game, Origin
+from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Limits, Trajectory
@@ -51,7 +51,8 @@ def game(
     group: int | None = None,
 ) -> Game:
     """A finished game with trajectories of random lengths."""
-    made = Game((0,), slot, slot if group is None else group, GroundTruth("a", "A"), origin)
+    shared = slot if group is None else group
+    made = Game(Start((0,), slot, shared, GroundTruth("a", "A"), origin))
     made.outcome, made.proposer_reward = outcome, paid
     if origin is Origin.PROPOSED:
         made.proposer = trajectory(Role.PROPOSER, int(RNG.integers(2, 9)))
@@ -70,7 +71,7 @@ def test_an_example_joins_the_attempts_at_its_question() -> None:
     assert [row.group for row in sampled] == [example.group] * 2
     assert np.isnan(example.logprobs).all()
     assert not any(np.isnan(row.logprobs).any() for row in sampled)
-    advantages = [row.advantage for row in credited([*sampled, example], config, {})]
+    advantages = [row.advantage for row in credited([*sampled, example], config)]
     assert advantages == pytest.approx([-1 / 3, -1 / 3, 2 / 3])
 
     only_proposer = LearningConfig(learning_roles=("proposer",))
@@ -98,8 +99,8 @@ def config(**changes: object) -> LearningConfig:
 
 
 def learnable(games: Sequence[Game], settings: LearningConfig) -> list[Row]:
-    """The rows of a step that something is learnt from, without a baseline."""
-    return credited(rows_of(games, settings), settings, {})
+    """The rows of a step that something is learnt from."""
+    return credited(rows_of(games, settings), settings)
 
 
 # -- which rows --------------------------------------------------------------------------------
@@ -213,72 +214,6 @@ def test_the_learner_sees_the_logprobs_that_the_engine_sampled_with(
         )
     behaviour = columns["behaviour_logprobs"][columns["loss_mask"] > 0]
     np.testing.assert_allclose(recomputed.logprobs.numpy(), behaviour.numpy(), atol=1e-4)
-
-
-def paid_row(role: str, reward: float, group: str = "", question: str | None = None) -> Row:
-    """A row that earned something."""
-    mask = np.ones(3, dtype=np.uint8)
-    ids = np.zeros(3, dtype=np.int32)
-    return Row(ids, mask, -mask.astype(np.float32), role, 0, 0.0, 0.0, reward, group, question)
-
-
-# -- moving baselines --------------------------------------------------------------------------
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    st.lists(st.lists(st.floats(-1, 1), min_size=1, max_size=5), min_size=1, max_size=6),
-    st.floats(0, 0.99),
-)
-def test_the_baseline_is_an_average_of_earlier_steps_by_age(
-    steps: list[list[float]], decay: float
-) -> None:
-    """Against the definition: the mean of step k counts decay^age, all weights adding up to 1."""
-    credit = Credit(config(baseline_decay=decay, proposer_aggregation="token"))
-    for now, returns in enumerate(steps):
-        weights = np.array([decay ** (now - 1 - k) for k in range(now)])
-        means = np.array([np.mean(steps[k]) for k in range(now)])
-        expected = float((weights * means).sum() / weights.sum()) if now else 0.0
-
-        rows = credit([paid_row("proposer", value) for value in returns])
-        advantages = [r.advantage for r in rows]
-        np.testing.assert_allclose(advantages, np.array(returns) - expected, atol=1e-9)
-
-
-# -- groups of proposals -----------------------------------------------------------------------
-
-
-def proposal(slot: int, reward: float, *, group: int, asked: int, seed: int = 0) -> Game:
-    """A finished game of one proposal."""
-    made = Game((seed,), slot, group, GroundTruth("a", "A"), Origin.PROPOSED, asked_searches=asked)
-    made.outcome, made.proposer_reward = Outcome.VALID, reward
-    made.proposer = trajectory(Role.PROPOSER, 5)
-    return made
-
-
-@pytest.mark.parametrize(
-    ("groups", "expected"),
-    [
-        ("answer", [0.25, -0.25, -0.125, 0.125, 0.0]),
-        ("asked_searches", [0.25, -0.25, 0.0, 0.25, -0.25]),
-    ],
-)
-def test_grpo_compares_proposals_of_one_answer_or_of_one_number_of_searches(
-    groups: str, expected: list[float]
-) -> None:
-    # The last two games come from another env runner; numbers of groups are each runner's own.
-    games = [
-        proposal(0, 1.0, group=0, asked=1),
-        proposal(1, 0.5, group=0, asked=1),
-        proposal(2, 0.5, group=1, asked=2),
-        proposal(3, 0.75, group=1, asked=2),
-        proposal(0, 0.25, group=0, asked=2, seed=1),
-    ]
-    learning = config(
-        proposer_algorithm="grpo", proposal_groups=groups, learning_roles=("proposer",)
-    )
-    rows = Credit(learning)(rows_of(games, learning))
-    assert [r.advantage for r in rows] == pytest.approx(expected)
 
 
 # -- repetition --------------------------------------------------------------------------------

@@ -17,18 +17,24 @@ from learning import some_rows
 from agents import update
 from agents.columns import Columns, columns_of
 from agents.config import ALGORITHMS, Aggregation, LearningConfig
-from agents.models import adapt, autocast_dtype, load_model
+from agents.models import adapt, load_model
 from agents.rows import Row, credited, with_loss_weights
 from agents.scoring import Scores, checkpoint_layers, token_scores
 from agents.update import Update, merge_figures
 
-PLAIN = LearningConfig(lr=1e-3, warmup_steps=0, importance_cap=None, precision="float32")
+PLAIN = LearningConfig(lr=1e-3, warmup_steps=0, importance_cap=None)
 
 
 class Bench:
     """A model, its update, and what the output layer was given."""
 
-    def __init__(self, model_dir: Path, learning: LearningConfig, tokens_per_chunk: int = 10**6):
+    def __init__(
+        self,
+        model_dir: Path,
+        learning: LearningConfig,
+        tokens_per_chunk: int = 10**6,
+        autocast: torch.dtype | None = None,
+    ) -> None:
         self.model = load_model(model_dir)
         reference = load_model(model_dir)
         vocab = self.model.config.vocab_size
@@ -55,7 +61,6 @@ class Bench:
             return token_scores(reference, part["ids"], part["loss_mask"], 1.0, vocab)
 
         trained = [weight for weight in self.model.parameters() if weight.requires_grad]
-        autocast = autocast_dtype(learning.precision, torch.device("cpu"))
         optimizer = torch.optim.Adam(trained, lr=learning.lr)
         self.update = Update(
             score, optimizer, learning, reference=score_reference, autocast=autocast
@@ -123,12 +128,12 @@ def test_no_gradient_comes_from_a_token_that_the_policy_did_not_write(
         kl_coeff=data.draw(st.sampled_from([0.0, 0.1])),
         microbatch_tokens=data.draw(st.sampled_from([1, 60, 10**6])),
         gradient_checkpointing=data.draw(st.booleans()),
-        precision=data.draw(st.sampled_from(["float32", "bfloat16"])),
         lora_rank=data.draw(st.sampled_from([0, 2])),
     )
     paid = [replace(r, reward=r.advantage, group=r.role) for r in rows[:3]]
-    weighted = with_loss_weights(credited(paid, learning, {}), learning, 3, 1)
-    bench = Bench(model_dir, learning, data.draw(st.sampled_from([3, 10**6])))
+    weighted = with_loss_weights(credited(paid, learning), learning, 3, 1)
+    autocast = data.draw(st.sampled_from([None, torch.bfloat16]))
+    bench = Bench(model_dir, learning, data.draw(st.sampled_from([3, 10**6])), autocast)
     bench(weighted, step=1)
 
     assert len(bench.hidden) == len(bench.masks)

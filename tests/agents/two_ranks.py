@@ -24,9 +24,7 @@ from agents.scoring import TokenScorer, checkpoint_layers
 from agents.sharding import MOMENTS, agreed_maximum, save_shares, shard, whole
 from agents.update import Update, adam
 
-LEARNING = LearningConfig(
-    lr=1e-3, warmup_steps=0, kl_coeff=0.1, precision="float32", microbatch_tokens=64
-)
+LEARNING = LearningConfig(lr=1e-3, warmup_steps=0, kl_coeff=0.1, microbatch_tokens=64)
 CPU = torch.device("cpu")
 
 

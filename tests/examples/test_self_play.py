@@ -57,7 +57,6 @@ def learning(page: ModuleType) -> LearningConfig:
         warmup_steps=0,
         drop_uniform_groups=True,
         importance_cap=None,
-        precision="float32",
     )
 
 
@@ -88,7 +87,7 @@ def test_the_pages_update_is_that_of_ssp_train(
     learner = SSPLearner(config=config, module_spec=spec)
     learner.build()
     theirs = learner.module[MODULE_ID].lm
-    rows = credited(rows_of(games, learning), learning, {})
+    rows = credited(rows_of(games, learning), learning)
     rows = with_loss_weights(rows, learning, page.B, page.N)
     assert len(rows) == len(taught)
     assert {row.role for row in rows} == {"proposer", "solver"}

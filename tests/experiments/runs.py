@@ -24,7 +24,6 @@ SETTINGS = (
     "learning.batch_size=8",
     "learning.drop_uniform_groups=false",
     "learning.strategy=periodic_reset",
-    "learning.reset_every=5",
     "evaluation.per_group=3",
     "evaluation.every=1000",
 )

@@ -53,7 +53,7 @@ def test_paper_preset_is_the_paper_s_table() -> None:
         "documents a search": config.game.top_k,
         "searches": config.game.max_searches,
         "noise documents": config.game.noise_documents,
-        "batch strategy": (config.learning.strategy, config.learning.reset_every),
+        "batch strategy": config.learning.strategy,
         "training temperature": config.learning.temperature,
         "evaluation temperature": config.evaluation.temperature,
         "algorithms": (config.learning.proposer_algorithm, config.learning.solver_algorithm),
@@ -82,7 +82,7 @@ def test_paper_preset_is_the_paper_s_table() -> None:
         "documents a search": 3,
         "searches": 10,
         "noise documents": 4,
-        "batch strategy": ("periodic_reset", 10),
+        "batch strategy": "periodic_reset",
         "training temperature": 1.0,
         "evaluation temperature": 0.0,
         "algorithms": ("reinforce", "grpo"),
@@ -182,7 +182,6 @@ def test_override_reaches_its_setting(assignment: str, read: Any) -> None:
         ("game.verifier=wrld", "game.verifier", "did you mean 'world'?"),
         ("learning.decay_steps=79", "learning.decay_steps", "at least 80"),
         ("evaluation.temperature=.inf", "evaluation.temperature", "finite"),
-        ("compute.sharding=fsdp2", "compute.sharding", "give two learners or more"),
     ],
 )
 def test_mistake_is_named_with_its_fix(assignment: str, field: str, fix: str) -> None:
@@ -255,7 +254,6 @@ def test_every_setting_of_compute_reaches_rllib() -> None:
 def test_every_setting_of_learning_and_game_reaches_rllib() -> None:
     config = config_of(
         "learning.lr=0.5",
-        "learning.reset_every=3",
         "game.noise_documents=2",
         "world_options.seed=4",
         "compute.overlap=true",
@@ -278,6 +276,9 @@ def test_settings_that_do_not_go_together_are_named_as_ours(policy: Path) -> Non
     with pytest.raises(ConfigError, match="importance_cap") as raised:
         check_learning(config_of("compute.overlap=true", "learning.importance_cap=null"))
     assert raised.value.field == "compute.overlap"
+
+    with pytest.raises(ConfigError, match="give two learners or more"):
+        check_learning(config_of("compute.sharding=fsdp2"))
 
 
 def test_every_setting_is_documented() -> None:

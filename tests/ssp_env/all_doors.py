@@ -11,11 +11,11 @@ import numpy as np
 from scripted import Script, turn
 
 import ssp_env
-from ssp_env.doors.dealer import Dealer
+from ssp_env.doors.episode import Episode
+from ssp_env.doors.observation import info_of
 from ssp_env.doors.setup import set_up
 from ssp_env.game.game import Game
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.types import Role, World
@@ -29,7 +29,6 @@ class Outcome:
     """All that a door told of a game."""
 
     record: GameRecord
-    trajectories: list[Any]
     rewards: dict[str, float]
     flags: tuple[bool, bool]
     infos: list[dict[str, Any]]
@@ -42,7 +41,7 @@ class Outcome:
         infos = [info for info in self.infos if info["role"] in (role.value, "")]
         rewards = {role.value: self.rewards[role.value]}
         seen = [s for s in self.seen if s[0] == role.value]
-        return Outcome(self.record, self.trajectories, rewards, self.flags, infos, seen)
+        return Outcome(self.record, rewards, self.flags, infos, seen)
 
 
 class ScriptPlayer:
@@ -61,38 +60,52 @@ def current(game: Game) -> Trajectory:
     return next(t for t in game.trajectories() if not t.done)
 
 
+Told = tuple[dict[str, Any], dict[str, float], Sequence[Any]]
+"""Info, rewards, flags."""
+
+
+def play(env: Any, info: dict[str, Any], write: Callable[[Trajectory], Told]) -> Outcome:
+    """Plays a game that was reset, one turn after the other."""
+    infos, flags, rewards = [info], (False, False), {}
+    while not any(flags):
+        info, rewards, flags = write(current(env.game))  # type: ignore[assignment]
+        infos.append(info)
+    return outcome(env, env.game, rewards, flags, infos)
+
+
 def outcome(
-    game: Game,
-    rules: Rules,
-    rewards: dict[str, float],
-    flags: Any,
-    infos: list[Any],
-    seen: Sequence[Seen] = (),
+    env: Any, game: Game, rewards: dict[str, float], flags: Sequence[Any], infos: Sequence[Any]
 ) -> Outcome:
-    trajectories = [
-        (t.role, t.ids, bytes(t.mask), t.logprobs, t.ending, t.result, t.searches)
-        for t in game.trajectories()
-    ]
-    record, plain = record_game(game, rules), [_plain(info) for info in infos]
-    return Outcome(
-        record, trajectories, rewards, (bool(flags[0]), bool(flags[1])), plain, list(seen)
-    )
+    ended = bool(flags[0]), bool(flags[1])
+    return Outcome(record_game(game, env.rules), rewards, ended, list(map(_plain, infos)))
 
 
-def _tokens(game: Game, script: Script, step: Callable[[int, Trajectory], None]) -> None:
-    """One turn, token by token, as far as it is taken."""
-    trajectory = current(game)
-    before = len(trajectory.searches)
-    for token in turn(trajectory, script):
-        step(token, trajectory)
-        if trajectory.done or len(trajectory.searches) > before:
-            return
-    raise AssertionError("a scripted turn that does not end")
+def by_tokens(
+    env: Any,
+    info: dict[str, Any],
+    script: Script,
+    look: Callable[[], tuple[Any, dict[str, Any]]],
+    step: Callable[[int], Told],
+    name: str = "observation",
+) -> Outcome:
+    """Plays a game token by token; notes all that is seen."""
+    seen: list[Seen] = []
+
+    def write(trajectory: Trajectory) -> Told:
+        before = len(trajectory.searches)
+        for token in turn(trajectory, script):
+            seen.append(_look(trajectory.role, *look(), name))
+            told = step(token)
+            if trajectory.done or len(trajectory.searches) > before:
+                return told
+        raise AssertionError("a scripted turn that does not end")
+
+    return replace(play(env, info, write), seen=seen)
 
 
-def _look(role: str, observation: Any, info: dict[str, Any], name: str = "observation") -> Seen:
+def _look(role: Role, observation: Any, info: dict[str, Any], name: str = "observation") -> Seen:
     mask = observation["action_mask"].astype(np.int8).tobytes()
-    return role, observation[name].tobytes(), mask, _plain(info)
+    return role.value, observation[name].tobytes(), mask, _plain(info)
 
 
 def _plain(info: dict[str, Any]) -> dict[str, Any]:
@@ -104,87 +117,74 @@ def _plain(info: dict[str, Any]) -> dict[str, Any]:
 
 def rounds(seed: int, script: Script, **setup: Any) -> Outcome:
     """Whole turns, one after the other, without any door."""
-    rules = set_up(setup).rules
-    dealer = Dealer(rules)
-    dealer.seed(seed)
-    played, infos = dealer.deal(), []
-    while pending := played.pending():
-        infos.append(ssp_env.doors.observation.turn_info(played, pending[0]))
-        pending[0].feed_turn(turn(pending[0], script))
+    episode = Episode(set_up(setup).rules)
+    episode.reset(seed)
+    played = episode.round
+
+    def write(trajectory: Trajectory) -> Told:
+        trajectory.feed_turn(turn(trajectory, script))
         played.advance()
-    (game,) = played.games
-    void = game.outcome == "void"
+        return info_of(played), *_paid(played.games[0], played.done)
+
+    return play(episode, info_of(played), write)
+
+
+def _paid(game: Game, done: bool) -> tuple[dict[str, float], tuple[bool, bool]]:
     rewards = {"proposer": game.proposer_reward or 0.0, "solver": game.solver_reward or 0.0}
-    infos.append(ssp_env.doors.observation.final_info(game, rules.config.attempts))
-    return outcome(game, rules, rewards, (not void, void), infos)
+    void = game.outcome == "void"
+    return rewards, (done and not void, done and void)
 
 
-def aec(seed: int, script: Script, *, env: Any = None, **setup: Any) -> Outcome:
-    env = ssp_env.raw_env(**setup) if env is None else env
+def aec(seed: int, script: Script, **setup: Any) -> Outcome:
+    env = ssp_env.raw_env(**setup)
     env.reset(seed=seed)
-    seen: list[Seen] = []
-    infos = []
 
-    def step(token: int, trajectory: Trajectory) -> None:
-        seen.append(_look(trajectory.role.value, env.last()[0], env.last()[4]))
+    def step(token: int) -> Told:
         env.step(token)
-
-    while not (env.terminations["proposer"] or env.truncations["proposer"]):
         assert env.infos["proposer"] == env.infos["solver"]
-        infos.append(env.infos[env.agent_selection])
-        _tokens(env.game, script, step)
-    flags = [{env.terminations[a] for a in env.agents}, {env.truncations[a] for a in env.agents}]
-    assert [len(flag) for flag in flags] == [1, 1], "both end alike"
-    assert env.infos["proposer"] == env.infos["solver"]
-    return outcome(
-        env.game,
-        env.rules,
-        dict(env.rewards),
-        [f.pop() for f in flags],
-        [*infos, env.infos["solver"]],
-        seen,
-    )
+        (terminated,), (truncated,) = set(env.terminations.values()), set(env.truncations.values())
+        return env.infos["solver"], dict(env.rewards), (terminated, truncated)
+
+    return by_tokens(env, env.infos["proposer"], script, lambda: env.last()[::4], step)
 
 
 def rllib(seed: int, script: Script, **setup: Any) -> Outcome:
     from ssp_env.doors.rllib import SearchSelfPlayMultiAgentEnv
 
     env = SearchSelfPlayMultiAgentEnv(setup)
-    observations, told = env.reset(seed=seed)
-    seen: list[Seen] = []
-    infos, paid, flags = [], {"proposer": 0.0, "solver": 0.0}, (False, False)
+    shown = env.reset(seed=seed)
+    paid = {"proposer": 0.0, "solver": 0.0}
 
-    def step(token: int, trajectory: Trajectory) -> None:
-        nonlocal observations, told, flags
-        ((agent, observation),) = observations.items()
-        seen.append(_look(trajectory.role.value, observation, told[agent], "observations"))
-        observations, rewards, terminated, truncated, told = env.step({agent: token})
+    def look() -> tuple[Any, dict[str, Any]]:
+        ((agent, observation),) = shown[0].items()
+        return observation, shown[1][agent]
+
+    def step(token: int) -> Told:
+        nonlocal shown
+        (agent,) = shown[0]
+        observations, rewards, terminated, truncated, infos = env.step({agent: token})
+        shown = observations, infos
         for who, reward in rewards.items():
             paid[who] += reward
-        flags = terminated["__all__"], truncated["__all__"]
+        told = next(iter(infos.values()))
+        assert all(info == told for info in infos.values())
+        return told, paid, (terminated["__all__"], truncated["__all__"])
 
-    while not any(flags):
-        infos.append(next(iter(told.values())))
-        _tokens(env.game, script, step)
-    assert all(info == told["proposer"] for info in told.values())
-    return outcome(env.game, env.rules, paid, flags, [*infos, told["proposer"]], seen)
+    return by_tokens(env, look()[1], script, look, step, "observations")
 
 
-def text(seed: int, script: Script, **setup: Any) -> Outcome:
-    return _texts(ssp_env.TextGame(**setup), None, seed, script)
+def text(seed: int, script: Script, role: Role | None = None, **setup: Any) -> Outcome:
+    """A door of texts, of both roles or of one."""
+    if role is None:
+        env: Any = ssp_env.TextGame(**setup)
+    else:
+        env = ssp_env.TextRole(role.value, ScriptPlayer(script), **setup)
 
+    def write(trajectory: Trajectory) -> Told:
+        _, paid, *flags, info = env.step(script(trajectory))
+        return info, paid if role is None else {role.value: paid}, flags
 
-def _texts(env: Any, role: Role | None, seed: int, script: Script) -> Outcome:
-    """A game behind a door of texts, which pays one role or both."""
-    _, info = env.reset(seed=seed)
-    infos, paid, flags = [info], 0.0, (False, False)
-    while not any(flags):
-        written = script(current(env.game))
-        assert isinstance(written, str)
-        _, paid, *flags, info = env.step(written)  # type: ignore[assignment]
-        infos.append(info)
-    rewards: Any = paid if role is None else {role.value: paid}
-    return outcome(env.game, env.rules, rewards, flags, infos)
+    return play(env, env.reset(seed=seed)[1], write)
 
 
 def batch(seeds: range, script: Script, **setup: Any) -> list[Outcome]:
@@ -196,12 +196,8 @@ def batch(seeds: range, script: Script, **setup: Any) -> list[Outcome]:
         turns = env.step([turn(t.trajectory, script) for t in turns])
         for i in moved:
             infos[i].append(env.infos[i])
-    outcomes = []
-    for game, told in zip(env.games, infos, strict=True):
-        rewards = {"proposer": game.proposer_reward or 0.0, "solver": game.solver_reward or 0.0}
-        void = game.outcome == "void"
-        outcomes.append(outcome(game, env.rules, rewards, (not void, void), told))
-    return outcomes
+    games = zip(env.games, infos, strict=True)
+    return [outcome(env, game, *_paid(game, True), told) for game, told in games]
 
 
 # -- one role ----------------------------------------------------------------------------------
@@ -210,22 +206,17 @@ def batch(seeds: range, script: Script, **setup: Any) -> list[Outcome]:
 def single(role: Role, seed: int, script: Script, **setup: Any) -> Outcome:
     kind = ssp_env.SolverEnv if role is Role.SOLVER else ssp_env.ProposerEnv
     env = kind(other=ScriptPlayer(script), **setup)
-    observation, info = env.reset(seed=seed)
-    seen: list[Seen] = []
-    infos, paid, flags = [], 0.0, (False, False)
+    shown = env.reset(seed=seed)
 
-    def step(token: int, trajectory: Trajectory) -> None:
-        nonlocal observation, info, paid, flags
-        seen.append(_look(role.value, observation, info))
+    def step(token: int) -> Told:
+        nonlocal shown
+        observation, reward, terminated, truncated, info = env.step(token)
+        shown = observation, info
         assert (info["action_mask"] == observation["action_mask"]).all()
         assert (env.action_masks() == observation["action_mask"]).all()
-        observation, reward, *flags, info = env.step(token)  # type: ignore[assignment]
-        paid += float(reward)
+        return info, {role.value: float(reward)}, (terminated, truncated)
 
-    while not any(flags):
-        infos.append(info)
-        _tokens(env.game, script, step)
-    return outcome(env.game, env.rules, {role.value: paid}, flags, [*infos, info], seen)
+    return by_tokens(env, shown[1], script, lambda: shown, step)
 
 
 def vector(role: Role, seeds: range, script: Script, **setup: Any) -> list[Outcome]:
@@ -233,59 +224,50 @@ def vector(role: Role, seeds: range, script: Script, **setup: Any) -> list[Outco
     kind = ssp_env.SolverVectorEnv if role is Role.SOLVER else ssp_env.ProposerVectorEnv
     env = kind(len(seeds), other=ScriptPlayer(script), **setup)
     observations, info = env.reset(seed=seeds[0])
-    count, rules = len(seeds), env._envs[0].rules
     seen: list[list[Seen]] = [[] for _ in seeds]
-    infos: list[list[Any]] = [[_unstack(info, i)] for i in range(count)]
+    infos = [[_unstack(info, i)] for i in range(len(seeds))]
     ends: dict[int, Outcome] = {}
     queues: list[list[int]] = [[] for _ in seeds]
-    eos = int(rules.tokenizer.eos_id or 0)
-    while len(ends) < count:
-        actions = []
-        for i, own in enumerate(env._envs):
+
+    while len(ends) < len(seeds):
+        for i, episode in enumerate(env.episodes):
             if i not in ends:
-                if not queues[i]:
-                    queues[i] = list(turn(current(own.game), script))
-                own_look = {name: array[i] for name, array in observations.items()}
-                seen[i].append(_look(role.value, own_look, _unstack(info, i)))
-            actions.append(queues[i].pop(0) if i not in ends else eos)
-        games = [own.game for own in env._envs]
-        before = [sum(len(t.searches) for t in game.trajectories()) for game in games]
-        observations, rewards, terminated, truncated, info = env.step(np.array(actions))
-        for i, game in enumerate(games):
-            if i in ends:
+                queues[i] = queues[i] or list(turn(episode.turn, script))
+                own = {name: array[i] for name, array in observations.items()}
+                seen[i].append(_look(role, own, _unstack(info, i)))
+        before = [len(episode.trajectory.searches) for episode in env.episodes]
+        actions = np.array([queue.pop(0) if queue else 0 for queue in queues])
+        observations, rewards, terminated, truncated, info = env.step(actions)
+
+        for i, episode in enumerate(env.episodes):
+            if i in ends or not (
+                terminated[i] or truncated[i] or len(episode.trajectory.searches) > before[i]
+            ):
                 continue
-            if terminated[i] or truncated[i]:
-                told = [*infos[i], _unstack(info, i)]
-                flags = terminated[i], truncated[i]
-                ends[i] = outcome(
-                    game, rules, {role.value: float(rewards[i])}, flags, told, seen[i]
-                )
-            elif sum(len(t.searches) for t in game.trajectories()) > before[i]:
-                queues[i] = []
-                infos[i].append(_unstack(info, i))
-    return [ends[i] for i in range(count)]
+            queues[i] = []
+            infos[i].append(_unstack(info, i))
+            if episode.over:
+                paid, flags = {role.value: float(rewards[i])}, (terminated[i], truncated[i])
+                told = outcome(env, episode.game, paid, flags, infos[i])
+                ends[i] = replace(told, seen=seen[i])
+    return [ends[i] for i in range(len(seeds))]
 
 
 def _unstack(info: dict[str, Any], i: int) -> dict[str, Any]:
-    own = {
-        name: values[i]
-        for name, values in info.items()
-        if not name.startswith("_") and info[f"_{name}"][i]
-    }
-    return {
-        name: value.item() if isinstance(value, np.generic) else value
-        for name, value in own.items()
-    }
-
-
-def text_role(role: Role, seed: int, script: Script, **setup: Any) -> Outcome:
-    env = ssp_env.TextRole(role.value, other=ScriptPlayer(script), **setup)
-    return _texts(env, role, seed, script)
+    own = {n: v[i] for n, v in info.items() if not n.startswith("_") and info[f"_{n}"][i]}
+    return {n: v.item() if isinstance(v, np.generic) else v for n, v in own.items()}
 
 
 # -- all of them -------------------------------------------------------------------------------
 
 
+ROOMY = {
+    "max_prompt_tokens": 3000,
+    "max_response_tokens": 3000,
+    "max_query_tokens": 40,
+    "max_document_tokens": 500,
+}
+"""Budgets for tokenizers of many tokens a word."""
 SEEDS = range(5, 8)
 """Of the games that all doors are compared by."""
 
@@ -302,29 +284,24 @@ def through_all_doors(script: Script, texts: bool, **setup: Any) -> list[Outcome
     """Plays the games of ``SEEDS`` through each door, compares, and returns them."""
     world = setup["world"]
     if "retriever" not in setup:
-        setup["retriever"] = _RETRIEVERS[world] = _RETRIEVERS.get(world) or BM25Retriever(
-            world.corpus
-        )
+        own = _RETRIEVERS[world] = _RETRIEVERS.get(world) or BM25Retriever(world.corpus)
+        setup["retriever"] = own
     whole = [aec(seed, script, **setup) for seed in SEEDS]
     for seed, expected in zip(SEEDS, whole, strict=True):
         assert rounds(seed, script, **setup) == strip_seen(expected)
         assert rllib(seed, script, **setup) == expected
         if texts:
             assert text(seed, script, **setup) == strip_seen(expected)
-    batched = batch(SEEDS, script, **setup)
-    if setup["game"].attempts > 1:  # attempts are played side by side there, and so are their turns
-        batched = [replace(told, infos=[]) for told in batched]
-        assert batched == [replace(expected, seen=[], infos=[]) for expected in whole]
-        return whole
-    assert batched == [strip_seen(expected) for expected in whole]
+    assert batch(SEEDS, script, **setup) == [strip_seen(expected) for expected in whole]
+
     for role in (Role.PROPOSER, Role.SOLVER):
-        own = [expected.of(role) for expected in whole]
-        reached = [any(s[0] == role.value for s in expected.seen) for expected in own]
-        for seed, expected, there in zip(SEEDS, own, reached, strict=True):
+        own_views = [expected.of(role) for expected in whole]
+        reached = [any(s[0] == role.value for s in expected.seen) for expected in own_views]
+        for seed, expected, there in zip(SEEDS, own_views, reached, strict=True):
             if there:  # else the one-role doors deal another game
                 assert single(role, seed, script, **setup) == expected
             if there and texts:
-                assert text_role(role, seed, script, **setup) == strip_seen(expected)
+                assert text(seed, script, role, **setup) == strip_seen(expected)
         if all(reached):
-            assert vector(role, SEEDS, script, **setup) == own
+            assert vector(role, SEEDS, script, **setup) == own_views
     return whole

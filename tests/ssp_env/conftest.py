@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hf_tokenizers import byte_level
 from scripted import word_tokenizer
 
-from ssp_env.tokenizers import WordTokenizer
+from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
 
@@ -19,3 +20,10 @@ def mini() -> MiniWorld:
 def words() -> WordTokenizer:
     """The mini-wiki's vocabulary, with the usual tags."""
     return word_tokenizer()
+
+
+@pytest.fixture(params=["bytes", "words", "bpe"])
+def tokenizer(request: pytest.FixtureRequest, words: WordTokenizer) -> Tokenizer:
+    """One of each kind."""
+    bpe = HuggingFaceTokenizer(byte_level(tags=True))
+    return {"bytes": ByteTokenizer(), "words": words, "bpe": bpe}[request.param]

@@ -77,11 +77,11 @@ class Served(Address):
 @contextmanager
 def in_thread(app: Any) -> Iterator[Address]:
     """A FastAPI application, served by a thread of this process as ``ssp serve`` does it."""
-    from ssp_env.search.config import ServerConfig
     from ssp_env.search.server import make_server
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = make_server(app, ServerConfig(answer_seconds=1.0))
+        server = make_server(app)
+        server.config.timeout_graceful_shutdown = 2
         thread = Thread(target=server.run, args=([listener],))
         thread.start()
         try:
@@ -110,12 +110,11 @@ def served(log: Path, command: list[str], port: int, **environment: str) -> Iter
 
 
 @contextmanager
-def stub(log: Path, *, seconds: float = 0, loading: float = 0, **config: Any) -> Iterator[Served]:
+def stub(log: Path, *, seconds: float = 0, loading: float = 0) -> Iterator[Served]:
     """A server over the stub; ready, unless it takes its time to load."""
-    config.setdefault("port", free_port())
-    settings = {"config": config, "seconds": seconds, "loading": loading}
-    command = [sys.executable, str(STUB), json.dumps(settings)]
-    with served(log, command, config["port"]) as server:
+    port = free_port()
+    command = [sys.executable, str(STUB), str(port), str(seconds), str(loading)]
+    with served(log, command, port) as server:
         if not loading:
             server.wait_ready()
         yield server

@@ -11,7 +11,7 @@ from ssp_env import net
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
 
 
-def attempt(failures: list[Exception], attempts: int = 4, seconds: float = 60.0) -> str:
+def attempt(failures: list[Exception], seconds: float = 60.0) -> str:
     """A call that fails as listed and then succeeds."""
     left = iter(failures)
 
@@ -20,7 +20,7 @@ def attempt(failures: list[Exception], attempts: int = 4, seconds: float = 60.0)
             raise error
         return "done"
 
-    return net.run(net.retried(call, attempts, seconds))
+    return net.run(net.retried(call, seconds))
 
 
 @pytest.fixture
@@ -39,10 +39,9 @@ def down(retry_after: float | None = None) -> TransientServiceError:
 
 
 def test_pauses_grow_with_jitter_and_a_server_may_ask_for_more(pauses: list[float]) -> None:
-    assert attempt([down() for _ in range(7)], attempts=8) == "done"
+    assert attempt([down() for _ in range(7)]) == "done"
     for pause, least in zip(pauses, [0.25, 0.5, 1, 2, 4, 8, 8], strict=True):
         assert least <= pause <= 1.25 * least
-    assert 12 <= sum(pauses) <= 30, "which outlives a server's restart"
 
     pauses.clear()
     assert attempt([down(7.5)]) == "done"
@@ -51,13 +50,13 @@ def test_pauses_grow_with_jitter_and_a_server_may_ask_for_more(pauses: list[floa
 
 def test_a_lasting_failure_is_an_outage_that_is_not_retried_again(pauses: list[float]) -> None:
     last = down()
-    with pytest.raises(ServiceError, match=r"HTTP 503 \(after 3 calls\)") as raised:
-        attempt([down(), down(), last], attempts=3)
+    with pytest.raises(ServiceError, match=r"HTTP 503 \(after 4 calls\)") as raised:
+        attempt([down(), down(), down(), last], seconds=1.5)
     assert type(raised.value) is ServiceError
-    assert (raised.value.calls, raised.value.__cause__) == (3, last)
+    assert (raised.value.calls, raised.value.__cause__) == (4, last)
     with pytest.raises(ServiceError, match="after 1 call"):
         attempt([down(86_400)])
-    assert len(pauses) == 2, "no pause beyond the deadline is begun"
+    assert len(pauses) == 3, "no pause beyond the deadline is begun"
 
 
 @pytest.mark.parametrize("error", [ServiceError("search", "HTTP 401"), KeyError("bug")])
@@ -80,14 +79,10 @@ def test_the_loop_serves_forks() -> None:
     child.join(10)
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["127.0.0.1:80", "ftp://host", "http://me:secret@host"],
-)
+@pytest.mark.parametrize("url", ["127.0.0.1:80", "ftp://host", "http://me:secret@host"])
 def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(ConfigError, match=r"server\.url = .*http://127") as raised:
         net.check_url("server.url", url, "http://127.0.0.1:8000")
-    assert raised.value.field == "server.url"
     assert "secret" not in str(raised.value)
 
 

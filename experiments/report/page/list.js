@@ -20,8 +20,7 @@ class GameList {
   /** Takes the rows of steps: {step: rows}. */
   put(run, steps) {
     for (const [step, rows] of Object.entries(steps)) {
-      const named = rows.map((row) => Object.fromEntries(this.app.data.row.map((name, i) => [name, row[i]])));
-      this.steps[run].set(Number(step), named.map((game) => ({ run, step: Number(step), ...game })));
+      this.steps[run].set(Number(step), rows.map((game) => ({ run, step: Number(step), ...game })));
     }
     this.all = this.steps.flatMap((each) => [...each.keys()].sort((a, b) => a - b).flatMap((step) => each.get(step)));
     this.offer();

@@ -119,4 +119,4 @@ def test_a_partner_of_other_tokens_is_refused(model_dir: Path, tmp_path: Path) -
     (other / "tokenizer.json").write_text(text.replace("rival", "rivel"), encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         check_same_tokens(other, model_dir)
-    assert caught.value.field == "partner"
+    assert caught.value.field == "learning.partner"

@@ -30,7 +30,7 @@ from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
 LEARNING = LearningConfig(
-    proposer_algorithm="reinforce", solver_algorithm="reinforce", kl_coeff=0.0, precision="float32"
+    proposer_algorithm="reinforce", solver_algorithm="reinforce", kl_coeff=0.0
 )
 ENGINES = [
     "transformers",

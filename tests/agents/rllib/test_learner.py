@@ -171,7 +171,7 @@ def test_an_algorithm_of_ones_own_is_named_by_its_module(model_dir: Path, rows: 
         replace(row, role="solver", group="one", reward=reward)
         for row, reward in zip(rows, (1.0, 0.0, 0.0), strict=False)
     ]
-    credited_rows = credited(attempts, learning, {})
+    credited_rows = credited(attempts, learning)
     assert [row.advantage for row in credited_rows] == [1.0, -0.5, -0.5]
     start = weights_of(own)
     assert update(own, credited_rows)["kl"] == pytest.approx(0.0, abs=1e-7)

@@ -24,10 +24,10 @@ class Own(LLMModule):
         ({"wurld": "mini"}, {}, 0, "env_config.wurld", "'world'"),
         ({"judge": object()}, {}, 0, "env_config.judge", "--rules my_module:make_rules"),
         ({"world": "wiki-mni"}, {}, 0, "env_config.world", "'wiki-mini'"),
-        ({"game": {"attempts": 1}}, {}, 0, "env_config.game.attempts", "at least 2"),
-        ({"game": {"proposals": 3}}, {"batch_size": 8}, 0, "training.batch_size", "multiple"),
-        ({}, {"batch_size": 32}, 2, "training.round_size", "give at most 16"),
-        ({}, {"overlap": True, "importance_cap": None}, 0, "training.overlap", "update old"),
+        ({"game": {"attempts": 1}}, {}, 0, "game.attempts", "at least 2"),
+        ({"game": {"proposals": 3}}, {"batch_size": 8}, 0, "learning.batch_size", "multiple"),
+        ({}, {"batch_size": 32}, 2, "learning.round_size", "give at most 16"),
+        ({}, {"overlap": True, "importance_cap": None}, 0, "compute.overlap", "update old"),
         ({}, {"solver_algorithm": "ppo"}, 0, "learning.solver_algorithm", "module:NAME"),
     ],
 )
@@ -77,9 +77,9 @@ class Episodic(RLlibCallback):
     [
         ("callbacks_class", lambda c: c.callbacks(Episodic), "never calls on_episode_end"),
         ("evaluation_duration", lambda c: c.evaluation(evaluation_duration="auto"), "at least 1"),
-        ("learners.sharding", lambda c: c.learners(sharding="zero"), "ddp, fsdp2"),
+        ("compute.sharding", lambda c: c.learners(sharding="zero"), "ddp, fsdp2"),
         (
-            "learners.sharding",
+            "compute.sharding",
             lambda c: c.learners(sharding="fsdp2", num_learners=1),
             "there are 1",
         ),

@@ -38,7 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = RunDirectory(tmp_path_factory.mktemp("runs") / "scripted")
     directory.games.mkdir(parents=True)
     rules = set_up({"world": "mini"}).rules
-    strategy = make_strategy("reuse", 10)
+    strategy = make_strategy("reuse")
 
     def answers(rng: np.random.Generator, count: int) -> list[GroundTruth]:
         # Few, so that questions come again.

@@ -56,7 +56,7 @@ def fingerprint(run: Path) -> dict[str, Any]:
 @contextmanager
 def serving(index: Path) -> Iterator[str]:
     """``ssp serve`` in a process of its own; its address."""
-    command = [SSP, "serve", "--index", str(index), "--port", "0"]
+    command = [SSP, "serve", "--in", str(index), "--port", "0"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=environment(), start_new_session=True
     )

@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 from small_runs import GAMES, make_run
 
-from experiments.report.server import Viewer, open_server
+from experiments.report.server import Viewer
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
@@ -48,8 +48,7 @@ def test_every_view_of_a_page(page: Path, tmp_path: Path) -> None:
 
 def test_a_run_in_progress(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", steps=2, finished=False)
-    with open_server(Viewer([str(run.path)]), "127.0.0.1", 0) as server:
-        server.daemon_threads = True
+    with Viewer([str(run.path)], "127.0.0.1", 0) as server:
         thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{server.server_port}/"

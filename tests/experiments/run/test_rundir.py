@@ -193,7 +193,7 @@ def test_a_run_without_a_checkpoint_starts_over(tmp_path: Path) -> None:
         ("steps=500", True),
         ("checkpoints_kept=null", True),
         ("compute={learners: 2, sharding: fsdp2}", True),
-        ("health.patience=9", True),
+        ("patience=9", True),
         ("model=other", False),
         ("world_options.seed=2", False),
         ("game.tags.search=find", False),

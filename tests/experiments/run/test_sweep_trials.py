@@ -34,7 +34,7 @@ def test_what_is_left_of_a_sweep_is_played_to_the_same_table(
     file = tmp_path / "mine.yaml"
     file.write_text(yaml.safe_dump({"seeds": [0], "set": shared, "arms": arms}, sort_keys=False))
 
-    directory, sweep = SweepDirectory(tmp_path / "sweep"), read_sweep(file)
+    directory, sweep = SweepDirectory(tmp_path / "sweep"), read_sweep(str(file))
     with directory.claimed("mine", sweep, ["ssp sweep mine.yaml"]):
         planned = trials(sweep)
     _, fast, slow, held = planned
@@ -69,7 +69,7 @@ def test_what_is_left_of_a_sweep_is_played_to_the_same_table(
     with locked(directory.run(held).path):
         assert main(command) == 2
         assert "it is in use by a run that is still going on" in capsys.readouterr().err
-        monkeypatch.setattr("experiments.commands.sweep._check", lambda *_: None)
+        monkeypatch.setattr("experiments.commands.sweep.check_trials", lambda *_: None)
         assert main(command) == 1
     said = capsys.readouterr()
     assert "3 trials to play, 1 done" in said.err

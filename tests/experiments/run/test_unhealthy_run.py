@@ -19,7 +19,7 @@ def test_a_run_without_a_valid_question_is_stopped_and_can_be_gone_on_with(
     policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
-    hopeless = ("--set", "game.min_question_chars=900", "--set", "health.patience=2")
+    hopeless = ("--set", "game.min_question_chars=900", "--set", "patience=2")
     assert main(arguments(policy, run, "--steps", "9", *hopeless)) == 3
     said = capsys.readouterr().err
     assert "stopped after step 2: in each of the last 2 steps, no proposed question was" in said
@@ -31,7 +31,7 @@ def test_a_run_without_a_valid_question_is_stopped_and_can_be_gone_on_with(
     assert not (run / "summary.json").exists()
 
     resumed = ["train", "--resume", "--out", str(run), "--steps", "5"]
-    assert main([*resumed, "--set", "health.patience=null"]) == 0
+    assert main([*resumed, "--set", "patience=null"]) == 0
     said = capsys.readouterr().err
     assert "resumed after step 2" in said
     assert f"it was stopped after step 2: {stopped['cause']}" in said
@@ -55,7 +55,7 @@ def test_a_run_whose_engine_is_gone_is_stopped_and_is_never_a_success(
 
     monkeypatch.setattr(TransformersEngine, "step", mortal)
     run = tmp_path / "run"
-    patience = ("--set", "health.patience=2", "--set", "checkpoint_every=100")
+    patience = ("--set", "patience=2", "--set", "checkpoint_every=100")
     assert main(arguments(policy, run, "--steps", "9", *patience)) == 3
     said = capsys.readouterr().err
     assert "stopped after step 3: in each of the last 2 steps, no game was valid" in said
@@ -65,11 +65,11 @@ def test_a_run_whose_engine_is_gone_is_stopped_and_is_never_a_success(
 
     # Nobody stops it now, but what it comes to cannot be measured.
     resumed = ["train", "--resume", "--out", str(run), "--steps", "4"]
-    assert main([*resumed, "--set", "health.patience=null"]) == 2
+    assert main([*resumed, "--set", "patience=null"]) == 2
     said = capsys.readouterr().err
     assert "could be judged; it is gone for good. The policy is saved: ssp eval --model" in said
     assert str(run / "checkpoints" / "step_000004" / "policy") in said
     assert not (run / "summary.json").exists()
 
-    assert main([*resumed, "--set", "health.patience=null"]) == 2
+    assert main([*resumed, "--set", "patience=null"]) == 2
     assert "could be judged. The policy is saved" in capsys.readouterr().err

@@ -226,7 +226,7 @@ def test_files_that_cannot_be_read(games: Path, tmp_path: Path, capsys: Captured
     for name, message in (
         ("absent.jsonl", "absent.jsonl: cannot be read: No such file"),
         ("empty.jsonl", "holds no game"),
-        ("lacking.jsonl", "lacking.jsonl:2: field 'start.slot': field required"),
+        ("lacking.jsonl", "lacking.jsonl:2: field 'start.slot': Field required"),
         ("cut.jsonl", "cut.jsonl:2: cut off: its writer was stopped"),
         ("other.jsonl", "other.jsonl:1: field 'format' is missing: a file of games begins with"),
         ("folder", "holds no games: name a run directory or a file of games"),

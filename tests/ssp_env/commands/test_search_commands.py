@@ -63,38 +63,31 @@ def index(corpus: str, tmp_path: Path, ssp: Words) -> str:
 # -- ssp search --------------------------------------------------------------------------------
 
 
-def test_documents_are_printed_in_order(corpus: str, ssp: Words) -> None:
-    out = ssp("search", "river", "Vienna", "--corpus", corpus)
-    assert "2 of 3 passages" in out
-    assert "for: river Vienna" in out
+def test_documents_are_printed_in_order_and_text_from_outside_is_not_obeyed(
+    corpus: str, ssp: Words
+) -> None:
+    out = ssp("search", "river", "Vienna", "\x1b[2J [red]", "--in", corpus)
+    assert f"2 from {corpus} for: river Vienna \ufffd[2J [red]" in out
     assert out.index("1. ") < out.index("p1") < out.index("2. (no title)") < out.index("p2")
     assert "p3" not in out
-    assert "2. " not in ssp("search", "river", "-k", "1", "--corpus", corpus)
-    assert "No passage was found" in ssp("search", "zebra", "--corpus", corpus)
-    assert "2 of" in ssp("search", "capital", "--world", "mini", "-k", "2")
-
-
-def test_text_from_outside_is_shown_and_not_obeyed(corpus: str, ssp: Words) -> None:
-    out = ssp("search", "danube \x1b[2J [red]", "--corpus", corpus)
     assert "[bold]Danube[/bold]" in out
-    assert "[red]" in out
-    assert "\x1b" not in out
-    assert "\x00" not in out
     assert "\ufffd[31mthrough\ufffd Vienna \ufffd." in out
+    assert not {"\x1b", "\x00"} & set(out)
+    assert "2. " not in ssp("search", "river", "-k", "1", "--in", corpus)
+    assert "No passage was found" in ssp("search", "zebra", "--in", corpus)
+    assert "2 from mini" in ssp("search", "capital", "--in", "mini", "-k", "2")
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         (["-k", "0"], "Must be >= 1"),
-        (["--world", "mini", "--corpus", "x"], "exclude each other"),
-        (["--url", "http://127.0.0.1:9", "--world", "mini"], "--url excludes"),
-        (["--token-env", "TOKEN"], "goes with --url"),
-        (["--url", "http://127.0.0.1:9", "--token-env", "ABSENT_TOKEN"], "ABSENT_TOKEN"),
-        (["--world", "mimi"], "did you mean 'mini'"),
-        (["--corpus", "absent.jsonl"], "cannot be read"),
-        (["--index", "absent"], "no such folder"),
-        (["--kind", "bm25"], "go with --index"),
+        (["--in", "mimi"], "did you mean 'mini'"),
+        (["--in", "absent.jsonl"], "no such file, directory or world"),
+        (["--in", "."], "no such folder; `ssp index CORPUS --out DIR` makes an index"),
+        (["--in", "mini", "--kind", "bm25"], "goes with search.index"),
+        (["--in", "mini", "--token-env", "TOKEN"], "give an address such as"),
+        (["--in", "http://127.0.0.1:9", "--token-env", "ABSENT_TOKEN"], "ABSENT_TOKEN"),
     ],
 )
 def test_mistakes_of_a_search(options: list[str], says: str, ssp: Words) -> None:
@@ -105,23 +98,26 @@ def test_mistakes_of_a_search(options: list[str], says: str, ssp: Words) -> None
 
 
 def test_an_index_is_searched_and_not_built_twice(index: str, corpus: str, ssp: Words) -> None:
-    assert "2 of 3 passages" in ssp("search", "--index", index, "river")
-    again = ssp("index", corpus, "--out", index, "--kind", "bm25")
-    assert "already complete, 3 passages" in again
-    says = ssp("search", "--index", index, "--kind", "bm52", "river", status=2)
-    assert "has bm25; did you mean 'bm25'?" in says
-    says = ssp("search", "--index", index, "--kind", "dense-flat", "river", status=2)
-    assert "`ssp index --kind dense-flat` adds it" in says
+    assert f"2 from {index}" in ssp("search", "--in", index, "river")
+    assert "already complete, 3 passages" in ssp("index", corpus, "--out", index, "--kind", "bm25")
+    for kind in ("dense-flat", "hybrid"):
+        says = ssp("search", "--in", index, "--kind", kind, "river", status=2)
+        assert "holds bm25; name one, or add it by `ssp index`" in says
+    assert "did you mean" in ssp("search", "--in", index, "--kind", "bm52", "river", status=2)
+
+    (Path(index) / "passages").rename(Path(index) / ".passages.unfinished")
+    for command in (["search", "river"], ["serve", "--port", "0"]):
+        says = ssp(*command, "--in", index, status=2)
+        assert f"{index}/passages: is half built; run `ssp index` again" in says
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         ([], "CORPUS"),
-        (["CORPUS", "--out", "DIR", "--kind", "bm52"], "did you mean 'bm25'"),
-        (["CORPUS", "--out", "DIR", "--kind", "dense-flat"], "give --encoder MODEL"),
-        (["CORPUS", "--out", "DIR", "--query-prefix", "q: "], "go with a dense kind"),
-        (["CORPUS", "--out", "DIR", "--adopt", "x", "--kind", "bm25"], "omit --kind"),
+        (["CORPUS", "--out", "DIR", "--kind", "bm52"], "bm25"),
+        (["CORPUS", "--out", "DIR", "--kind", "dense-flat"], "needs the encoder"),
+        (["CORPUS", "--out", "DIR", "--query-prefix", "q: "], "go with --encoder"),
         (["absent.jsonl", "--out", "DIR"], "absent.jsonl: cannot be read"),
     ],
 )
@@ -130,13 +126,6 @@ def test_mistakes_of_a_build(
 ) -> None:
     places = {"CORPUS": corpus, "DIR": str(tmp_path / "o")}
     assert says in ssp("index", *(places.get(each, each) for each in arguments), status=2)
-
-
-def test_what_is_half_built_reads_the_same_in_every_command(index: str, ssp: Words) -> None:
-    (Path(index) / "passages").rename(Path(index) / ".passages.unfinished")
-    for command in (["search", "river"], ["serve"]):
-        says = ssp(*command, "--index", index, status=2)
-        assert f"{index}/passages: is half built; run `ssp index` again" in says
 
 
 @pytest.mark.skipif(find_spec("sentence_transformers") is None, reason="needs the extra 'dense'")
@@ -149,40 +138,40 @@ def test_dense_kinds_are_built_named_and_adopted(
     prefixes = ["--encoder", model, "--query-prefix", "q: ", "--passage-prefix", "p: "]
     ssp("index", corpus, "--out", index, "--kind", "dense-ivf-sq8", *prefixes)
     ssp("index", corpus, "--out", index, "--kind", "dense-flat", *prefixes)
-    for command in (["search", "river"], ["serve"]):
-        says = ssp(*command, "--index", index, status=2)
-        assert "give --kind (or kind=), one of bm25, dense-flat, dense-ivf-sq8" in says
-    found = ssp("search", "--index", index, "--kind", "dense-flat", "river")
+    says = ssp("search", "river", "--in", index, status=2)
+    assert "holds bm25, dense-flat, dense-ivf-sq8; name one" in says
+    assert f"3 from {index}" in ssp("search", "--in", index, "--kind", "hybrid", "river")
+    found = ssp("search", "--in", index, "--kind", "dense-flat", "river")
 
-    file = f"{index}/dense-flat/index.faiss"
     other = str(tmp_path / "j")
-    out = ssp("index", corpus, "--adopt", file, "--out", other, *prefixes)
-    assert "index.faiss is linked (a hard link" in out
-    adopted = ssp("search", "--index", other, "river")
+    adopt = ["--kind", "dense-flat", "--adopt", f"{index}/dense-flat/index.faiss"]
+    assert "3 passages" in ssp("index", corpus, "--out", other, *adopt, *prefixes)
+    adopted = ssp("search", "--in", other, "river")
     assert adopted.replace(other, index) == found
 
 
 # -- ssp serve ---------------------------------------------------------------------------------
 
 
-def test_the_command_serves_what_bm25_finds_in_an_index(
-    index: str, corpus: str, tmp_path: Path
+def test_the_command_serves_what_bm25_finds_in_an_index_and_is_asked_by_another(
+    index: str, corpus: str, tmp_path: Path, ssp: Words
 ) -> None:
-    with ssp_serve(tmp_path / "log", "--index", index) as served:
-        assert served.log.read_text().startswith(f"ssp serve: ready at {served.url} (3 passages")
+    with ssp_serve(tmp_path / "log", "--in", index) as served:
+        assert served.log.read_text() == f"ssp serve: ready at {served.url}, searching {index}\n"
         queries = ["river Vienna", "wet"]
         result = served.retrieve(*queries, topk=3, return_scores=True).json()["result"]
-        assert served.stop() == 0
+        out = ssp("search", "river", "Vienna", "--in", served.url)
 
     found = BM25Retriever(read_corpus(corpus)).search(queries, 3)
     assert [[item["document"]["id"] for item in ranking] for ranking in result] == [
         [document.id for document in ranking] for ranking in found
     ]
     assert result[1][0]["document"] == ROWS[2]
+    assert f"2 from {served.url}" in out
 
 
 def test_a_corpus_is_served_for_a_token_until_ctrl_c(corpus: str, tmp_path: Path) -> None:
-    options = ["--corpus", corpus, "--host", "0.0.0.0"]
+    options = ["--in", corpus, "--host", "0.0.0.0"]
     with ssp_serve(tmp_path / "log", *options, SSP_SERVE_TOKEN=TOKEN) as served:
         assert served.retrieve("wet").status_code == 401
         right = {"Authorization": f"Bearer {TOKEN}"}
@@ -201,11 +190,12 @@ def test_mistakes_of_a_server(ssp: Words, monkeypatch: pytest.MonkeyPatch) -> No
         taken.listen()
         for options, says in (
             (["--host", "0.0.0.0"], "SSP_SERVE_TOKEN"),
-            (["--port", str(taken.getsockname()[1]), "--world", "small"], "in use"),
-            (["--world", "wiki-mimi"], "did you mean 'wiki-mini'"),
+            (["--port", str(taken.getsockname()[1]), "--in", "small"], "in use"),
+            (["--port", "65536"], "cannot be bound"),
+            (["--port", "0", "--in", "wiki-mimi"], "did you mean 'wiki-mini'"),
         ):
             assert says in ssp("serve", *options, status=2)
 
     monkeypatch.delitem(sys.modules, "ssp_env.search.server", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert "pip install '.[serve]'" in ssp("serve", "--world", "mini", status=2)
+    assert "'.[serve]'" in ssp("serve", "--in", "mini", status=2)

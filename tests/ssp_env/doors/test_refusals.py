@@ -1,238 +1,176 @@
 """Bad input behind every door: an error that names field, value and fix, before any play.
 
-One test of wording per kind of error. Fields of the configs are in game/test_parts.py, files
-of a world in worlds/test_files.py, servers in judge/test_openai.py."""
+One test per kind of error. Fields of the configs are in game/test_parts.py, files of a world in
+worlds/test_files.py, servers in judge/test_openai.py."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import ssp_env
-from ssp_env.errors import (
-    ConfigError,
-    RenderModeError,
-    ServiceError,
-    UsageError,
-)
+from ssp_env.doors.rllib import SearchSelfPlayMultiAgentEnv
+from ssp_env.errors import ConfigError, RenderModeError, UsageError
+from ssp_env.types import GroundTruth
 from ssp_env.worlds.mini import SmallWorld
 
 SMALL = SmallWorld()
 QUESTION = SMALL.questions(0, 1)[0]
 
-DOORS: dict[str, Callable[..., Any]] = {
-    "env": ssp_env.env,
-    "raw_env": ssp_env.raw_env,
-    "SolverEnv": ssp_env.SolverEnv,
-    "ProposerEnv": ssp_env.ProposerEnv,
-    "SolverVectorEnv": lambda **setup: ssp_env.SolverVectorEnv(2, **setup),
-    "ProposerVectorEnv": lambda **setup: ssp_env.ProposerVectorEnv(2, **setup),
-    "GameBatch": lambda **setup: ssp_env.GameBatch(2, **setup),
-    "TextGame": ssp_env.TextGame,
-    "TextRole": ssp_env.TextRole,
+DOORS: dict[str, tuple[Callable[..., Any], Any]] = {
+    "env": (ssp_env.env, 5),
+    "raw_env": (ssp_env.raw_env, 5),
+    "rllib": (SearchSelfPlayMultiAgentEnv, {"proposer": 5}),
+    "SolverEnv": (ssp_env.SolverEnv, 5),
+    "ProposerEnv": (ssp_env.ProposerEnv, 5),
+    "SolverVectorEnv": (lambda **setup: ssp_env.SolverVectorEnv(2, **setup), [5, 5]),
+    "ProposerVectorEnv": (lambda **setup: ssp_env.ProposerVectorEnv(2, **setup), [5, 5]),
+    "GameBatch": (lambda **setup: ssp_env.GameBatch(2, **setup), [[5], [5]]),
+    "TextGame": (ssp_env.TextGame, "what"),
+    "TextRole": (ssp_env.TextRole, "what"),
 }
-"""Every door, from a setup."""
+"""Every door, from a setup, and a proper action of it."""
+OWN = [name for name in DOORS if name not in ("env", "rllib")]
+"""Doors whose calls no wrapper checks."""
 
 
-def raw(**setup: Any) -> ssp_env.SearchSelfPlayEnv:
-    return ssp_env.raw_env(**{"world": SMALL, **setup})
-
-
-def refused(make: Callable[[], object], field: str, *said: str) -> None:
-    """A ``ConfigError`` about this field that says all of this."""
-    with pytest.raises(ConfigError) as error:
-        make()
-    assert error.value.field == field
-    for words in said:
-        assert words in str(error.value)
-
-
-# -- names -------------------------------------------------------------------------------------
+def made(door: str, **setup: Any) -> Any:
+    setup = {"world": SMALL, **setup}
+    return DOORS[door][0](setup) if door == "rllib" else DOORS[door][0](**setup)
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_an_unknown_keyword(door: str) -> None:
-    refused(
-        lambda: DOORS[door](world=SMALL, retreiver=None), "retreiver", "did you mean 'retriever'"
-    )
+def test_every_door_names_what_is_wrong(door: str) -> None:
+    with pytest.raises(ConfigError, match=r"retreiver = None.*did you mean 'retriever'"):
+        made(door, retreiver=None)
+    world = SmallWorld()
+    world.answers = ()
+    with pytest.raises(ConfigError, match=r"world.answers = .*give it some, or play questions"):
+        made(door, world=world)
+
+
+RULES = ssp_env.raw_env(world=SMALL).rules
 
 
 @pytest.mark.parametrize(
     ("setup", "field", "said"),
     [
         ({"world": "minni"}, "world", "did you mean 'mini'"),
+        ({"world": 5}, "world", "give a World"),
+        ({"world_options": {"entities": 20}}, "world_options", "to the world itself"),
         ({"tokenizer": "byts"}, "tokenizer", "'bytes'"),
         ({"game": {"atempts": 1}}, "game.atempts", "did you mean 'attempts'"),
-        (
-            {"world": "small", "world_options": {"entitis": 20}},
-            "world_options.entitis",
-            "did you mean 'entities'",
-        ),
-        ({"world": "files"}, "world_options", "needs name, corpus_path, answers_path"),
-        ({"search": {"servr": "x"}}, "search.servr", "did you mean 'server'"),
+        ({"game": 5}, "game", "give a GameConfig"),
+        ({"game": {"verifier": "openai"}}, "game.verifier", "ssp_env.judge.openai.OpenAIVerifier"),
+        ({"retriever": 5}, "retriever", "give a"),
+        ({"judge": SimpleNamespace(judge=lambda: None)}, "judge", "it is called with (tasks)"),
+        ({"filters": {"unverified": lambda p: False}}, "filters", "reason code is taken"),
+        ({"search": "x", "retriever": RULES.retriever}, "search", "leave one out"),
+        ({"rules": RULES, "game": {}}, "game", "the rules are ready already"),
+        ({"world": "small", "tokenizer": "bytes"}, "view.legal_moves", "disable the default view"),
     ],
 )
-def test_unknown_names(setup: dict[str, Any], field: str, said: str) -> None:
-    refused(lambda: raw(**setup), field, said)
+def test_settings_that_cannot_work(setup: dict[str, Any], field: str, said: str) -> None:
+    if "rules" not in setup:
+        setup = {"world": SMALL, **setup}
+    with pytest.raises(ConfigError) as error:
+        ssp_env.raw_env(**setup)
+    assert error.value.field == field
+    assert said in str(error.value)
+
+
+def test_rules_that_are_a_name() -> None:
+    bad: Any = "bm25"
+    with pytest.raises(ConfigError, match="rules = 'bm25': give Rules"):
+        ssp_env.env(rules=bad)
 
 
 def test_an_unknown_render_mode() -> None:
-    for door in ("env", "raw_env", "SolverEnv", "ProposerEnv"):
-        refused(
-            lambda door=door: DOORS[door](world=SMALL, render_mode="rgb"), "render_mode", "'ansi'"
-        )
+    for make in (ssp_env.env, ssp_env.SolverEnv):
+        with pytest.raises(RenderModeError, match="'ansi'"):
+            make(world=SMALL, render_mode="rgb")  # type: ignore[operator]
     with pytest.raises(RenderModeError, match="a world is named as world='small'"):
         ssp_env.env("small")
 
 
-# -- wrong types and ranges --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("setup", "field", "said"),
-    [
-        ({"world": 5}, "world", "give a World"),
-        ({"world_options": {"entities": 20}}, "world_options", "to the world itself"),
-        ({"tokenizer": 5}, "tokenizer", "give a Tokenizer"),
-        ({"game": {"attempts": "x"}}, "game.attempts", "integer"),
-        ({"view": {"window": None, "one_hot": True}}, "view.one_hot", "view.window"),
-        ({"retriever": 5}, "retriever", "give a"),
-        ({"noise": 4}, "noise", "give a function"),
-        ({"proposer_reward": "1-p"}, "proposer_reward", 'game={"proposer_reward": "4p(1-p)"}'),
-        ({"game": {"verifier": "openai"}}, "game.verifier", "ssp_env.judge.openai.OpenAIVerifier"),
-        ({"judge": SimpleNamespace(judge=lambda: None)}, "judge", "it is called with (tasks)"),
-        ({"filters": ["spoiler"]}, "filters", "a mapping from reason code to function"),
-        ({"filters": {"unverified": lambda p: False}}, "filters", "reason code is taken"),
-    ],
-)
-def test_parts_that_are_none(setup: dict[str, Any], field: str, said: str) -> None:
-    refused(lambda: raw(**setup), field, said)
-
-
-# -- prompts, tokenizers, answers: known when the game is set up -------------------------------
-
-
-def write(path: Path, *rows: Any) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
-def files(folder: Path, *answers: Any) -> dict[str, Any]:
-    """A world of one passage."""
-    corpus = write(
-        folder / "corpus.jsonl", {"id": "1", "title": "Vienna", "text": "It lies on the Danube."}
-    )
-    own = write(folder / "answers.jsonl", *answers)
-    return {
-        "world": "files",
-        "world_options": {"name": "mine", "corpus_path": corpus, "answers_path": own},
-    }
-
-
-@pytest.mark.parametrize("door", DOORS)
-def test_a_world_without_answers(door: str) -> None:
+def test_questions_are_for_a_solver() -> None:
     world = SmallWorld()
     world.answers = ()
-    if door not in ("SolverEnv", "SolverVectorEnv", "TextRole"):
-        refused(
-            lambda: DOORS[door](world=world), "world.answers", "give it some, or play questions"
-        )
-    else:
-        DOORS[door](world=world, questions=[QUESTION])
+    for make in (ssp_env.SolverEnv, ssp_env.SolverVectorEnv, ssp_env.TextRole):
+        make(world=world, questions=[QUESTION])
+        with pytest.raises(ConfigError, match="at least one Question"):
+            make(world=world, questions=[])
+    with pytest.raises(ConfigError, match="only a solver is given questions"):
+        ssp_env.TextRole("proposer", world=world, questions=[QUESTION])
 
 
-def test_an_answer_that_no_search_can_find(tmp_path: Path) -> None:
-    setup = files(
-        tmp_path,
-        {"answer": "Vienna"},
-        {"id": "far", "answer": "Timbuktu", "aliases": ["Tombouctou"]},
-    )
-    with pytest.raises(ConfigError) as error:
-        ssp_env.env(**setup)
-    for said in (
-        "world.answers = 'Timbuktu'",
-        "answer 'far' of the world 'mine'",
-        "corpus.jsonl",
-        "add a passage",
-        "leave it out",
-    ):
-        assert said in str(error.value)
+def test_an_answer_that_no_search_can_find() -> None:
+    world = SmallWorld()
+    world.answers = (*world.answers, GroundTruth("far", "Timbuktu", ("Tombouctou",)))
+    with pytest.raises(ConfigError, match=r"world.answers = 'Timbuktu': answer 'far' of the world"):
+        ssp_env.env(world=world)
 
 
 # -- calls -------------------------------------------------------------------------------------
 
 
-ACTIONS: dict[str, Any] = {
-    "raw_env": 5,
-    "SolverEnv": 5,
-    "ProposerEnv": 5,
-    "SolverVectorEnv": [5, 5],
-    "ProposerVectorEnv": [5, 5],
-    "GameBatch": [[5], [5]],
-    "TextGame": "what",
-    "TextRole": "what",
-}
-"""A proper action of each door."""
-
-
-@pytest.mark.parametrize("door", ACTIONS)
-def test_a_step_before_reset(door: str) -> None:
+@pytest.mark.parametrize("door", OWN)
+def test_steps_at_the_wrong_time(door: str) -> None:
+    env, action = made(door), DOORS[door][1]
     with pytest.raises(UsageError, match=r"call reset\(\) first"):
-        DOORS[door](world=SMALL).step(ACTIONS[door])
+        env.step(action)
+    if "Vector" in door or door == "GameBatch":
+        return
+
+    env.reset(seed=0)
+    while not env._episode.over if hasattr(env, "_episode") else not env.episode.over:
+        env.step("" if "Text" in door else env.rules.tokenizer.eos_id)
+    if door == "raw_env":
+        env.agents = []
+    with pytest.raises(UsageError, match=r"the game is over: call reset\(\)"):
+        env.step(action)
+    env.reset()
 
 
-@pytest.mark.parametrize("door", list(ACTIONS)[:6])
+def test_rllib_takes_the_token_of_one_agent_while_the_game_goes_on() -> None:
+    env = made("rllib")
+    with pytest.raises(UsageError, match=r"call reset\(\) first"):
+        env.step({"proposer": 5})
+    env.reset(seed=0)
+    with pytest.raises(UsageError, match="the turn of 'proposer'"):
+        env.step({"solver": 5})
+    env.step({"proposer": env.rules.tokenizer.eos_id})
+    with pytest.raises(UsageError, match="the game is over"):
+        env.step({"proposer": 5})
+
+
+@pytest.mark.parametrize("door", [name for name in OWN if "Text" not in name])
 @pytest.mark.parametrize("token", [-1, 10**6])
 def test_an_action_outside_the_space(door: str, token: int) -> None:
-    env = DOORS[door](world=SMALL)
+    env = made(door)
     env.reset(seed=0)
     bad: Any = [[token]] * 2 if door == "GameBatch" else [token] * 2 if "Vector" in door else token
     with pytest.raises(UsageError):
         env.step(bad)
 
 
-@pytest.mark.parametrize("door", ["SolverEnv", "ProposerEnv", "TextGame", "TextRole"])
-def test_a_step_after_the_end(door: str) -> None:
-    env = DOORS[door](world=SMALL)
-    env.reset(seed=0)
-    over = False
-    while not over:
-        end = "" if "Text" in door else env.rules.tokenizer.eos_id
-        over = any(env.step(end)[2:4])
-    with pytest.raises(UsageError, match=r"the game is over: call reset\(\)"):
-        env.step(ACTIONS[door])
-    env.reset()
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("answer", "options are a mapping, not str"),
-        ({"answr": "x"}, r"options\['answr'\]: there is no such option; did you mean 'answer'"),
-        ({"answer": 5}, r"options\['answer'\] is a string or a GroundTruth, not int"),
+        ({"answr": "x"}, "give an answer"),
+        ({"answer": 5}, "give an answer"),
+        ({"question": "why ?"}, "a question"),
+        ({"answer": "Rome", "question": QUESTION}, "give an answer .* or neither"),
         ({"answer": " "}, r"options\['answer'\] = ' ': it is blank"),
         ({"answer": "Zebra"}, "the tokenizer has no tokens"),
-        ({"answer": "Rome", "question": QUESTION}, "not about answer and question"),
     ],
 )
 def test_bad_options(options: Any, said: str) -> None:
     for door in ("raw_env", "SolverEnv", "ProposerVectorEnv", "TextGame"):
         with pytest.raises(UsageError, match=said):
-            DOORS[door](world=SMALL).reset(seed=0, options=options)
-
-
-@pytest.mark.parametrize("error", [ValueError("err"), ServiceError])
-def test_only_a_service_error_voids_games(error: Any) -> None:
-    batch = ssp_env.GameBatch(2, world="small")
-    turns = batch.reset(seed=0)
-    with pytest.raises(UsageError, match=r'wrap it: ServiceError\("engine", str\(error\)\)'):
-        batch.void(turns, error)
-    assert batch.turns == turns, "nothing was voided"
-
-    batch.void(turns, ServiceError("engine", "err"))
-    assert {info["outcome"] for info in batch.infos} == {"void"}
+            made(door).reset(seed=0, options=options)
+    with pytest.raises(UsageError, match="nothing to propose"):
+        made("ProposerEnv").reset(seed=0, options={"question": QUESTION})

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hf_tokenizers import byte_level
+from all_doors import ROOMY
 from scripted import by_role, propose, solve, turn
 
 import ssp_env
-from ssp_env.errors import UsageError
+from ssp_env.errors import ServiceError, UsageError
 from ssp_env.search.bm25 import BM25Retriever
-from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer
+from ssp_env.tokenizers import ByteTokenizer, Tokenizer
 from ssp_env.types import Document, Role
 from ssp_env.worlds.mini import MiniWorld
 
@@ -47,7 +47,6 @@ def test_searches_and_attempts_of_all_games_are_played_together(mini: MiniWorld)
     [
         ([[5]], None, "2 turns are open, but 1 were written"),
         ([[5], [5, 10**6]], None, "turn 1 has a token outside the action space"),
-        ([[5], ""], None, r"turn 1 is text: token ids are wanted; encode it"),
         ([[5], [5]], [[0.0]], "1 with log-probabilities"),
         ([[5], [5, 6]], [[0.0], [0.0]], "turn 1 has 2 tokens, but 1 log-probabilities"),
     ],
@@ -56,14 +55,14 @@ def test_turns_that_do_not_fit_change_nothing(
     mini: MiniWorld, written: Any, logprobs: Any, message: str
 ) -> None:
     batch = ssp_env.GameBatch(2, world=mini)
-    turns = batch.reset(seed=1)
-    before = [list(t.ids) for t in turns]
+    before = [list(t.ids) for t in batch.reset(seed=1)]
     with pytest.raises(UsageError, match=message):
         batch.step(written, logprobs)
     assert [t.ids for t in batch.turns] == before
-    batch.step([[1], []])
-    assert batch.done
-    assert batch.step([]) == []
+
+    batch.void(batch.turns[:1], ServiceError("engine", "err"))
+    assert batch.step([[]]) == batch.step([]) == []
+    assert [info["outcome"] for info in batch.infos] == ["void", "invalid"]
 
 
 def test_turns_carry_the_mask_of_legal_moves() -> None:
@@ -74,9 +73,9 @@ def test_turns_carry_the_mask_of_legal_moves() -> None:
     env.reset(seed=4)
 
     while turns:
-        (turn,) = turns
-        trajectory, written = env.trajectory, []
-        while _writes_on(env, trajectory, len(turn.ids) + len(written)):
+        ((turn,), trajectory, written) = turns, env.trajectory, []
+        # Until the turn is another's, or an observation has come.
+        while env.trajectory is trajectory and len(turn.ids) + len(written) == len(trajectory.ids):
             mask = turn.mask_after(written)
             assert (mask == env.observe(env.agent_selection)["action_mask"]).all()
             assert written or (turn.action_mask == mask).all()
@@ -92,16 +91,14 @@ def test_credit_per_attempt_needs_nothing_private(mini: MiniWorld) -> None:
     """Each turn names its attempt, and the last info what each attempt has earned."""
     batch = ssp_env.GameBatch(2, world=mini, game={"attempts": 3})
     player, turns, seen = ssp_env.scripted_player(batch.rules), batch.reset(seed=1), set()
+    encode = batch.rules.tokenizer.encode
     while turns:
-        assert [info["attempts"] for info in batch.infos if info["role"]] == [3] * len(
-            {turn.game for turn in turns}
-        )
         seen |= {(turn.game, turn.role.value, turn.attempt, turn.attempts) for turn in turns}
-        wrong = batch.rules.tokenizer.encode("<answer> nothing </answer>")
-        texts = [batch.rules.tokenizer.encode(player.write(turn.trajectory)) for turn in turns]
-        turns = batch.step(
-            [wrong if turn.attempt == 1 else ids for turn, ids in zip(turns, texts, strict=True)]
-        )
+        texts = [
+            "<answer> nothing </answer>" if turn.attempt == 1 else player.write(turn.trajectory)
+            for turn in turns
+        ]
+        turns = batch.step(list(map(encode, texts)))
     assert seen == {(g, "proposer", -1, 3) for g in range(2)} | {
         (g, "solver", i, 3) for g in range(2) for i in range(3)
     }
@@ -109,25 +106,6 @@ def test_credit_per_attempt_needs_nothing_private(mini: MiniWorld) -> None:
         assert info["attempt_rewards"] == (1.0, 0.0, 1.0)
         assert info["attempt_counts"] == (True,) * 3
         assert (info["attempt"], info["attempts"]) == (-1, 3)
-
-
-def _writes_on(env: Any, trajectory: Any, tokens: int) -> bool:
-    """True while the env is still in the turn: it is no other's, and no observation has come."""
-    return env.trajectory is trajectory and len(trajectory.ids) == tokens
-
-
-ROOMY = {
-    "max_prompt_tokens": 3000,
-    "max_response_tokens": 3000,
-    "max_query_tokens": 40,
-    "max_document_tokens": 500,
-}
-
-
-@pytest.fixture(params=["bytes", "words", "bpe"])
-def tokenizer(request: pytest.FixtureRequest, words: Tokenizer) -> Tokenizer:
-    known = {"bytes": ByteTokenizer(), "words": words, "bpe": HuggingFaceTokenizer(byte_level())}
-    return known[request.param]
 
 
 def test_each_writer_reads_what_it_has_not_seen(mini: MiniWorld, tokenizer: Tokenizer) -> None:
@@ -148,14 +126,11 @@ def test_each_writer_reads_what_it_has_not_seen(mini: MiniWorld, tokenizer: Toke
     for trajectory in env.game.trajectories():
         whole = tokenizer.decode(trajectory.ids)
         assert transcripts[trajectory.key].replace(" ", "") == whole.replace(" ", "")
-        if not isinstance(tokenizer, ByteTokenizer):
-            continue
-        assert transcripts[trajectory.key] == whole
+        if isinstance(tokenizer, ByteTokenizer):
+            assert transcripts[trajectory.key] == whole
 
 
-@pytest.mark.parametrize(
-    "text", ["", " ", "I do not know.", "<answer>", "\ud800", "\x00", "é" * 300]
-)
+@pytest.mark.parametrize("text", ["", "I do not know.", "<answer>", "\ud800", "é" * 300])
 def test_a_turn_without_an_action_is_a_wrong_one(
     mini: MiniWorld, tokenizer: Tokenizer, text: str
 ) -> None:

@@ -244,7 +244,7 @@ def test_rounds_over_http(
     local = play(begin(rules_of(mini, words), slots=6), script)
     with (
         serving(rank=rank) as server,
-        HTTPRetriever(HTTPConfig(url=server.url, attempts=3)) as retriever,
+        HTTPRetriever(HTTPConfig(url=server.url, deadline=3)) as retriever,
     ):
         rules = rules_of(mini, words, retriever=retriever)
         assert records(play(begin(rules, slots=6), script)) == records(local)

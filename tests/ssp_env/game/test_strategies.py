@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, propose, rules_of, say, solve
 
 from ssp_env.errors import ServiceError
-from ssp_env.game.game import Game, Origin
+from ssp_env.game.game import Game, Origin, Start
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.pool import PooledQuestion, compose, play_examples, solution_of
 from ssp_env.game.round import Round
@@ -68,11 +68,11 @@ def test_a_state_taken_back_goes_on_the_same(
     name: str, steps: list[tuple[int, int]], cut: int
 ) -> None:
     """Also through JSON, as checkpoints keep it."""
-    whole, first = make_strategy(name, reset_every=3), make_strategy(name, reset_every=3)
+    whole, first = make_strategy(name), make_strategy(name)
     number = 0
     for i, (fresh, empty) in enumerate(steps):
         if i == cut:
-            second = make_strategy(name, reset_every=3)
+            second = make_strategy(name)
             second.set_state(json.loads(json.dumps(first.get_state())))
             first = second
         questions = [question(number + j) for j in range(fresh)]
@@ -176,8 +176,8 @@ def solved(rules: Rules, text: str, answer: str) -> PooledQuestion:
 
 def shown(rules: Rules, item: PooledQuestion) -> Game:
     """A game about a question, with its example."""
-    game = Game((1,), 0, 0, item.truth, Origin.COMPOSED, question=item.question)
-    game.solution, game.least_searches = item.solution, item.searches
+    given = item.question, item.searches, item.solution
+    game = Game(Start((1,), 0, 0, item.truth, Origin.COMPOSED, 0, *given))
     play_examples(rules, [game])
     return game
 
@@ -243,7 +243,7 @@ def test_an_earlier_question_brings_its_solution_along(
     mini: MiniWorld, words: WordTokenizer, examples: bool
 ) -> None:
     """And everything else of the game is as it would be without."""
-    rules, strategy = rules_of(mini, words, attempts=2), make_strategy("reuse", examples=examples)
+    rules, strategy = rules_of(mini, words, attempts=2), ReplayBuffer(examples=examples)
     first = play(begin(rules, seed=[1], strategy=make_strategy("dummy")), by_role(propose()))
     update_strategy(strategy, [first.verified])
     played = play(begin(rules, seed=[2], strategy=strategy), by_role(say([1]), say([1])))
@@ -252,5 +252,5 @@ def test_an_earlier_question_brings_its_solution_along(
     assert len(games) == 4
     for game in games:
         assert (game.solve_rate, len(game.attempts)) == (0.0, 2)
-        assert (game.example is not None) == examples == bool(game.solution)
-        assert again(game, rules).record.start.solution == game.solution
+        assert (game.example is not None) == examples == bool(game.start.solution)
+        assert again(game, rules).record.start == game.start

@@ -18,9 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scripted_model import ChatServer, Reply, completion
 
-import ssp_env
 from ssp_env.errors import ConfigError, ServiceError, UsageError
-from ssp_env.game import referee
+from ssp_env.game.referee import ask_each
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.chat import ChatClient, ChatConfig
 from ssp_env.judge.exact import ExactMatchJudge
@@ -167,8 +166,7 @@ def test_a_text_without_a_verdict_is_to_blame_if_the_model_has_one_for_another(
         assert model.calls == {script: calls, "well": 1}
 
         # So it is wrong in the game, like the answer that was judged.
-        rules = ssp_env.raw_env(world="small", judge=judge).rules
-        results = referee.judge(rules, [task(script), task("incorrect"), task("correct")])
+        results = ask_each(judge.judge, [task(script), task("incorrect"), task("correct")])
         assert correct(results) == [False, False, True]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ssp_env
-from ssp_env.doors.dealer import Dealer
+from ssp_env.doors.episode import Episode
 from ssp_env.doors.setup import set_up
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Ending, Outcome
@@ -28,9 +28,9 @@ def play(player: Player, count: int, seed: int = 0, **setup: Any) -> list[Game]:
     rules = set_up(setup).rules  # type: ignore[arg-type]
     rounds = []
     for i in range(count):
-        dealer = Dealer(rules)
-        dealer.seed(seed + i)
-        rounds.append(dealer.deal())
+        episode = Episode(rules)
+        episode.reset(seed + i)
+        rounds.append(episode.round)
     while turns := [trajectory for played in rounds for trajectory in played.pending()]:
         player.play(turns)
         advance_all(rounds)

@@ -25,7 +25,7 @@ from ssp_env.game.strategies import ReplayBuffer
 from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
 from ssp_env.judge.exact import ExactMatchJudge
-from ssp_env.replay import OwnCode, SavedGame, read_games, replay, rescore, save_game, save_games
+from ssp_env.replay import SavedGame, read_games, replay, rescore, save_game, save_games
 from ssp_env.replay.files import game_lines, parse_games
 from ssp_env.tokenizers import BPETokenizer, ByteTokenizer, WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
@@ -87,7 +87,7 @@ def test_a_short_cut_stays_one(mini: MiniWorld, words: WordTokenizer) -> None:
     question, rules = mini.questions(seed=0, per_group=1)[0], rules_of(mini, words, attempts=2)
     given = (question.truth, Origin.COMPOSED)
     start = Start((7,), 0, 0, *given, question=question.text, least_searches=2)
-    (game,) = play(Round.of_start(rules, start), solve).games
+    (game,) = play(Round.of_starts(rules, [start]), solve).games
     assert game.solve_rate == 0.0, "the answer is right, but took one search"
     saved = again(game, rules)
     assert saved.record.start == start
@@ -130,18 +130,26 @@ def test_what_own_code_said_is_played_back(mini: MiniWorld, words: WordTokenizer
     assert {game.reason for game in games} == {None, "fussy"}
     saved = [again(game, rules) for game in games]
     assert saved[0].rules.parts.filters["fussy"].endswith("test_replay.fussy")
-    given = OwnCode({"fussy": fussy}, pays_length, pays_place)
-    assert all(replay(one, own=given).identical for one in saved)
-    others = OwnCode({"fussy": lambda proposal: False}, lambda game: 0.5, lambda game, attempt: 1.0)
+    given: Any = {
+        "filters": {"fussy": fussy},
+        "proposer_reward": pays_length,
+        "solver_reward": pays_place,
+    }
+    assert all(replay(one, **given).identical for one in saved)
+    others: Any = {
+        "filters": {"fussy": lambda proposal: False},
+        "proposer_reward": lambda game: 0.5,
+        "solver_reward": lambda game, attempt: 1.0,
+    }
     for one in saved:
-        fields = {(d.where, d.field) for d in replay(one, own=others).differences}
+        fields = {(d.where, d.field) for d in replay(one, **others).differences}
         if one.record.outcome is Outcome.VALID:
             paid = {("game", "proposer_reward"), ("game", "solver_reward")}
             assert fields == paid | {(f"solver {i}", "reward") for i in (1, 2, 3)}
         else:
             assert ("game", "outcome") in fields
     with pytest.raises(ConfigError, match="the game had no such filter"):
-        replay(saved[0], own=OwnCode({"fuzzy": fussy}))
+        replay(saved[0], filters={"fuzzy": fussy})
 
 
 def test_own_prompts_and_tags_replay_where_they_do_not_lie(mini: MiniWorld, tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ import pytest
 from scripted import begin, by_role, play, propose, rules_of, solve, written
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
-from ssp_env.game.game import Attempt, Game
+from ssp_env.game.game import Attempt, Game, four_p_one_minus_p
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.rewards import four_p_one_minus_p
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import Verdict
 from ssp_env.judge.exact import ExactMatchJudge
@@ -146,6 +145,6 @@ def test_a_judge_that_fails(saved: list[SavedGame]) -> None:
     assert {(a.verdict, a.reward) for a in first.after.record.attempts} == {(None, None)}
     assert not second.changed
     assert replay(first.after).identical
-    with pytest.raises(UsageError, match="4 results for 5 tasks"):
+    with pytest.raises(UsageError, match="4 results came for 5 tasks"):
         rescore(saved, Short())
     assert rescore([], Short()) == []

@@ -8,8 +8,7 @@ import time
 from collections.abc import Sequence
 
 from ssp_env.errors import TransientServiceError
-from ssp_env.search.config import ServerConfig
-from ssp_env.search.server import run_server
+from ssp_env.search import server
 from ssp_env.types import Document
 
 SECRET = "the password is hunter2"
@@ -47,15 +46,15 @@ def _passage(query: str, rank: int) -> Document:
 
 
 def main() -> None:
-    """``stub_server.py SETTINGS``: JSON with ``config``, ``seconds`` per call, ``loading``."""
-    settings = json.loads(sys.argv[1])
+    """``stub_server.py PORT SECONDS LOADING``: seconds of a call, and until it is loaded."""
+    port, seconds, loading = sys.argv[1:]
 
     def load() -> Obedient:
-        time.sleep(settings["loading"])
-        return Obedient(settings["seconds"])
+        time.sleep(float(loading))
+        return Obedient(float(seconds))
 
-    config = ServerConfig(**settings["config"])
-    run_server(load, config, lambda address: print(address, flush=True))
+    server.ANSWER_SECONDS = 1.0
+    server.run_server(load, port=int(port), on_ready=lambda address: print(address, flush=True))
 
 
 if __name__ == "__main__":

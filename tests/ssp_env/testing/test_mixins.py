@@ -216,7 +216,7 @@ class TestStrategies(BatchStrategyTests):
         self.name = name
 
     def make_strategy(self) -> BatchStrategy:
-        return make_strategy(self.name, reset_every=4)
+        return make_strategy(self.name)
 
 
 class Endless(DummyPadding):

@@ -64,6 +64,6 @@ def test_a_directory_without_an_index_asks_for_one(
     world = open_world("files", name="m", corpus_path=tmp_path, answers_path=answers)
     with pytest.raises(ConfigError, match="ssp index") as raised:
         set_up({"world": world, "tokenizer": "bytes"})
-    assert raised.value.field == "world_options.corpus_path"
+    assert raised.value.field == "kind"
     named = set_up({"world": world, "tokenizer": "bytes", "search": str(index)}).rules
     assert isinstance(named.retriever, BM25Retriever)

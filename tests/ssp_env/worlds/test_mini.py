@@ -95,12 +95,11 @@ def test_answers_can_be_reached(mini: MiniWorld) -> None:
     """Some fact leads to each answer, and the answer's own page tells one of them: so a proposer
     can look backwards."""
     retriever = BM25Retriever(mini.corpus)
+    pages = {page.id: page for page in mini.corpus}
     assert len(mini.answers) > 40
     for truth in mini.answers:
         sources = [
-            (e, r)
-            for e, r, value in read_facts([mini.corpus.by_id(truth.answer)])
-            if value == truth.answer
+            (e, r) for e, r, value in read_facts([pages[truth.answer]]) if value == truth.answer
         ]
         assert sources
         entity, relation = sources[0]
@@ -174,7 +173,8 @@ def test_reading_sees_only_the_documents(mini: MiniWorld) -> None:
     relation, value = next(iter(facts.items()))
     question = write_question(entity, [Hop(relation)])
     assert mini.read(question, []) == frozenset()
-    assert mini.read(question, [mini.corpus.by_id(entity)]) == {value}
+    (page,) = (page for page in mini.corpus if page.id == entity)
+    assert mini.read(question, [page]) == {value}
     silent = [
         page
         for page in mini.corpus
@@ -183,7 +183,7 @@ def test_reading_sees_only_the_documents(mini: MiniWorld) -> None:
     assert mini.read(question, silent) == frozenset()
     lie = Document("lie", "", f"{entity} {relation.noun} Nobody .")
     assert mini.read(question, [lie]) == {"Nobody"}
-    assert mini.read(question, [lie, mini.corpus.by_id(entity)]) == {"Nobody", value}
+    assert mini.read(question, [lie, page]) == {"Nobody", value}
     other_way = Document("back", "", f"Nobody {relation.noun} of {entity} .")
     assert mini.read(question, [other_way]) == {"Nobody"}
 

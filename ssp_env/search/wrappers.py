@@ -1,20 +1,26 @@
-"""Retrievers over others: several fused by rank, or one whose best documents are reranked."""
+"""Retrievers over others: fused by rank, reranked, or with a cache on disk before them."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import sqlite3
 from collections.abc import Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.errors import ConfigError
-from ssp_env.search.base import Retriever, check_request, identify
+from ssp_env.errors import ConfigError, DataError, MissingExtra, ServiceError
+from ssp_env.search.base import Results, Retriever, check_request, identify, search_each, whole
 from ssp_env.types import Document, Passages
 
 DEPTH = 100
 """Documents that are read of each ranking to be fused, at least."""
+CACHE_BYTES = 2**30
+"""Size to which a cache may grow; then what was written first goes."""
 
 
 class HybridRetriever:
@@ -23,8 +29,7 @@ class HybridRetriever:
     Reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009): a document scores the sum, over the
     retrievers that list it, of ``weight / (rrf_k + rank)``, ranks counted from 1. Only ranks count,
     so the retrievers' units need not agree. Documents are the same when their ids are; equal scores
-    are ordered by the first retriever that lists a document, then by its rank there. As thread-safe
-    as its parts."""
+    are ordered by the first retriever that lists a document, then by its rank there."""
 
     def __init__(
         self,
@@ -35,13 +40,9 @@ class HybridRetriever:
     ) -> None:
         """
         Args:
-            retrievers: at least one.
+            retrievers: over the same corpus.
             weights: one per retriever, each above 0; ``None`` weighs all alike.
             rrf_k: the higher, the less the very first ranks stand out.
-
-        Raises:
-            ConfigError: two retrievers over different corpora (of those that have a ``corpus``),
-                or weights of another number.
         """
         parts = [getattr(retriever, "corpus", None) for retriever in retrievers]
         corpora = {id(corpus): corpus for corpus in parts if isinstance(corpus, Passages)}
@@ -49,10 +50,8 @@ class HybridRetriever:
         if len(corpora) > 1 and len({corpus.digest() for corpus in corpora.values()}) > 1:
             fix = "these corpora differ, and ids would be mixed; give retrievers over one"
             raise ConfigError("retrievers", [corpus.name for corpus in corpora.values()], fix)
-        weights = [1.0] * len(retrievers) if weights is None else weights
-        if len(weights) != len(retrievers):
-            raise ConfigError("weights", weights, f"give {len(retrievers)}, one per retriever")
-        self.retrievers, self.weights, self.rrf_k = tuple(retrievers), tuple(weights), rrf_k
+        self.retrievers, self.rrf_k = tuple(retrievers), rrf_k
+        self.weights = tuple([1.0] * len(retrievers) if weights is None else weights)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """Asks each retriever once, for the whole batch and at least 100 documents per query."""
@@ -70,10 +69,10 @@ class HybridRetriever:
         documents: dict[str, Document] = {}
         scores: dict[str, float] = {}
         for ranking, weight in zip(rankings, self.weights, strict=True):
-            # The first place of each document: a dictionary keeps the last, so from the end.
-            ranks = {document.id: rank for rank, document in [*enumerate(ranking, start=1)][::-1]}
-            for document in ranking:
+            ranks: dict[str, int] = {}
+            for rank, document in enumerate(ranking, start=1):
                 documents.setdefault(document.id, document)
+                ranks.setdefault(document.id, rank)
             for name, rank in ranks.items():
                 scores[name] = scores.get(name, 0.0) + weight / (self.rrf_k + rank)
 
@@ -95,8 +94,7 @@ class Reranker(Protocol):
 class RerankedRetriever:
     """A retriever whose first documents are put into a reranker's order.
 
-    Scores are the reranker's; equal ones keep the retriever's order. As thread-safe as its parts.
-    """
+    Scores are the reranker's; equal ones keep the retriever's order."""
 
     def __init__(self, retriever: Retriever, reranker: Reranker, depth: int = 50) -> None:
         """``depth`` is how many documents a query the reranker sees; ``k`` if that is more."""
@@ -120,3 +118,68 @@ class RerankedRetriever:
         """The retriever, the reranker's name, and the depth."""
         name = str(getattr(self.reranker, "name", type(self.reranker).__name__))
         return {"of": [identify(self.retriever)], "reranker": name, "depth": self.depth}
+
+
+class CachedRetriever:
+    """Keeps a retriever's rankings in a directory (diskcache), by query and ``k``; never failures.
+
+    The misses of a call go onward as one batch, each different query once. May be shared between
+    threads, and the directory between processes of one machine. Nothing in the address of a server
+    tells an old index from a new one: delete the directory when the server's index changes. Use no
+    directory that a stranger has written: diskcache reads pickles."""
+
+    def __init__(self, retriever: Retriever, path: str | Path) -> None:
+        """``path`` is a directory, which may hold the rankings of several retrievers."""
+        try:
+            import diskcache
+        except ModuleNotFoundError as error:
+            fix = "pip install '.[cache]' in the checkout"
+            raise MissingExtra("a cache on disk", fix) from error
+
+        self.retriever, self._path = retriever, Path(path)
+        self._identity = identify(retriever)
+        try:
+            # Values of any size stay in the database.
+            limits = {"size_limit": CACHE_BYTES, "disk_min_file_size": 2**40}
+            self._kept = diskcache.Cache(str(path), **limits)
+        except (sqlite3.Error, diskcache.Timeout, OSError) as error:
+            raise DataError(path, f"cannot be used as a cache: {error}") from error
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        """The rankings of all queries."""
+        return whole(self.search_each(queries, k))
+
+    def search_each(self, queries: Sequence[str], k: int) -> Results:
+        """One ranking or error per query; see :func:`ssp_env.search.base.search_each`."""
+        check_request(queries, k)
+        # Keys of a fixed length, whatever a policy searches for.
+        keys = {
+            query: hashlib.sha256(json.dumps([self._identity, int(k), query]).encode()).hexdigest()
+            for query in queries
+        }
+        known: dict[str, list[Document] | ServiceError] = {}
+        for query, key in keys.items():
+            if (ranking := self._kept.get(key)) is not None:
+                known[query] = ranking
+
+        misses = [query for query in keys if query not in known]
+        results = search_each(self.retriever, misses, k) if misses else []
+        for query, result in zip(misses, results, strict=True):
+            known[query] = result
+            if not isinstance(result, ServiceError):
+                self._kept.set(keys[query], result)
+
+        # Each gets its own list, so that no caller changes another's.
+        found = [known[query] for query in queries]
+        return [result if isinstance(result, ServiceError) else [*result] for result in found]
+
+    def describe(self) -> dict[str, Any]:
+        """The retriever's own description: a cache changes no result."""
+        return {"of": [self._identity]}
+
+    def close(self) -> None:
+        """Closes the directory; the retriever is left alone."""
+        self._kept.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.retriever, self._path)

@@ -1,0 +1,261 @@
+"""One game after another from a seed, the same ones behind every door; other roles are played."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from ssp_env.doors.observation import Info, info_of
+from ssp_env.errors import ConfigError, RenderModeError, ServiceError, UsageError
+from ssp_env.game.game import Game
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.round import Round, advance_all
+from ssp_env.game.rules import Rules
+from ssp_env.game.trajectory import Trajectory, Waiting
+from ssp_env.game.transcript import LiveView, render_ansi, render_human
+from ssp_env.players import Player, player_for
+from ssp_env.types import GroundTruth, Question, Role
+from ssp_env.worlds import WORLDS
+
+MOST_REDEALS = 100
+"""Games in a row that may end before one's first turn."""
+RENDER_MODES = ["ansi", "human"]
+
+
+class Episode:
+    """A game of both roles, or of one, where a player plays the rest.
+
+    After ``reset(seed)``, the k-th game is the same whichever door it is played through."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        role: Role | None = None,
+        other: Player | None = None,
+        questions: Sequence[Question] | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        """
+        Args:
+            rules: of the games. A solver makes one attempt per question, whatever they say.
+            role: the role that is yours; both, when not given.
+            other: plays the other roles; scripted when not given.
+            questions: play these, drawn at random, in place of proposals about the world's answers.
+            render_mode: ``ansi``, ``human`` or ``None``.
+        """
+        if render_mode is not None and render_mode not in RENDER_MODES:
+            hint = f"; a world is named as world={render_mode!r}" if render_mode in WORLDS else ""
+            fix = f"choose 'ansi', 'human' or None{hint}"
+            raise RenderModeError("render_mode", render_mode, fix)
+        if questions is not None and role is Role.PROPOSER:
+            raise ConfigError("questions", questions, "only a solver is given questions")
+        if questions is not None and not len(questions):
+            raise ConfigError("questions", questions, "give at least one Question")
+        if questions is None and not rules.world.answers:
+            fix = "this world has no answers to play from; give it some, or play questions"
+            raise ConfigError("world.answers", [], fix)
+
+        if role is Role.SOLVER and rules.config.attempts > 1:
+            rules = replace(rules, config=rules.config.replace(attempts=1))
+        self.rules, self.role, self.render_mode = rules, role, render_mode
+        self.other = None if role is None else player_for(rules, other)
+        self.info: Info = {}
+        """State of the game at the beginning of your turn, or at its end."""
+
+        self._questions, self._live = questions, LiveView(rules)
+        self._rng: np.random.Generator | None = None
+        self._options: Mapping[str, Any] | None = None
+        self._started: Round | None = None
+        self._own: Trajectory | None = None
+
+    def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
+        """Begins the next game, and plays it to your first turn.
+
+        Args:
+            seed: decides every draw of this and the following games; ``None`` continues, or draws
+                one from the system at first.
+            options: subject of the game: ``answer`` (a string, or a ``GroundTruth``) plays about
+                this answer, ``question`` (a ``Question``) lets the solver answer it; ``None``
+                counts as not given.
+        """
+        self.begin(seed, options)
+        advance_episodes([self])
+
+    def begin(self, seed: int | None, options: Mapping[str, Any] | None) -> None:
+        """Deals the next game; :func:`advance_episodes` plays it to your first turn."""
+        if seed is not None or self._rng is None:
+            self._rng = np.random.default_rng(seed)
+        self._options = options
+        self._deal()
+
+    def feed(self, action: int | np.integer[Any]) -> bool:
+        """Takes the next token; True if it ended the turn: the game must advance then."""
+        return self.turn.feed((operator.index(action),))
+
+    def advance(self) -> None:
+        """Plays on to your next turn, or to the end of the game."""
+        advance_episodes([self])
+        if self.render_mode == "human":
+            self._live.show(self.game)
+
+    @property
+    def round(self) -> Round:
+        """The round that the game is played in, alone."""
+        if self._started is None:
+            raise UsageError("call reset() first")
+        return self._started
+
+    @property
+    def game(self) -> Game:
+        """The present game."""
+        return self.round.games[0]
+
+    @property
+    def over(self) -> bool:
+        """True once the present game has ended."""
+        return self.round.done
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """Your trajectory, which may have ended."""
+        if self._own is None:
+            raise UsageError("call reset() first")
+        return self._own
+
+    @property
+    def turn(self) -> Trajectory:
+        """Your trajectory, which waits for tokens."""
+        if self.over:
+            raise UsageError("the game is over: call reset()")
+        return self.trajectory
+
+    @property
+    def result(self) -> tuple[Any, bool, bool]:
+        """Reward (of both agents by name, where you play both; 0 in the middle of a game),
+        terminated, truncated. A void game pays nothing and is truncated, since an outage does not
+        end play."""
+        game, over = self.game, self.over
+        paid = {"proposer": game.proposer_reward, "solver": game.solver_reward}
+        rewards = {agent: float(reward or 0.0) for agent, reward in paid.items()}
+        void = game.outcome is Outcome.VOID
+        reward = rewards if self.role is None else rewards[self.role.value]
+        return reward, over and not void, over and void
+
+    def render(self) -> str | None:
+        """The game so far: a string in mode ``ansi``, printed in mode ``human``."""
+        match self.render_mode:
+            case "ansi":
+                return render_ansi(self.game, self.rules)
+            case "human":
+                render_human(self.game, self.rules)
+            case None:
+                gym.logger.warn("render() was called without a render_mode")
+        return None
+
+    def _deal(self) -> None:
+        assert self._rng is not None
+        subject = _subject(self._options, self.rules)
+        if self.role is Role.PROPOSER and isinstance(subject, Question):
+            raise UsageError("the question is given: there is nothing to propose")
+
+        # Drawn whatever is played, so that options do not shift the games that follow.
+        seed = [int(self._rng.integers(1 << 62))]
+        if subject is None and self._questions is not None:
+            subject = self._questions[int(self._rng.integers(len(self._questions)))]
+        if isinstance(subject, Question):
+            self._started = Round.of_questions(self.rules, [subject], seed)
+        else:
+            answers = partial(_answers, self.rules, subject)
+            self._started = Round(self.rules, answers, 1, seed)
+        self._own = None
+
+
+def advance_episodes(episodes: Sequence[Episode]) -> None:
+    """Plays on until each waits for its own role or its game is over, in batches.
+
+    A game that ends before a single role's turn is dealt again, with the same options: an episode
+    needs a first move.
+
+    Args:
+        episodes: all of one role, with one player of the other roles.
+    """
+    redeals = Counter[Episode]()
+    while True:
+        advance_all([episode.round for episode in episodes])
+
+        # All other roles' turns are written first, in one call.
+        player = episodes[0].other
+        if player is not None:
+            others = [(e.round, t) for e in episodes for t in e.round.pending() if t.role != e.role]
+            if others:
+                _play_others(player, others)
+                continue
+
+        for episode in episodes:
+            pending = episode.round.pending()
+            episode._own = pending[0] if pending else episode._own
+            episode.info = info_of(episode.round)
+
+        idle = [e for e in episodes if e._own is None and e.role is not None]
+        if not idle:
+            return
+        for episode in idle:
+            redeals[episode] += 1
+            if redeals[episode] > MOST_REDEALS:
+                what = f"{MOST_REDEALS} games in a row ended before the {episode.role}'s turn"
+                if episode.game.outcome is Outcome.VOID:
+                    raise ServiceError(str(episode.game.reason), what)
+                fix = "see that the budgets and the other player suit this game"
+                raise UsageError(f"{what}, the last one as {episode.game.reason}; {fix}")
+            episode._deal()
+
+
+def _play_others(other: Player, turns: Sequence[tuple[Round, Trajectory]]) -> None:
+    try:
+        other.play([trajectory for _, trajectory in turns])
+    except ServiceError as error:
+        for round_, trajectory in turns:
+            round_.void([trajectory], error)
+        return
+
+    for _, trajectory in turns:
+        if trajectory.waiting is Waiting.POLICY:
+            what = f"the player left a {trajectory.role}'s turn unfinished"
+            raise UsageError(f"{what}: write it with feed_turn()")
+
+
+def _subject(options: Mapping[str, Any] | None, rules: Rules) -> GroundTruth | Question | None:
+    """The subject of a game, if the options name one."""
+    # PettingZoo's API tests pass {"options": 1} to see whether options are taken at all.
+    given = [(n, v) for n, v in (options or {}).items() if v is not None and n != "options"]
+    match given:
+        case []:
+            return None
+        case [("question", Question() as question)]:
+            return question
+        case [("answer", GroundTruth() | str() as answer)]:
+            truth = GroundTruth("given", answer) if isinstance(answer, str) else answer
+            if truth.answer.strip() and rules.prompts.can_spell(truth.answer):
+                return truth
+            fix = "it is blank, or the tokenizer has no tokens for some of it; choose other words"
+            raise UsageError(f"options['answer'] = {truth.answer!r}: {fix}")
+    fix = "give an answer (a string or a GroundTruth) or a question (a Question), or neither"
+    raise UsageError(f"options = {options!r}: {fix}")
+
+
+# A function with a name, since it is copied and pickled with a game that has begun.
+def _answers(
+    rules: Rules, given: GroundTruth | None, rng: np.random.Generator, count: int
+) -> list[GroundTruth]:
+    """The given answer, or some of the world's."""
+    if given is not None:
+        return [given] * count
+    answers = rules.world.answers
+    return [answers[int(rng.integers(len(answers)))] for _ in range(count)]

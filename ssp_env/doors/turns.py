@@ -1,0 +1,255 @@
+"""A whole turn per step: many games at once, as token ids for LLM engines, which work in batches;
+or one game, as strings for LLM agents of other frameworks."""
+
+from __future__ import annotations
+
+import operator
+import reprlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssp_env.checks import check_positive_count, one_of
+from ssp_env.doors.episode import Episode
+from ssp_env.doors.observation import Info, Observer, info_of
+from ssp_env.doors.setup import Setup, set_up
+from ssp_env.errors import ServiceError, UsageError
+from ssp_env.game.game import Game
+from ssp_env.game.round import advance_all
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.players import Player
+from ssp_env.types import Question, Role
+
+
+@dataclass(frozen=True)
+class Turn:
+    """An open turn, which waits to be written."""
+
+    game: int
+    """Index of the game in the batch."""
+    trajectory: Trajectory
+    """The tokens so far, and the budgets; only to be read."""
+    attempt: int = -1
+    """Index of its attempt in the game, from 0 up; -1 where the turn is of no attempt."""
+    attempts: int = 0
+    """Number of attempts in its game."""
+    _batch: GameBatch | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def role(self) -> Role:
+        """Role that writes the turn."""
+        return self.trajectory.role
+
+    @property
+    def ids(self) -> list[int]:
+        """All tokens of the trajectory so far: prompt, turns, observations."""
+        return self.trajectory.ids
+
+    @property
+    def action_mask(self) -> NDArray[np.int8]:
+        """int8 (vocabulary,): 1 on every token that may begin the turn; see :meth:`mask_after`."""
+        return self.mask_after(())
+
+    def mask_after(self, written: Sequence[int]) -> NDArray[np.int8]:
+        """int8 (vocabulary,): 1 on every token that may follow.
+
+        With the view's ``legal_moves``, every token with which a well-formed turn can go on;
+        without, everything but padding.
+
+        Args:
+            written: the turn so far.
+        """
+        assert self._batch is not None, "turns come from a batch"
+        return self._batch.observer.mask(self.trajectory, written)
+
+
+class GameBatch:
+    """Independent games side by side; their searches go to the retriever as one batch.
+
+    The ``n`` attempts of a game are played at the same time, so a game may have several turns open.
+    Game ``i`` after ``reset(seed)`` is the AEC env's game after ``reset(seed + i)``.
+    """
+
+    def __init__(self, num_games: int, **setup: Unpack[Setup]) -> None:
+        """
+        Args:
+            num_games: number of games.
+            setup: see :class:`~ssp_env.doors.setup.Setup`.
+        """
+        check_positive_count("num_games", num_games)
+        self._resolved = set_up(setup)
+        self.rules = self._resolved.rules
+        self._episodes = [Episode(self.rules) for _ in range(num_games)]
+
+    @cached_property
+    def observer(self) -> Observer:
+        """Masks of the view; made when one is asked for: many tokenizers have no legal moves."""
+        return Observer(self._resolved)
+
+    def reset(self, seed: int | None = None) -> list[Turn]:
+        """Begins all games anew and returns the open turns."""
+        for i, episode in enumerate(self._episodes):
+            episode.begin(None if seed is None else seed + i, None)
+        return self._advance()
+
+    @property
+    def turns(self) -> list[Turn]:
+        """The open turns, by game; none when all games are over."""
+        attempts = self.rules.config.attempts
+        return [
+            Turn(i, t, episode.game.number_of(t), attempts, self)
+            for i, episode in enumerate(self._episodes)
+            for t in episode.round.pending()
+        ]
+
+    def step(
+        self, written: Sequence[Sequence[int]], logprobs: Sequence[Sequence[float]] | None = None
+    ) -> list[Turn]:
+        """Takes one whole turn for each open one, and returns the turns that are open afterwards.
+
+        Args:
+            written: token ids, in the order of :attr:`turns`; tokens after a first complete action
+                are dropped.
+            logprobs: behaviour log-probability of each; zeros when not given.
+
+        Raises:
+            UsageError: before the first reset, not one turn for each open one, not one
+                log-probability per token, or an id outside the vocabulary (nothing is taken then).
+        """
+        turns, size = self.turns, self.rules.tokenizer.vocab_size
+        behaviour = [None] * len(written) if logprobs is None else logprobs
+        if not len(written) == len(behaviour) == len(turns):
+            what = f"{len(written)} were written, {len(behaviour)} with log-probabilities"
+            raise UsageError(f"{len(turns)} turns are open, but {what}")
+
+        # All are checked before any is taken.
+        for i, (ids, own) in enumerate(zip(written, behaviour, strict=True)):
+            whole = list(map(operator.index, ids))
+            if whole and not 0 <= min(whole) <= max(whole) < size:
+                what = f"turn {i} has a token outside the action space"
+                raise UsageError(f"{what} 0 .. {size - 1}: {reprlib.repr(ids)}")
+            if own is not None and len(own) != len(ids):
+                what = f"turn {i} has {len(ids)} tokens, but {len(own)} log-probabilities"
+                raise UsageError(what)
+
+        for turn, ids, own in zip(turns, written, behaviour, strict=True):
+            turn.trajectory.feed_turn(ids, own)
+        return self._advance()
+
+    def void(self, turns: Sequence[Turn], error: ServiceError) -> list[Turn]:
+        """Voids these turns, whose player failed for good; games of other turns go on.
+
+        A turn of an attempt to solve makes that attempt void, and the game only if too few others
+        remain; any other turn makes its game void.
+
+        Args:
+            turns: of :attr:`turns`.
+            error: the outage; its ``service`` becomes the reason of games that are void.
+        """
+        for turn in turns:
+            self._episodes[turn.game].round.void([turn.trajectory], error)
+        return self._advance()
+
+    @property
+    def done(self) -> bool:
+        """True once all games are over."""
+        return all(episode.over for episode in self._episodes)
+
+    @property
+    def games(self) -> list[Game]:
+        """The games, with their trajectories, outcomes and rewards."""
+        return [episode.game for episode in self._episodes]
+
+    @property
+    def infos(self) -> list[Info]:
+        """The AEC env's ``infos``; with several open turns, those of the first one."""
+        return [info_of(episode.round) for episode in self._episodes]
+
+    def _advance(self) -> list[Turn]:
+        advance_all([episode.round for episode in self._episodes])
+        return self.turns
+
+
+class TextDoor:
+    """A game of strings: each step returns the text that its writer has not seen yet.
+
+    That is the prompt at the beginning of a trajectory, later the results of a search, and nothing
+    at the end. Text after the first complete action of a turn is dropped."""
+
+    def __init__(self, episode: Episode) -> None:
+        self._episode, self.rules = episode, episode.rules
+        self._read: Trajectory | None = None
+
+    def reset(
+        self, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[str, Info]:
+        """Begins a game at your first turn: its prompt, and info as in the AEC env.
+
+        Args:
+            seed: decides every draw of this and the following games.
+            options: the subject of the game; see :meth:`~ssp_env.doors.episode.Episode.reset`.
+        """
+        self._episode.reset(seed, options)
+        return self._show(), self._episode.info
+
+    def step(self, text: str) -> tuple[str, Any, bool, bool, Info]:
+        """Takes a turn; returns the next text, the reward (of both agents by name, where you play
+        both), terminated, truncated, info."""
+        turn = self._episode.turn
+        turn.feed_turn(turn.limits.tokenizer.encode(text))
+        self._episode.advance()
+        return self._show(), *self._episode.result, self._episode.info
+
+    @property
+    def game(self) -> Game:
+        """The game that is played."""
+        return self._episode.game
+
+    def _show(self) -> str:
+        """Text of the tokens that the environment has written since the last time."""
+        if self._episode.over:
+            return ""
+        trajectory, start = self._episode.turn, 0
+        if trajectory is self._read:
+            start = len(trajectory.ids) - trajectory.mask[::-1].index(1)
+        self._read = trajectory
+        return self.rules.tokenizer.decode(trajectory.ids[start:])
+
+
+class TextGame(TextDoor):
+    """Both roles.
+
+    ``info["role"]`` is the next one to write: ``proposer``, ``solver``, ``verifier`` or
+    ``closed_book``."""
+
+    def __init__(self, **setup: Unpack[Setup]) -> None:
+        """
+        Args:
+            setup: see :class:`~ssp_env.doors.setup.Setup`. ``bpe`` is a good tokenizer for text.
+        """
+        super().__init__(Episode(set_up(setup).rules))
+
+
+class TextRole(TextDoor):
+    """One role, with a number as its reward; a player plays the rest."""
+
+    def __init__(
+        self,
+        role: str = "solver",
+        other: Player | None = None,
+        questions: Sequence[Question] | None = None,
+        **setup: Unpack[Setup],
+    ) -> None:
+        """
+        Args:
+            role: ``solver`` (one attempt per episode) or ``proposer``.
+            other: plays everything else; scripted when not given.
+            questions: for the solver: draw from these, with no proposer.
+            setup: see :class:`~ssp_env.doors.setup.Setup`.
+        """
+        one_of("role", role, ("proposer", "solver"))
+        super().__init__(Episode(set_up(setup).rules, Role(role), other, questions))

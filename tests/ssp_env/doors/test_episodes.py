@@ -1,0 +1,159 @@
+"""Games one after another: seeds and options decide them alike behind every door, players may fail,
+and games that end before one's turn are dealt anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from all_doors import ScriptPlayer
+from scripted import MINI, by_role, propose, say
+
+import ssp_env
+from ssp_env.doors.episode import Episode
+from ssp_env.doors.rllib import SearchSelfPlayMultiAgentEnv
+from ssp_env.errors import ServiceError, UsageError
+from ssp_env.game.game import Game, Start
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.players import MiniPlayer
+from ssp_env.types import GroundTruth
+from ssp_env.worlds.mini import MiniWorld
+
+DOORS: dict[str, Callable[..., Any]] = {
+    "env": ssp_env.env,
+    "proposer": ssp_env.ProposerEnv,
+    "solver": ssp_env.SolverEnv,
+    "text": ssp_env.TextGame,
+    "text solver": ssp_env.TextRole,
+    "rllib": lambda **setup: SearchSelfPlayMultiAgentEnv(setup),
+}
+
+
+def game_of(door: Any) -> Game:
+    return getattr(door, "unwrapped", door).game  # type: ignore[no-any-return]
+
+
+def begun(game: Game) -> tuple[Any, ...]:
+    return Start.of(game), game.question, [t.ids for t in game.trajectories()]
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_seed_decides_this_and_the_following_games(mini: MiniWorld, door: str) -> None:
+    def games(env: Any, seed: Any) -> list[Any]:
+        told = []
+        for own in (seed, None, None):
+            env.reset(seed=own)
+            told.append(begun(game_of(env)))
+        return told
+
+    env, other = DOORS[door](world=mini), DOORS[door](world=mini)
+    first = games(env, 11)
+    assert games(env, 11) == games(other, 11) == first
+    if not isinstance(env, gym.Env):  # Gymnasium itself wants a plain int
+        assert games(other, np.int64(11)) == first
+    assert games(env, 12) != first
+    assert len({str(told) for told in first}) == 3
+
+
+def test_batches_deal_what_single_envs_deal(mini: MiniWorld) -> None:
+    batch = ssp_env.GameBatch(3, world=mini)
+    episodes = [Episode(batch.rules) for _ in range(3)]
+    for again in (2**63 - 3, None):
+        batch.reset(seed=again)
+        for i, (game, episode) in enumerate(zip(batch.games, episodes, strict=True)):
+            episode.reset(None if again is None else again + i)
+            assert begun(game) == begun(episode.game)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_options_name_the_subject(mini: MiniWorld, door: str) -> None:
+    env, truth = DOORS[door](world=mini), mini.answers[4]
+    env.reset(seed=1, options={"answer": truth})
+    assert game_of(env).truth is truth
+    env.reset(seed=1, options={"answer": truth.answer})
+    assert game_of(env).truth == GroundTruth("given", truth.answer)
+    env.reset(options={"answer": None})
+    assert game_of(env).truth in mini.answers
+    if door != "proposer":
+        question = mini.questions(0, 1)[0]
+        env.reset(options={"question": question})
+        assert game_of(env).question == question.text
+
+
+def test_a_game_that_is_dealt_anew_is_about_the_same_answer(mini: MiniWorld) -> None:
+    """A proposer that fails now and then must not change what was asked for."""
+    played = []
+
+    def sometimes(trajectory: Trajectory) -> str:
+        played.append(trajectory.about)
+        return "<question> bad </question>" if len(played) < 4 else str(propose(1)(trajectory))
+
+    env = ssp_env.SolverEnv(ScriptPlayer(sometimes), world=mini)
+    env.reset(seed=1, options={"answer": mini.answers[7]})
+    assert set(played) == {mini.answers[7].answer}
+    assert len(played) == 5, "three failed proposals, a search, a question"
+
+
+# -- players -----------------------------------------------------------------------------------
+
+
+def test_a_player_that_leaves_a_turn_unfinished(mini: MiniWorld) -> None:
+    class Lazy:
+        def play(self, trajectories: Sequence[Trajectory]) -> None:
+            for trajectory in trajectories:
+                trajectory.feed([20])
+
+    env = ssp_env.SolverEnv(Lazy(), world=mini)
+    with pytest.raises(UsageError, match=r"left a proposer's turn unfinished: .*feed_turn\(\)"):
+        env.reset(seed=1)
+    with pytest.raises(UsageError, match=r"call reset\(\) first"):
+        env.step(5)
+
+
+class Failing(MiniPlayer):
+    """Cannot play games about certain answers, or in certain roles."""
+
+    def __init__(self, hopeless: set[str]) -> None:
+        super().__init__(MINI.tags)
+        self.hopeless = hopeless
+
+    def play(self, trajectories: Sequence[Trajectory]) -> None:
+        if any({trajectory.about, trajectory.role} & self.hopeless for trajectory in trajectories):
+            raise ServiceError("engine", "out of memory")
+        super().play(trajectories)
+
+
+def test_a_player_that_fails_voids_the_games_it_was_asked_about(mini: MiniWorld) -> None:
+    probe, answers = ssp_env.SolverEnv(world=mini), []
+    for seed in (1, None, None):
+        probe.reset(seed=seed)
+        answers.append(probe.game.truth.answer)
+    env = ssp_env.SolverEnv(Failing(set(answers[:2])), world=mini)
+    env.reset(seed=1)
+    assert env.game.truth.answer == answers[2], "the first two games are void, and dealt anew"
+
+    text = ssp_env.TextRole("proposer", Failing({"solver"}), world=mini)
+    text.reset(seed=1)
+    flags, script = [False, False], by_role(propose(1))
+    while not any(flags):
+        (trajectory,) = text.game.trajectories()
+        _, reward, *flags, info = text.step(str(script(trajectory)))
+    assert (reward, *flags) == (0.0, False, True)
+    assert (info["outcome"], info["reason"]) == ("void", "engine")
+
+
+def test_games_that_never_come_to_ones_turn(mini: MiniWorld) -> None:
+    bad = ScriptPlayer(say("<question> </question>"))
+    for env in (ssp_env.SolverEnv(bad, world=mini), ssp_env.SolverVectorEnv(2, bad, world=mini)):
+        with pytest.raises(UsageError, match=r"100 games .* the solver's turn, .* as empty"):
+            env.reset(seed=1)
+    tight: Any = {"world": mini, "game": {"max_prompt_tokens": 2}}
+    for env in (ssp_env.ProposerEnv(**tight), SearchSelfPlayMultiAgentEnv(tight)):
+        with pytest.raises(UsageError, match="the last one as budget_prompt"):
+            env.reset(seed=1)
+    dead = Failing({truth.answer for truth in mini.answers})
+    with pytest.raises(ServiceError, match="engine: 100 games in a row"):
+        ssp_env.SolverEnv(dead, world=mini).reset(seed=1)
