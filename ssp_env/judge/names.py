@@ -63,6 +63,8 @@ def parse(text: str) -> Person | None:
     if not all(word.is_name or word.key in _PARTICLES for word in words):
         return None
     names = keys(words)
+    if names[-1] in names[1:-1]:  # two people of one family
+        return None
     begins = len(names) - 1
     while begins > 0 and names[begins - 1] in _PARTICLES:
         begins -= 1
