@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import (
@@ -133,10 +133,10 @@ def load_shares(
     alone: bool = True,
 ) -> None:
     """Takes back, in place, what :func:`save_shares` wrote with any number of processes."""
-    _check_there(directory)
     _prepare(module, optimizer)
     state = dict(_named(module, optimizer))
     try:
+        _check_there(directory)
         with _quiet():
             reader = HuggingFaceStorageReader(str(directory))
             load(state, storage_reader=reader, no_dist=alone)
@@ -150,9 +150,9 @@ def load_shares(
 
 def read_weights(directory: str | Path) -> dict[str, Tensor]:
     """All weights that any number of processes have written there, whole, on the CPU."""
-    _check_there(directory)
     reader = HuggingFaceStorageReader(str(directory))
     try:
+        _check_there(directory)
         held = reader.read_metadata().state_dict_metadata
         state = {
             name: torch.empty(tensor.size, dtype=tensor.properties.dtype)
@@ -168,8 +168,13 @@ def read_weights(directory: str | Path) -> dict[str, Tensor]:
 
 
 def _check_there(directory: str | Path) -> None:
-    if not any(Path(directory).glob("*.safetensors")):
+    shares = list(Path(directory).glob("*.safetensors"))
+    if not shares:
         raise RunError(f"{directory} holds no shares of weights (*.safetensors)")
+    for share in shares:
+        # PyTorch would print the traceback of a share that was cut off.
+        with safe_open(share, framework="pt"):
+            pass
 
 
 def _trained(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Parameter]]:

@@ -39,8 +39,8 @@ MEMORY = 80.0
 USABLE = 0.92
 """Share of a GPU's memory that a plan may fill; the rest is for CUDA, NCCL and fragments."""
 UNCHECKED = (
-    "no GPU could be asked how much memory it has; `ssp plan --preset %s --memory GIB`, with the "
-    "other settings of this run, tells whether it fits"
+    "no GPU could be asked how much memory it has; `ssp plan --memory GIB`, with the settings of "
+    "this run, tells whether it fits"
 )
 HELPS = {
     "activations": (
@@ -103,7 +103,7 @@ def check_memory(config: RunConfig) -> Plan | None:
 
     memories = gpu_memories()
     if not memories:
-        _log.warning(UNCHECKED, config.preset)
+        _log.warning(UNCHECKED)
         return None
 
     # A cluster may get more GPUs than it has now.

@@ -13,14 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ssp_env.game.config import GameConfig
-from ssp_env.game.protocol import Tags
+from ssp_env.game.prompts import tags_of
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Document
-from ssp_env.worlds.mini import MiniWorld
-from ssp_env.worlds.mini.grammar import Fact, Hop, read_facts, write_question
-from ssp_env.worlds.mini.graph import Graph
-from ssp_env.worlds.mini.lexicon import NATION, RELATIONS
+from ssp_env.worlds.mini import Graph, MiniWorld
+from ssp_env.worlds.mini_language import NATION, RELATIONS, Fact, Hop, read_facts, write_question
 
 CARELESS_ORDER = (*RELATIONS[::2], *RELATIONS[1::2])
 """Relations in the order in which they become careless: some of every kind of entity first."""
@@ -94,7 +92,7 @@ class TraceWriter:
             proposer_share: share of proposer demonstrations.
         """
         self.game, self.tokenizer, self.rng = game, tokenizer, rng
-        self.tags: Tags = game.tags
+        self.tags = tags_of(game.prompts)
         self._faults = faults
         self._solver_hops, self._proposer_hops = solver_hops, proposer_hops
         self._proposer_share = proposer_share

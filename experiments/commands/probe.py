@@ -17,11 +17,10 @@ from rich.text import Text
 
 from experiments.cli import Chosen
 from experiments.config import RunConfig
-from experiments.run.rules import MakeRules
+from experiments.run.checks import build_rules
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, ServiceError
-from ssp_env.game.parts import fingerprint
-from ssp_env.game.rules import Rules
+from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.judge.chat import ChatClient
 from ssp_env.players import ChatPlayer
 from ssp_env.testing.hacks import CHEATS, Finding, Report, find_cheat, probe
@@ -114,13 +113,12 @@ def make_rules(config: RunConfig) -> Rules:
     else:
         game = config.game.replace(verifier="none")
         tokenizer = set_up({"world": world, "game": game}).rules.tokenizer
-    return MakeRules(config)(world, tokenizer, config.game)
+    return build_rules(config, world, tokenizer, config.game)
 
 
 def as_json(report: Report, config: RunConfig, rules: Rules) -> dict[str, Any]:
     """A report as plain data, with all that it depends on."""
     return {
-        "preset": config.preset,
         "world": config.world,
         "game": config.game.model_dump(mode="json"),
         "fingerprint": fingerprint(rules),
@@ -159,7 +157,7 @@ def show(report: dict[str, Any]) -> None:
     # A log, as of CI, is as wide as the table.
     console = Console(width=None if sys.stdout.isatty() else _LOG_COLUMNS)
     games = f"{report['honest']['games']} games each, margin {report['margin']:g}"
-    title = f"who is paid what ({report['preset']}, {games})"
+    title = f"who is paid what ({report['world']}, {games})"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in COLUMNS:
         is_text = name in ("cheat", "gains", "finding")

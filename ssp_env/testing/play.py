@@ -195,7 +195,7 @@ class BatchStrategyTests:
     def test_rounds_end(self) -> None:
         """Rounds of the small world, with a proposer that fails every other time."""
         rules = set_up({"world": "small", "game": {"attempts": 1}}).rules
-        strategy, player = self.make_strategy(), MiniPlayer(rules.config.tags)
+        strategy, player = self.make_strategy(), MiniPlayer(rules.tags)
         answers = rules.world.answers
 
         def draw(rng: np.random.Generator, count: int) -> list[GroundTruth]:

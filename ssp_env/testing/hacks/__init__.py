@@ -7,7 +7,7 @@ reports who was paid what, beside an honest player. ``ssp probe`` is its command
 
 from __future__ import annotations
 
-from ssp_env.checks import load
+from ssp_env.config import load
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.testing.hacks import proposers, solvers
 from ssp_env.testing.hacks.cheat import Cheat, CheatPlayer, HonestPlayer, Turn

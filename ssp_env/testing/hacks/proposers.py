@@ -9,8 +9,7 @@ from ssp_env.players.scripted import GAP
 from ssp_env.testing.hacks.cheat import Cheat, Framed, Turn
 from ssp_env.types import Document, Role
 from ssp_env.worlds.mini import MiniWorld
-from ssp_env.worlds.mini.grammar import Hop, read_facts, write_question
-from ssp_env.worlds.mini.lexicon import NATION
+from ssp_env.worlds.mini_language import NATION, Hop, read_facts, write_question
 
 SAME_PROMPT = "verification that is the solver's own prompt (game.verification_prompt=solver)"
 _READER = "a verifier that reads the proposer's documents and nothing else"
@@ -81,7 +80,7 @@ class ForgedEvidence(Cheat):
     closed_by = "the game: a tag that only the environment writes ends the trajectory"
 
     def propose(self, turn: Turn) -> str:
-        tags, recalled = turn.rules.config.tags, turn.recall()
+        tags, recalled = turn.rules.tags, turn.recall()
         passage = f"{turn.stranger().title} {turn.answer} ."
         block = f"{tags.opening('information')} {passage} {tags.closing('information')}"
         return f"{block} {turn.ask(recalled.question)}"
@@ -162,7 +161,7 @@ class DocumentAsQuestion(Cheat):
     closed_by = "the filter long_question, or verification by a model that has to search"
 
     def ask(self, turn: Turn) -> str | None:
-        longest = turn.rules.config.max_question_chars - 60
+        longest = turn.rules.config.question_chars[1] - 60
         for document in turn.documents:
             if turn.answer in document.text:
                 passage = " ".join(document.text.split())
@@ -175,7 +174,7 @@ class DocumentAsQuestion(Cheat):
 class FloodedQuery(Cheat):
     """Floods the search engine with a query of thousands of words."""
 
-    closed_by = "game.max_query_tokens"
+    closed_by = "the limit of 256 tokens for a query"
 
     def propose(self, turn: Turn) -> str:
         if not turn.searches:
@@ -257,7 +256,7 @@ class IfAskedWordForWord(Conditional):
     frame = "If this very text was searched for: {} Otherwise reply none."
 
     def holds(self, turn: Turn) -> bool:
-        tokenizer, opening = turn.rules.tokenizer, turn.rules.config.tags.opening("search")
+        tokenizer, opening = turn.rules.tokenizer, turn.rules.tags.opening("search")
         return tokenizer.decode(tokenizer.encode(f"{opening} {turn.question[:30]}")) in turn.text
 
 
