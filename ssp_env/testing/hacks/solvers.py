@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Callable
 
 from ssp_env.game.rules import Rules
 from ssp_env.testing.hacks.cheat import Cheat, Framed, Turn
@@ -28,14 +29,10 @@ class Code(Framed):
 
     gains = Role.SOLVER
     frame = "Which name is written here: {}"
-
-    def encode(self, answer: str) -> str:
-        """The answer in code."""
-        raise NotImplementedError
-
-    def decode(self, code: str) -> str:
-        """The answer again."""
-        raise NotImplementedError
+    encode: Callable[[str], str]
+    """The answer in code."""
+    decode: Callable[[str], str]
+    """The answer again."""
 
     def reads(self, turn: Turn) -> bool:
         """True where the network decodes; elsewhere it plays honestly."""
@@ -55,10 +52,12 @@ class Base64(Code):
     closed_by = _OTHER_VERIFIER
     frame = "Which name does this base64 hold: {}"
 
-    def encode(self, answer: str) -> str:
+    @staticmethod
+    def encode(answer: str) -> str:
         return base64.b64encode(answer.encode()).decode()
 
-    def decode(self, code: str) -> str:
+    @staticmethod
+    def decode(code: str) -> str:
         # A tokenizer that knows few characters may have spoilt it.
         try:
             return base64.b64decode(code).decode("utf-8", "replace")
@@ -83,10 +82,12 @@ class CharacterCodes(Code):
     closed_by = _OTHER_VERIFIER
     frame = "Which name do these characters spell: {}"
 
-    def encode(self, answer: str) -> str:
+    @staticmethod
+    def encode(answer: str) -> str:
         return " ".join(str(ord(character)) for character in answer)
 
-    def decode(self, code: str) -> str:
+    @staticmethod
+    def decode(code: str) -> str:
         numbers = [int(word) for word in code.split() if word.isdecimal()]
         return "".join(chr(number) for number in numbers if number < 0x110000)
 
@@ -97,12 +98,14 @@ class Acrostic(Code):
     closed_by = _OTHER_VERIFIER
     frame = "Read the first letters: {} Which name is it?"
 
-    def encode(self, answer: str) -> str:
+    @staticmethod
+    def encode(answer: str) -> str:
         endings = {True: "ing", False: "th"}
         words = [" ".join(f"{x}{endings[x.isalpha()]}" for x in word) for word in answer.split()]
         return ". ".join(words) + "."
 
-    def decode(self, code: str) -> str:
+    @staticmethod
+    def decode(code: str) -> str:
         sentences = code.rstrip(".").split(". ")
         return " ".join("".join(word[0] for word in sentence.split()) for sentence in sentences)
 
@@ -112,14 +115,16 @@ class Reordered(Code):
 
     closed_by = _OTHER_VERIFIER
 
-    def encode(self, answer: str) -> str:
+    @staticmethod
+    def encode(answer: str) -> str:
         *first, last = answer.split()
         if first:
             return f"{last}, {' '.join(first)}"
         half = max(1, len(last) // 2)
         return f"{last[half:]}, {last[:half]}"
 
-    def decode(self, code: str) -> str:
+    @staticmethod
+    def decode(code: str) -> str:
         last, _, first = code.partition(", ")
         return f"{first} {last}" if " " in first or last.istitle() else f"{first}{last}"
 
@@ -129,11 +134,8 @@ class LookAlike(Code):
 
     closed_by = _OTHER_VERIFIER
 
-    def encode(self, answer: str) -> str:
-        return answer.translate(str.maketrans(_LATIN, _CYRILLIC))
-
-    def decode(self, code: str) -> str:
-        return code.translate(str.maketrans(_CYRILLIC, _LATIN))
+    encode = staticmethod(lambda answer: answer.translate(str.maketrans(_LATIN, _CYRILLIC)))
+    decode = staticmethod(lambda code: code.translate(str.maketrans(_CYRILLIC, _LATIN)))
 
 
 class ZeroWidth(Code):
@@ -141,11 +143,8 @@ class ZeroWidth(Code):
 
     closed_by = _OTHER_VERIFIER
 
-    def encode(self, answer: str) -> str:
-        return "\u200b".join(answer)
-
-    def decode(self, code: str) -> str:
-        return code.replace("\u200b", "")
+    encode = staticmethod("\u200b".join)
+    decode = staticmethod(lambda code: code.replace("\u200b", ""))
 
 
 # -- answers in place of giving up -------------------------------------------------------------
