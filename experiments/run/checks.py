@@ -130,22 +130,13 @@ def check_model(directory: Path) -> Any:
 
     Its weights are not loaded, but the headers of their files are read.
     """
-    import torch
     from safetensors import SafetensorError, safe_open
-    from transformers import AutoConfig, AutoModelForCausalLM
 
     from agents.engines.transformers_engine import check_architecture
+    from agents.models import meta_model
 
     check_model_directory(directory)
-    try:
-        config = AutoConfig.from_pretrained(
-            directory, local_files_only=True, trust_remote_code=False
-        )
-        with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        what = str(error).splitlines()[0]
-        raise ModelError(f"{directory / 'config.json'} cannot be used: {what}") from error
+    model = meta_model(directory)
     check_architecture(model)
 
     files = sorted(directory.glob("*.safetensors"))
@@ -157,7 +148,7 @@ def check_model(directory: Path) -> Any:
                 pass
         except (OSError, SafetensorError) as error:
             raise ModelError(f"{file} cannot be read: {error}") from error
-    return config
+    return model.config
 
 
 def check_lengths(rules: Rules, question: Question, positions: int | None) -> None:
