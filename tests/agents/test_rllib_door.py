@@ -71,11 +71,11 @@ def test_rllibs_episodes_take_every_game(attempts: int) -> None:
     outcomes = set()
     for seed in range(24):
         observations, infos = env.reset(seed=seed)
-        episode = MultiAgentEpisode(
-            observation_space=env.observation_spaces,
-            action_space=env.action_spaces,
-            agent_module_ids={},
-        )
+        spaces = {
+            "observation_space": env.observation_spaces,
+            "action_space": env.action_spaces,
+        }
+        episode = MultiAgentEpisode(agent_module_ids={}, **spaces)
         episode.add_env_reset(observations=observations, infos=infos)
         player: Player = mini if seed % 2 else chance
         queue: list[int] = []
@@ -86,36 +86,24 @@ def test_rllibs_episodes_take_every_game(attempts: int) -> None:
             observations, rewards, terminateds, truncateds, infos = env.step(actions)
             for agent, observation in observations.items():
                 assert env.observation_spaces[agent].contains(observation)
-            episode.add_env_step(
-                observations,
-                actions,
-                rewards,
-                infos,
-                terminateds=terminateds,
-                truncateds=truncateds,
-            )
-        outcomes.add(env.game.outcome.value)
-        assert episode.is_truncated == (env.game.outcome == "void")
+            ends = {"terminateds": terminateds, "truncateds": truncateds}
+            episode.add_env_step(observations, actions, rewards, infos, **ends)
+        game = env.game
+        outcomes.add(game.outcome.value)
+        assert episode.is_truncated == (game.outcome == "void")
         assert episode.is_terminated != episode.is_truncated
-        for agent, reward in (
-            ("proposer", env.game.proposer_reward),
-            ("solver", env.game.solver_reward),
-        ):
-            written = [
-                sum(t.mask)
-                for t in env.game.trajectories()
-                if (t.role == "proposer") == (agent == "proposer")
-            ]
-            if agent not in episode.agent_episodes:
-                assert not sum(written), "it never had a turn"
-                continue
-            own = episode.agent_episodes[agent]
-            assert own.get_return() == (reward or 0.0)
-            assert len(own) == sum(written), "every token that it wrote is a step"
-            assert (own.is_terminated, own.is_truncated) == (
-                episode.is_terminated,
-                episode.is_truncated,
+        paid = {"proposer": game.proposer_reward, "solver": game.solver_reward}
+        written = dict.fromkeys(paid, 0)
+        for trajectory in game.trajectories():
+            written["proposer" if trajectory.role == "proposer" else "solver"] += sum(
+                trajectory.mask
             )
+        for agent, own in episode.agent_episodes.items():
+            assert own.get_return() == (paid[agent] or 0.0)
+            assert len(own) == written.pop(agent), "every token that it wrote is a step"
+            ends = own.is_terminated, own.is_truncated
+            assert ends == (episode.is_terminated, episode.is_truncated)
+        assert not any(written.values()), "the others never had a turn"
     assert outcomes == {"valid", "invalid", "void"}
 
 
@@ -124,31 +112,18 @@ def test_rllibs_episodes_take_every_game(attempts: int) -> None:
 )  # Ray's own, from the second on
 def test_rllibs_env_runner_samples_it() -> None:
     setup = {"world": "mini", "tokenizer": "bytes", "game": {"max_response_tokens": 40}}
-    config = (
-        PPOConfig()
-        .environment(ssp_env.rllib.register(), env_config=setup)
-        .env_runners(num_env_runners=0, num_envs_per_env_runner=2, batch_mode="complete_episodes")
-        .multi_agent(
-            policies={"proposer", "solver"}, policy_mapping_fn=lambda agent, *_, **__: agent
-        )
-        .rl_module(
-            rl_module_spec=MultiRLModuleSpec(
-                rl_module_specs={
-                    name: RLModuleSpec(module_class=Chance) for name in ("proposer", "solver")
-                }
-            )
-        )
-    )
+    specs = {name: RLModuleSpec(module_class=Chance) for name in ("proposer", "solver")}
+    config = PPOConfig().environment(ssp_env.rllib.register(), env_config=setup)
+    config.env_runners(num_envs_per_env_runner=2, batch_mode="complete_episodes", num_env_runners=0)
+    config.multi_agent(policies={*specs}, policy_mapping_fn=lambda agent, *_, **__: agent)
+    config.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
     runner = MultiAgentEnvRunner(config=config)
     try:
         episodes = runner.sample(num_episodes=4, random_actions=False)
     finally:
         runner.stop()
     assert len(episodes) >= 4
-    for episode in episodes:
-        assert episode.is_done
-        assert set(episode.agent_episodes) <= {"proposer", "solver"}
-        assert "proposer" in episode.agent_episodes
+    assert all(episode.is_done and "proposer" in episode.agent_episodes for episode in episodes)
 
 
 def test_the_name_makes_the_env_and_can_be_sent_to_workers() -> None:
