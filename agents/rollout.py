@@ -13,10 +13,9 @@ from agents.engines.base import Engine, Request
 from ssp_env.errors import ServiceError
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.parts import is_remote
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round, take_found
-from ssp_env.game.rules import Rules
+from ssp_env.game.rules import Rules, is_remote
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.judge.base import Verdict
 from ssp_env.search.base import search_each
@@ -56,7 +55,7 @@ def play_all(rounds: Sequence[Round], engine: Engine, *, temperature: float) -> 
 
     No trajectory waits for another one of its phase: its search goes out while others write, and it
     writes on when the documents are there. Searches, judges and verifiers that wait for another
-    machine (see :mod:`ssp_env.game.parts`) run in threads beside the engine.
+    machine (see :mod:`ssp_env.game.rules`) run in threads beside the engine.
 
     What is sampled follows from the round's seed, the trajectory's place in it and the tokens so
     far. So whatever finishes first, games are the same, up to the last digits of the arithmetic of

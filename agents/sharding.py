@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import (
@@ -153,8 +153,13 @@ def read_weights(directory: str | Path) -> dict[str, Tensor]:
 
 
 def _reader(directory: str | Path) -> HuggingFaceStorageReader:
-    if not any(Path(directory).glob("*.safetensors")):
+    shares = list(Path(directory).glob("*.safetensors"))
+    if not shares:
         raise RunError(f"{directory} holds no shares of weights (*.safetensors)")
+    for share in shares:
+        # PyTorch would print the traceback of a share that was cut off.
+        with safe_open(share, framework="pt"):
+            pass
     return HuggingFaceStorageReader(str(directory))
 
 

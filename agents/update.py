@@ -57,6 +57,7 @@ class Update:
         learners: int = 1,
         no_sync: Callable[[], contextlib.AbstractContextManager[Any]] | None = None,
         agree: Callable[[int], int] | None = None,
+        loss: Callable[[Columns, Scores], Tensor] | None = None,
     ) -> None:
         """
         Args:
@@ -69,6 +70,7 @@ class Update:
             no_sync: a context in which gradients are not yet exchanged between learners.
             agree: from this learner's number of passes to the largest of all learners'. Learners
                 that share the weights of a policy among them have to pass through it in step.
+            loss: what is minimised in place of :meth:`objective`, whose figures stay.
         """
         self.policy = policy
         self.optimizer = optimizer
@@ -77,7 +79,7 @@ class Update:
         self._autocast = autocast
         self._learners = learners
         self._no_sync = no_sync or contextlib.nullcontext
-        self._agree = agree
+        self._agree, self._loss = agree, loss
         # By role id; found here, so that a wrong name fails before the first pass.
         self._algorithms = [find_algorithm(learning.algorithm(role)) for role in ROLE_IDS]
 
@@ -133,6 +135,8 @@ class Update:
                     scores = _scored(self.policy, part)
 
                 loss, sums = self.objective(part, *scores)
+                if self._loss is not None:
+                    loss = self._loss(part, scores)
                 # What is averaged over learners has to come out as the sum of their losses.
                 (loss * self._learners).backward()  # type: ignore[no-untyped-call]
 

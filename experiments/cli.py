@@ -3,13 +3,14 @@ runs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from experiments.config import RunConfig, load_preset, make_config
+from experiments.config import RunConfig, load_preset, make_config, parse_assignment
 
 Several = Parameter(consume_multiple=True)
 """An option that takes all values up to the next option."""
@@ -39,53 +40,62 @@ class Chosen:
     set: Annotated[list[str] | None, Parameter(negative=())] = None
     """Any other setting, as NAME=VALUE (YAML), named as in config.yaml; repeatable."""
 
-    def config(self, values: dict[str, Any] | None = None, **more: Any) -> RunConfig:
-        """The settings that were chosen.
+    def changes(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The settings that are named, by dotted name; ``options`` are those of a command's own.
 
-        Args:
-            values: plain settings to start from, in place of the preset.
-            more: further arguments of :func:`~experiments.config.make_config`.
+        A server that has moved keeps its token and limits.
         """
-        if values is None:
-            values = load_preset(self.preset or DEFAULT_PRESET)
-        given = {**vars(self), **more}
-        del given["preset"]
-        return make_config(values, **{**given, "set": self.set or ()})
+        named = {
+            "seed": self.seed,
+            "world": self.world,
+            "model": self.model,
+            "rules": self.rules,
+            "game.verifier": self.verifier,
+            **(options or {}),
+        }
+        changes = {name: value for name, value in named.items() if value is not None}
+        if self.search is not None and self.search.startswith("http"):
+            changes |= {"search.index": "", "search.server.url": self.search}
+        elif self.search is not None:
+            changes |= {"search.server": None, "search.index": self.search}
+        return changes | dict(map(parse_assignment, self.set or ()))
+
+    def config(
+        self, options: Mapping[str, Any] | None = None, values: Mapping[str, Any] | None = None
+    ) -> RunConfig:
+        """All settings, starting from the preset, or from ``values``."""
+        start = load_preset(self.preset or DEFAULT_PRESET) if values is None else values
+        return make_config(start, self.changes(options))
 
 
-def train(
-    *,
-    chosen: Chosen = Chosen(),
-    steps: int | None = None,
-    solver_only: bool = False,
-    out: Path | None = None,
-    resume: bool = False,
-    quiet: bool = False,
-) -> int:
+@Parameter(name="*")
+@dataclass(frozen=True)
+class TrainOptions:
+    """Options of ``ssp train``."""
+
+    steps: int | None = None
+    """Training steps."""
+    solver_only: bool = False
+    """Let the proposer play, but not learn."""
+    out: Path | None = None
+    """Run directory (default: runs/PRESET-seedN, numbered if taken)."""
+    resume: bool = False
+    """Continue the run in --out, or the newest one, with its settings."""
+    quiet: bool = False
+    """Show only errors and the result."""
+
+
+def train(*, chosen: Chosen = Chosen(), options: TrainOptions = TrainOptions()) -> int:
     """Trains a policy by self-play: propose, verify, solve, learn.
 
     Ctrl-C or SIGTERM stops after the step in progress; --resume continues, to the same result.
 
     Your own corpus and answers: --world files, with --set world_options.name=..., corpus_path=...,
     answers_path=... and questions_path=... (JSON lines).
-
-    Args:
-        steps: Training steps.
-        solver_only: Let the proposer play, but not learn.
-        out: Run directory (default: runs/PRESET-seedN, numbered if taken).
-        resume: Continue the run in --out, or the newest one.
-        quiet: Show only errors and the result.
     """
-    from experiments.train import run
+    from experiments.commands.train import run
 
-    return run(
-        chosen,
-        steps=steps,
-        solver_only=solver_only,
-        out=out,
-        resume=resume,
-        quiet=quiet,
-    )
+    return run(chosen, options)
 
 
 @Parameter(name="*")
@@ -97,8 +107,10 @@ class EvalOptions:
     """Questions per hop count, per benchmark, or per group of --questions."""
     questions: str | None = None
     """File of your own questions: question, answers, group."""
-    attempts: int | None = None
+    attempts: int = 1
     """Attempts at each, for avg@K, pass@K and majority@K (default: 1)."""
+    temperature: float = 0.0
+    """Sampling temperature (default: 0, greedy)."""
     prompts: str | None = None
     """Prompts that the policy was trained on: search-r1, zerosearch, r-search, any other set or
     directory; NAME:FILE takes the instructions from FILE."""

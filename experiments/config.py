@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import yaml
-from pydantic import (
-    BeforeValidator,
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveInt,
-    model_validator,
-)
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
 from agents.config import EngineConfig, LearningConfig, Sharding, check_settings
-from ssp_env.config import Settings
+from ssp_env.config import Settings, setting_names
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig
 from ssp_env.judge.chat import ChatConfig
@@ -34,11 +28,8 @@ class EvaluationConfig(Settings):
     """Training steps between two evaluations; there is always one before the first step and one
     after the last."""
     per_group: PositiveInt = 150
-    """Questions per hop count, or per benchmark."""
-    seed: NonNegativeInt = 0
-    """Seed that questions are drawn with."""
-    temperature: NonNegativeFloat = 0.0
-    """0 is greedy (the paper's)."""
+    """Questions per hop count, or per benchmark; each is answered once, greedily (as the paper's).
+    """
 
 
 class ComputeConfig(Settings):
@@ -73,18 +64,9 @@ class OpenAIConfig(ChatConfig):
     """Let the model judge the solver's answers too, in place of the judge by rules."""
 
 
-def search_section(given: object) -> object:
-    """The section ``search`` for a single text: a server's address, or an index directory."""
-    if not isinstance(given, str):
-        return given
-    return {"server": {"url": given}} if given.startswith("http") else {"index": given}
-
-
 class RunConfig(Settings):
     """Everything that decides a run's result."""
 
-    preset: str = "tiny"
-    """Preset that the other settings started from."""
     seed: NonNegativeInt = 0
     """Seed of all randomness."""
     steps: PositiveInt = 80
@@ -105,8 +87,6 @@ class RunConfig(Settings):
     patience: PositiveInt | None = 5
     """Steps in a row that show the same sign of ill health, after which a run stops; ``null``:
     never."""
-    record_tokens: bool = True
-    """Keep token ids and log-probabilities in files of games; needed to replay them."""
     game: GameConfig = GameConfig()
     """Rules of the game."""
     learning: LearningConfig = LearningConfig()
@@ -117,7 +97,7 @@ class RunConfig(Settings):
     """Measurement of the solver."""
     compute: ComputeConfig = ComputeConfig()
     """Processes and devices."""
-    search: Annotated[SearchConfig, BeforeValidator(search_section)] = SearchConfig()
+    search: SearchConfig = SearchConfig()
     """An index directory or a server that answers searches, in place of the world's own."""
     openai: OpenAIConfig | None = None
     """A judge or verifier behind an API."""
@@ -131,11 +111,6 @@ class RunConfig(Settings):
         if decay is not None and self.steps > decay:
             fix = f"give at least {self.steps}: the steps after it would change nothing"
             raise ConfigError("learning.decay_steps", decay, fix)
-
-        hottest = max(self.learning.temperature, self.evaluation.temperature)
-        if self.engine.kind == "vllm" and hottest > 2:
-            fix = f"vLLM samples at temperatures of up to 2, and {hottest:g} is asked for"
-            raise ConfigError("engine.kind", self.engine.kind, fix)
         return self
 
     def check(self) -> None:
@@ -151,11 +126,7 @@ class RunConfig(Settings):
         )
 
     def served_model(self) -> OpenAIConfig:
-        """The model behind an API.
-
-        Raises:
-            ConfigError: none is named.
-        """
+        """The model behind an API; refused where none is named."""
         if self.openai is None:
             fix = "name a model that is served: --set openai.base_url=... --set openai.model=..."
             raise ConfigError("openai.base_url", None, fix)
@@ -172,30 +143,23 @@ class RunConfig(Settings):
         return tiny_directory()
 
 
-def presets() -> list[str]:
-    """Names of the presets that ship."""
-    folder = resources.files("experiments") / "presets"
-    return sorted(Path(file.name).stem for file in folder.iterdir() if file.name.endswith(".yaml"))
+def presets() -> dict[str, Path]:
+    """Files of the presets that ship, by name."""
+    folder = Path(str(resources.files("experiments") / "presets"))
+    return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
 
 
 def load_preset(name: str) -> dict[str, Any]:
-    """A preset's settings as plain data.
-
-    Raises:
-        ConfigError: no such preset (offers the nearest).
-    """
-    if name not in presets():
-        raise ConfigError("preset", name, nearest(name, presets()))
-    text = (resources.files("experiments") / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
-    return {"preset": name, **yaml.safe_load(text)}
+    """A preset's settings as plain data."""
+    known = presets()
+    if name not in known:
+        raise ConfigError("preset", name, nearest(name, known))
+    values: dict[str, Any] = yaml.safe_load(known[name].read_text(encoding="utf-8"))
+    return values
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
-    """Name and value of ``section.field=value`` (the value is YAML).
-
-    Raises:
-        ConfigError: no ``=``, or a value that is not YAML.
-    """
+    """Name and value of ``section.field=value`` (the value is YAML)."""
     path, equals, written = text.partition("=")
     path = path.strip()
     if not equals or not path:
@@ -208,59 +172,30 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 
 def assign(values: dict[str, Any], path: str, value: Any) -> None:
     """Puts a value where a dotted name leads in plain settings, in place."""
-    if path == "preset":
-        raise ConfigError(path, value, "choose it by --preset")
-
     *sections, name = path.split(".")
+    known = setting_names(RunConfig)
+    if path not in known and sections[:1] != ["world_options"]:
+        meant = [other for other in known if other.endswith(f".{name}")]
+        if meant:
+            fix = f"no such setting; did you mean {' or '.join(meant)}?"
+            raise ConfigError(path, value, fix)
+
     for section in sections:
-        held = search_section(values.get(section)) if section == "search" else values.get(section)
-        # A single value where a section belongs could not have been read; it gives way.
-        values[section] = held if isinstance(held, dict) else {}
+        # Null, or a single value where a section belongs, gives way.
+        if not isinstance(values.get(section), dict):
+            values[section] = {}
         values = values[section]
     values[name] = value
 
 
-def make_config(
-    values: Mapping[str, Any],
-    *,
-    seed: int | None = None,
-    steps: int | None = None,
-    world: str | None = None,
-    model: str | None = None,
-    rules: str | None = None,
-    verifier: str | None = None,
-    search: str | None = None,
-    solver_only: bool = False,
-    set: Sequence[str] = (),
-) -> RunConfig:
-    """Typed settings: what to start from, then a command's own options, then ``--set``.
+def make_config(values: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> RunConfig:
+    """Typed settings.
 
     Args:
-        values: plain settings, such as :func:`load_preset` returns.
-        seed, steps, world, model, rules, verifier: settings of these names; ``None`` leaves them.
-        search: a server's address, or an index directory.
-        solver_only: the paper's Solver-Only: the proposer plays, but is not trained.
-        set: ``section.field=value``, each.
-
-    Raises:
-        ConfigError: an unknown name, or a value that cannot work.
+        values: plain settings to start from, such as :func:`load_preset` returns.
+        changes: what is changed, by dotted name.
     """
-    values = {name: dict(v) if isinstance(v, dict) else v for name, v in values.items()}
-    named = {"seed": seed, "steps": steps, "world": world, "model": model, "rules": rules}
-    values |= {name: value for name, value in named.items() if value is not None}
-
-    if verifier is not None:
-        assign(values, "game.verifier", verifier)
-    if search is not None:
-        if search.startswith("http"):
-            # The address of a server that has moved; its token and limits stay.
-            assign(values, "search.index", "")
-            assign(values, "search.server.url", search)
-        else:
-            assign(values, "search.server", None)
-            assign(values, "search.index", search)
-    if solver_only:
-        assign(values, "learning.learning_roles", ["solver"])
-    for text in set:
-        assign(values, *parse_assignment(text))
-    return RunConfig(**values)
+    plain = copy.deepcopy(dict(values))
+    for path, value in (changes or {}).items():
+        assign(plain, path, value)
+    return RunConfig(**plain)

@@ -35,8 +35,8 @@ MEMORY = 80.0
 USABLE = 0.92
 """Share of a GPU's memory that a plan may fill; the rest is for CUDA, NCCL and fragments."""
 UNCHECKED = (
-    "no GPU could be asked how much memory it has; `ssp plan --preset %s --memory GIB`, with the "
-    "other settings of this run, tells whether it fits"
+    "no GPU could be asked how much memory it has; `ssp plan --memory GIB`, with the settings of "
+    "this run, tells whether it fits"
 )
 HELPS = {
     "activations": (
@@ -105,7 +105,7 @@ def check_memory(config: RunConfig) -> tuple[Device, ...] | None:
 
     memories = gpu_memories()
     if not memories:
-        _log.warning(UNCHECKED, config.preset)
+        _log.warning(UNCHECKED)
         return None
     return check_fit(config, shape_of(meta_model(config.model_dir)), min(memories), len(memories))
 

@@ -9,9 +9,9 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, get_args
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, ArgumentCollection, CoercionError, CycloptsError, Parameter
 
 from ssp_env.errors import MissingExtra, SSPError
 from ssp_env.version import __version__
@@ -42,6 +42,7 @@ def make_app() -> App:
         default_parameter=Parameter(negative=(), show_default=False),
         result_action="return_value",
         suppress_keyboard_interrupt=False,
+        config=_refuse_fractions,
     )
     missing = []
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
@@ -57,6 +58,18 @@ def make_app() -> App:
         epilogue += f"\n\nOnly in a checkout ({CHECKOUT}): {', '.join(missing)}"
     app.help_epilogue = epilogue
     return app
+
+
+def _refuse_fractions(app: App, commands: Sequence[str], arguments: ArgumentCollection) -> None:
+    """Refuses 1.5 where a whole number belongs; cyclopts would round it."""
+    for argument in arguments:
+        kinds = [argument.hint]
+        for kind in kinds:  # optional ones, and lists of them
+            kinds += get_args(kind)
+        for token in argument.tokens:
+            if int in kinds and "." in token.value:
+                what = f'"{token.value}" is no whole number'
+                raise CoercionError(what, token=token, argument=argument)
 
 
 def _absent(name: str) -> Callable[..., int]:

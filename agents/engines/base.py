@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ssp_env.game.config import GameConfig
+from ssp_env.game.prompts import tags_of
 from ssp_env.game.protocol import ScannerTags
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Action, Role
@@ -60,7 +61,7 @@ class StopRule:
         """Stops at every tag that can end a turn of any role, and at the end token."""
         tokens: set[int] = set() if tokenizer.eos_id is None else {tokenizer.eos_id}
         strings: list[bytes] = []
-        for tag in sorted(ScannerTags(config.tags, tuple(Action)).stops()):
+        for tag in sorted(ScannerTags(tags_of(config.prompts), tuple(Action)).stops()):
             ids = tokenizer.encode(tag)
             if len(ids) == 1:
                 tokens.add(ids[0])

@@ -2,8 +2,10 @@
 
 from ray.tune.registry import register_trainable
 
-from agents.rllib.algorithm import SSP, SSPConfig
+from agents.rllib.algorithm import SSP
+from agents.rllib.config import SSPConfig
+from agents.rllib.learner import SSPLearner
 
-__all__ = ["SSP", "SSPConfig"]
+__all__ = ["SSP", "SSPConfig", "SSPLearner"]
 
 register_trainable("SSP", SSP)

@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from math import nan
-from operator import attrgetter, methodcaller
+from operator import methodcaller
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -23,32 +25,30 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS
-from ray.tune.result import TRAINING_ITERATION
 
 from agents.engines.gap import CHECK_EVERY, Gap, compared_rows, measure
 from agents.metrics import merge_figures, step_figures
 from agents.models import as_tensor, load_state, plain_weights
-from agents.rllib.config import SelfPlayConfig
+from agents.rllib.config import SSPConfig
 from agents.rllib.env_runner import Sample, busiest, renumber, rounds_of
 from agents.rllib.learner import (
-    as_arrays,
     ask_learners,
     freeze_collected,
-    load_learners,
     naming_dead_learners,
     publish_weights,
-    save_learners,
 )
 from agents.rllib.module import LM, MODULE_ID, to_batch
 from agents.rllib.results import complete, evaluation_figures, log_learnt, log_played
 from agents.rllib.runners import Runners
 from agents.rows import Row, credited, deal, deal_to_learners, with_loss_weights
-from ssp_env.errors import RunError, UsageError
+from ssp_env.errors import UsageError
 from ssp_env.game.record import GameRecord
 from ssp_env.game.strategies import BatchStrategy, update_strategy
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question
 
+CHECKPOINT = "learner"
+"""Folder of a checkpoint that holds weights and moments: safetensors, no pickle."""
 STATE = "self_play"
 """Key of a checkpoint for the number of the step, the state of the batch strategy, and games that
 were played ahead."""
@@ -164,12 +164,12 @@ class SSP(Algorithm):
         tasks = rounds_of(step, self.config.learning())
         if self.env_runner is not None:
             runner = self.env_runner
-            samples = [runner.sample(task=task, strategy=state) for task in tasks]
+            samples = [runner.sample(**task, strategy=state) for task in tasks]
             runner.engine.sleep()  # the learner's turn
             return renumber(samples)
 
         shared = ray.put(state)
-        calls = [methodcaller("sample", task=task, strategy=shared) for task in tasks]
+        calls = [methodcaller("sample", **task, strategy=shared) for task in tasks]
         return renumber(self._runners.map(self.env_runner_group, calls))
 
     def _check_engine(self, following: Callable[[], list[Sample]]) -> None:
@@ -290,28 +290,25 @@ class SSP(Algorithm):
     def policy_weights(self) -> dict[str, Any]:
         """The present weights of the causal LM, named as the model names them; tied ones once, and
         adapters merged into what they adapt."""
-        module = self._arrays()
-        own = {n.removeprefix(LM): as_tensor(w) for n, w in module.items() if n.startswith(LM)}
+        weights = self._arrays()
+        own = {n.removeprefix(LM): as_tensor(w) for n, w in weights.items() if n.startswith(LM)}
         plain = plain_weights(own, self.config.model_dir)
         return {name: tensor.numpy() for name, tensor in plain.items()}
 
     def get_module(self, module_id: str = MODULE_ID) -> RLModule | None:
-        """The RLModule that plays, with the present weights; there is only one. Of vLLM, which has
-        the policy in a form of its own, a copy with the learner's weights."""
+        """A copy of the RLModule with the present weights; there is only one."""
         if module_id != MODULE_ID:
             return None
-        if self.config.engine_config().kind == "vllm":
-            copy: RLModule = self.config.rl_module_spec.build().eval()
-            load_state(copy, self._arrays())
-            return copy
-        module: RLModule
-        (module,) = self._runners.map(self.env_runner_group, [attrgetter("module")])
-        return module
+        copy: RLModule = self.config.rl_module_spec.build().eval()
+        load_state(copy, self._arrays())
+        return copy
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """The learner's weights, named as the module names them."""
         with self._learners():
-            return as_arrays(publish_weights(self.learner_group, half=False))
+            held = publish_weights(self.learner_group, half=False)
+        weights = ray.get(held) if isinstance(held, ray.ObjectRef) else held
+        return {name: np.asarray(as_tensor(value).cpu()) for name, value in weights.items()}
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         """Hands the current weights to env runners that Ray has restarted."""
@@ -337,7 +334,10 @@ class SSP(Algorithm):
         with self._learners():
             state = self.get_state(not_components=COMPONENT_LEARNER_GROUP)
             saved: str = super().save_to_path(path, *args, state=state, **kwargs)
-            save_learners(self.learner_group, saved)
+            folder = (Path(saved) / CHECKPOINT).absolute()
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            ask_learners(self.learner_group, lambda learner: learner.save(str(folder)))
         return saved
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -359,8 +359,6 @@ class SSP(Algorithm):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Takes all of it back, whatever number of env runners and learners it comes from."""
-        if TRAINING_ITERATION in state and STATE not in state:
-            raise RunError("the checkpoint holds no state of self-play: another version made it")
         super().set_state(state)
         if STATE in state:
             self._steps = state[STATE]["steps"]
@@ -375,13 +373,7 @@ class SSP(Algorithm):
         if kwargs.get("component"):
             raise UsageError("a checkpoint of self-play is restored as a whole")
         super().restore_from_path(path, *args, **kwargs)
+        folder = str((Path(path) / CHECKPOINT).absolute())
         with self._learners():
-            load_learners(self.learner_group, path)
+            ask_learners(self.learner_group, lambda learner: learner.load(folder))
         self._hand_over_weights(self.env_runner_group)
-
-
-class SSPConfig(SelfPlayConfig):
-    """The config of :class:`SSP`; everything about it is in :class:`SelfPlayConfig`."""
-
-    def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
-        super().__init__(algo_class=algo_class or SSP)

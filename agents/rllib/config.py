@@ -23,6 +23,7 @@ from agents.rllib.module import MODULE_ID, LLMModule, module_spaces
 from ssp_env.config import named
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig, suited
+from ssp_env.game.prompts import tags_of
 from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, make_strategy
@@ -45,6 +46,15 @@ CALLED = (
 )
 """Callbacks that are called: ``on_sample_end`` after each round, with its
 :class:`~agents.rllib.env_runner.Sample`, the others as RLlib does."""
+
+UNCALLED_OF_LEARNERS = (
+    "compute_losses",
+    "compute_gradients",
+    "postprocess_gradients",
+    "postprocess_gradients_for_module",
+    "apply_gradients",
+)
+"""Hooks of RLlib's learners that an update here does without."""
 
 REFUSED = {
     "gamma": "a trajectory is paid once, at its end: nothing is discounted",
@@ -71,7 +81,7 @@ REFUSED = {
 ENV_KEYS = ("world", "world_options", "game", "search", "make_rules")
 
 
-class SelfPlayConfig(AlgorithmConfig):
+class SSPConfig(AlgorithmConfig):
     """RLlib's config, with the game in ``environment`` and the learning in ``training``.
 
     ``environment(env_config={...})`` takes ``world`` (a name, or a function that makes one),
@@ -91,7 +101,9 @@ class SelfPlayConfig(AlgorithmConfig):
     :class:`~agents.rllib.module.LLMModule`; what plays is its causal LM, ``self.lm``."""
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
-        super().__init__(algo_class=algo_class)
+        from agents.rllib.algorithm import SSP  # it imports this file
+
+        super().__init__(algo_class=algo_class or SSP)
         self.model_dir = str(tiny_directory())
         self.sharding = "ddp"
         self.engine: EngineConfig | dict[str, Any] | str = EngineConfig()
@@ -118,7 +130,7 @@ class SelfPlayConfig(AlgorithmConfig):
         engine: Any = NotProvided,
         overlap: Any = NotProvided,
         **kwargs: Any,
-    ) -> SelfPlayConfig:
+    ) -> SSPConfig:
         """Sets fields of :class:`~agents.config.LearningConfig`, the model directory, the engine,
         and whether playing and learning overlap.
 
@@ -139,7 +151,7 @@ class SelfPlayConfig(AlgorithmConfig):
         super().training(**kwargs)
         return self
 
-    def learners(self, *, sharding: Any = NotProvided, **kwargs: Any) -> SelfPlayConfig:
+    def learners(self, *, sharding: Any = NotProvided, **kwargs: Any) -> SSPConfig:
         """As RLlib's; ``sharding`` says how several learners hold the policy: ``ddp``, each all of
         it, or ``fsdp2``, each a share of weights, gradients, optimizer and reference."""
         if sharding is not NotProvided:
@@ -237,7 +249,7 @@ class SelfPlayConfig(AlgorithmConfig):
         check_packages(learning)
         if learning.partner:
             check_same_tokens(learning.partner, self.model_dir)
-        check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), game.tags)
+        check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), tags_of(game.prompts))
 
         if self.num_env_runners and self.create_local_env_runner:
             # It would hold one more copy of the model in the main process, which may have no GPU
@@ -260,6 +272,15 @@ class SelfPlayConfig(AlgorithmConfig):
                 if name.startswith("on_") and name not in CALLED and own:
                     fix = f"self-play never calls {name}; it calls {', '.join(CALLED)}"
                     raise ConfigError("callbacks_class", cls, fix)
+
+        learner = self.learner_class
+        if not issubclass(learner, SSPLearner):
+            raise ConfigError("learner_class", learner, "inherit from agents.rllib.SSPLearner")
+        for name in UNCALLED_OF_LEARNERS:
+            if getattr(learner, name) is not getattr(SSPLearner, name):
+                fix = f"self-play never calls {name}; override compute_loss_for_module, or name an "
+                fix += "algorithm of your own in training(solver_algorithm='module:NAME')"
+                raise ConfigError("learner_class", learner, fix)
 
         duration, unit = self.evaluation_duration, self.evaluation_duration_unit
         if not isinstance(duration, int) or duration < 1 or unit != "episodes":

@@ -26,11 +26,10 @@ from agents.config import LearningConfig, played_at_once
 from agents.engines.base import Engine, Generation, StopRule
 from agents.engines.opening import Partnered, open_engine
 from agents.models import round_parameters
-from agents.rllib.learner import freeze_collected, unpack
-from agents.rllib.module import LM, MODULE_ID, LLMModule, module_spaces
+from agents.rllib.learner import freeze_collected
+from agents.rllib.module import LM, MODULE_ID, LLMModule, module_spaces, unpack
 from agents.rollout import answer, play
 from agents.rows import Row, rows_of
-from ssp_env.errors import UsageError
 from ssp_env.game.outcome import RESERVED, Ending
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.record import GameRecord, record_game
@@ -41,18 +40,6 @@ from ssp_env.types import GroundTruth, Question
 
 _GAMES = 0x9A3E
 """First number of the seeds of training games: their random streams are no others'."""
-
-
-@dataclass(frozen=True)
-class RoundTask:
-    """A round that is to be played; with the weights and the config, it decides every game."""
-
-    step: int
-    """The training step, from 0."""
-    number: int
-    """Its place in the step, from 0."""
-    slots: int
-    """Questions that it is to have."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +83,8 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         config = self.config
         device = "cuda" if config.num_gpus_per_env_runner else "cpu"
         stop = StopRule.of(self.game, self.tokenizer)
-        self._module: LLMModule | None = None
+        self.module: LLMModule | None = None
+        """Module that plays; vLLM has none."""
         if config.engine_config().kind == "transformers":
             spec = config.rl_module_spec
             # The learners' choice may be another: they have a backward pass.
@@ -105,7 +93,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             module: LLMModule = spec.build().to(device).eval()
             if device == "cuda":
                 round_parameters(module.lm, torch.bfloat16)
-            self._module = module
+            self.module = module
 
         self.engine: Engine = open_engine(
             config.engine_config(),
@@ -115,7 +103,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             device=device,
             longest=self.rules.longest_trajectory,
             shares=not (config.num_env_runners or config.num_learners),
-            model=self._module.lm if self._module is not None else None,
+            model=self.module.lm if self.module is not None else None,
         )
         self._players = self.engine
         if self.learning.partner:
@@ -124,24 +112,24 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             )
             self._players = Partnered(self.engine, partner, self.learning.plays)
 
-    @property
-    def module(self) -> LLMModule:
-        """Module that plays."""
-        if self._module is None:
-            raise UsageError("vLLM's model is no RLModule; SSP.get_module() makes one")
-        return self._module
+    def sample(self, *, step: int, number: int, slots: int, strategy: Any, **_: Any) -> Sample:
+        """Plays a round; with the weights and the config, its arguments decide every game.
 
-    def sample(self, *, task: RoundTask, strategy: Any, **_: Any) -> Sample:
-        """Plays a round, with the state (or Ray's reference to it) that the batch strategy had when
-        the step began."""
-        seed = (self.config.seed or 0, task.step, task.number)
+        Args:
+            step: the training step, from 0.
+            number: place of the round in the step, from 0.
+            slots: questions that it is to have.
+            strategy: state that the batch strategy had when the step began, or Ray's reference to
+                it.
+        """
+        seed = (self.config.seed or 0, step, number)
         engine: Any = _Timed(self._players)
         began = time.perf_counter()
         copy = self.config.batch_strategy()
         copy.set_state(ray.get(strategy) if isinstance(strategy, ray.ObjectRef) else strategy)
 
         engine.wake()
-        round_ = Round(self.rules, self._answers, task.slots, [_GAMES, *seed], copy)
+        round_ = Round(self.rules, self._answers, slots, [_GAMES, *seed], copy)
         play(round_, engine, temperature=self.learning.temperature)
         records = [record_game(game, self.rules, engine.weights_version) for game in round_.games]
         rows = rows_of(round_.games, self.learning)
@@ -200,7 +188,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         state: dict[str, Any] = {WEIGHTS_SEQ_NO: self.engine.weights_version}
         if self._check_component(COMPONENT_RL_MODULE, components, not_components):
             weights = {f"{LM}{name}": value for name, value in self.engine.weights().items()}
-            others = self._module.state_dict() if self._module is not None else {}
+            others = self.module.state_dict() if self.module is not None else {}
             weights |= {n: w.cpu().numpy() for n, w in others.items() if not n.startswith(LM)}
             state[COMPONENT_RL_MODULE] = {MODULE_ID: weights}
 
@@ -208,20 +196,20 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Takes weights, or a reference to them, if any are there."""
-        if COMPONENT_RL_MODULE in state:
-            weights = state[COMPONENT_RL_MODULE]
-            weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
-            weights = {n: unpack(w) for n, w in weights.get(MODULE_ID, weights).items()}
-            if not weights:
-                return  # RLlib asked one of several learners, which has none of its own
+        weights = state.get(COMPONENT_RL_MODULE, {})
+        weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
+        # RLlib's own states name the module; one of several learners has no weights in its own.
+        weights = {n: unpack(w) for n, w in weights.get(MODULE_ID, weights).items()}
+        if not weights:
+            return
 
-            version = int(state.get(WEIGHTS_SEQ_NO, self.engine.weights_version + 1))
-            playing = {n.removeprefix(LM): w for n, w in weights.items() if n.startswith(LM)}
-            self.engine.update_weights(playing, version)
-            if self._module is not None:
-                # Weights that do not play; those of the LM are in place already.
-                others = {n: w for n, w in weights.items() if not n.startswith(LM)}
-                self._module.load_state_dict(others, strict=False)
+        version = int(state.get(WEIGHTS_SEQ_NO, self.engine.weights_version + 1))
+        playing = {n.removeprefix(LM): w for n, w in weights.items() if n.startswith(LM)}
+        self.engine.update_weights(playing, version)
+        if self.module is not None:
+            # Weights that do not play; those of the LM are in place already.
+            others = {n: w for n, w in weights.items() if not n.startswith(LM)}
+            self.module.load_state_dict(others, strict=False)
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
         return (), {"config": self.config}
@@ -253,11 +241,12 @@ class _Timed:
 # -- rounds of a step --------------------------------------------------------------------------
 
 
-def rounds_of(step: int, learning: LearningConfig) -> list[RoundTask]:
-    """Rounds of a step; all but the last have ``round_size`` slots."""
+def rounds_of(step: int, learning: LearningConfig) -> list[dict[str, int]]:
+    """Rounds of a step, as :meth:`SSPEnvRunner.sample` takes them; all but the last have
+    ``round_size`` slots."""
     batch, size = learning.batch_size, learning.round_size
     return [
-        RoundTask(step, number, min(size, batch - first))
+        {"step": step, "number": number, "slots": min(size, batch - first)}
         for number, first in enumerate(range(0, batch, size))
     ]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import shutil
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,19 +19,17 @@ from torch import Tensor
 
 from agents.config import LearningConfig
 from agents.losses import find_algorithm
-from agents.models import as_tensor, autocast_dtype, load_model, state_of, without_adapters
-from agents.rllib.module import ENTROPY, LM, MODULE_ID
+from agents.models import autocast_dtype, load_model, state_of, without_adapters
+from agents.rllib.module import ENTROPY, MODULE_ID, pack
 from agents.rows import Columns, Row, columns_of
 from agents.scoring import Scores, TokenScorer, checkpoint_layers
 from agents.sharding import agreed_maximum, load_shares, save_shares, shard, whole
 from agents.update import Scorer, Update, adam
-from ssp_env.errors import ConfigError, RunError, ServiceError
+from ssp_env.errors import ConfigError, LearnerDied, RunError
 
-CHECKPOINT = "learner"
-"""Folder of a checkpoint that holds weights and moments: safetensors, no pickle."""
-
-Weights = dict[str, dict[str, Any]]
-"""Module -> name -> tensor or array."""
+Weights = dict[str, Any]
+"""Tensors or arrays, named as the module names them."""
+DIED = "learner", "a learner died; go on from the last checkpoint"
 
 
 class SSPLearner(TorchLearner):
@@ -71,6 +68,7 @@ class SSPLearner(TorchLearner):
                 fix = f"{error}; set it to false, or checkpoint in the module's own forward pass"
                 raise ConfigError("learning.gradient_checkpointing", True, fix) from None
 
+        stock = type(self).compute_loss_for_module is SSPLearner.compute_loss_for_module
         self.update_step = Update(
             self._score,
             self.get_optimizer(MODULE_ID),
@@ -80,6 +78,7 @@ class SSPLearner(TorchLearner):
             learners=max(1, self.config.num_learners),
             no_sync=getattr(module, "no_sync", None),
             agree=(lambda passes: agreed_maximum(passes, device)) if self.is_sharded else None,
+            loss=None if stock else self._loss_of_hook,
         )
         if self.config.num_learners:  # this process is its own
             freeze_collected()
@@ -142,8 +141,17 @@ class SSPLearner(TorchLearner):
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: Columns, fwd_out: dict[str, Any]
     ) -> Tensor:
-        """The loss of one (micro-)batch from the module's log-probabilities."""
+        """The loss of one micro-batch from the module's log-probabilities, to be overridden:
+        ``fwd_out["action_logp"]`` has those of all tokens that the policy wrote, (tokens,), row by
+        row. Losses of micro-batches add up."""
         return self.update_step.objective(batch, fwd_out["action_logp"])[0]
+
+    def _loss_of_hook(self, part: Columns, scores: Scores) -> Tensor:
+        fwd_out = {"action_logp": scores.logprobs, ENTROPY: scores.entropies}
+        config = self.config.get_config_for_module(MODULE_ID)
+        return self.compute_loss_for_module(
+            module_id=MODULE_ID, config=config, batch=part, fwd_out=fwd_out
+        )
 
     # -- scores --------------------------------------------------------------------------------
 
@@ -187,7 +195,7 @@ class SSPLearner(TorchLearner):
         """
         state = state_of(self.module[MODULE_ID].unwrapped())
         if self.config.num_learners == 0:
-            return [{MODULE_ID: state}]
+            return [state]
 
         # One weight at a time is whole on those that only help to gather it.
         arrays = {}
@@ -195,8 +203,7 @@ class SSPLearner(TorchLearner):
             gathered = whole(tensor)
             if self._is_first:
                 arrays[name] = pack(name, gathered, half)
-
-        return [ray.put({MODULE_ID: arrays})] if self._is_first else []
+        return [ray.put(arrays)] if self._is_first else []
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """RLlib's state; without weights and moments where this learner has only a share."""
@@ -238,8 +245,7 @@ def ask_learners(learner_group: Any, ask: Callable[[Any], list[Any]]) -> list[An
     found: list[Any] = []
     results = list(learner_group.foreach_learner(ask))
     if len(results) < len(learner_group):
-        # Those that are known to be dead are not asked.
-        raise ServiceError("learner", "a learner died; go on from the last checkpoint")
+        raise LearnerDied(*DIED)  # those that are known to be dead are not asked
 
     for result in results:
         answer = result.get()
@@ -258,20 +264,6 @@ def publish_weights(learner_group: Any, *, half: bool) -> Weights | ray.ObjectRe
     return found
 
 
-def save_learners(learner_group: Any, path: str | Path) -> None:
-    """Has the learners write weights and moments into a checkpoint's folder, which all see."""
-    folder = (Path(path) / CHECKPOINT).absolute()
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    ask_learners(learner_group, lambda learner: learner.save(str(folder)))
-
-
-def load_learners(learner_group: Any, path: str | Path) -> None:
-    """Has the learners take weights and moments, whatever number of learners has written them."""
-    folder = str((Path(path) / CHECKPOINT).absolute())
-    ask_learners(learner_group, lambda learner: learner.load(folder))
-
-
 @contextmanager
 def naming_dead_learners(learner_group: Any, learners: int) -> Iterator[None]:
     """Turns any error that comes of a dead learner into one that says so."""
@@ -283,45 +275,10 @@ def naming_dead_learners(learner_group: Any, learners: int) -> Iterator[None]:
             try:
                 ray.get(actor.__ray_ready__.remote(), timeout=10.0)
             except RayActorError:
-                what = "a learner died; go on from the last checkpoint"
-                raise ServiceError("learner", what) from error
+                raise LearnerDied(*DIED) from error
             except RayError:
                 continue  # busy, or failing in some other way
         raise
-
-
-# -- weights on their way ----------------------------------------------------------------------
-
-
-def pack(name: str, tensor: Tensor, half: bool) -> np.ndarray:
-    """An array that Ray's object store holds without a copy; numpy has no bfloat16."""
-    if half and name.startswith(LM) and tensor.is_floating_point():
-        tensor = tensor.to(torch.bfloat16).view(torch.int16)
-    packed: np.ndarray = tensor.cpu().numpy()
-    return packed
-
-
-def unpack(value: Any) -> Tensor:
-    """The tensor of what :func:`pack` made, or of any array or tensor."""
-    tensor = as_tensor(value)
-    return tensor.view(torch.bfloat16) if tensor.dtype == torch.int16 else tensor
-
-
-def as_reference(weights: Weights | ray.ObjectRef, *, half: bool) -> ray.ObjectRef:
-    """Reference that other processes are sent."""
-    if isinstance(weights, ray.ObjectRef):
-        return weights
-    packed = {name: pack(name, tensor, half) for name, tensor in weights[MODULE_ID].items()}
-    return ray.put({MODULE_ID: packed})
-
-
-def as_arrays(weights: Weights | ray.ObjectRef) -> dict[str, np.ndarray]:
-    """Arrays, named as the module names them."""
-    named: Weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
-    return {
-        name: value.cpu().numpy() if isinstance(value, Tensor) else value
-        for name, value in named[MODULE_ID].items()
-    }
 
 
 def freeze_collected() -> bool:

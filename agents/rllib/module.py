@@ -1,4 +1,5 @@
-"""RLModule: a causal LM that scores the tokens a policy wrote; rows as RLlib's batches."""
+"""RLModule: a causal LM that scores the tokens a policy wrote; its weights as arrays, rows as
+RLlib's batches."""
 
 from __future__ import annotations
 
@@ -6,12 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import torch
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
+from torch import Tensor
 
-from agents.models import adapt, load_model
+from agents.models import adapt, as_tensor, load_model
 from agents.rows import Row, columns_of
 from agents.scoring import token_scores
 
@@ -67,3 +70,20 @@ def module_spaces(vocab_size: int) -> tuple[gym.Space[Any], gym.Space[Any]]:
 def to_batch(rows: Sequence[Row]) -> MultiAgentBatch:
     """Columns of rows as RLlib wants them."""
     return MultiAgentBatch({MODULE_ID: SampleBatch(columns_of(rows))}, env_steps=len(rows))
+
+
+# -- weights on their way ----------------------------------------------------------------------
+
+
+def pack(name: str, tensor: Tensor, half: bool) -> np.ndarray:
+    """An array that Ray's object store holds without a copy; numpy has no bfloat16."""
+    if half and name.startswith(LM) and tensor.is_floating_point():
+        tensor = tensor.to(torch.bfloat16).view(torch.int16)
+    packed: np.ndarray = tensor.cpu().numpy()
+    return packed
+
+
+def unpack(value: Any) -> Tensor:
+    """The tensor of what :func:`pack` made, or of any array or tensor."""
+    tensor = as_tensor(value)
+    return tensor.view(torch.bfloat16) if tensor.dtype == torch.int16 else tensor

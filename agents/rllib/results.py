@@ -15,8 +15,6 @@ from agents.metrics import FIGURES
 from agents.rllib.module import MODULE_ID
 from ssp_env.game.record import GameRecord
 
-AGENTS = ("proposer", "solver")
-
 
 def episode_figures(games: Sequence[GameRecord]) -> dict[str, Any]:
     """Returns and lengths of games, as any of RLlib's env runners reports its episodes.
@@ -27,11 +25,8 @@ def episode_figures(games: Sequence[GameRecord]) -> dict[str, Any]:
     played = [game for game in games if game.outcome != "void"]
     lengths = [float(sum(t.policy_tokens for t in game.trajectories)) for game in played]
     returns = [(game.proposer_reward or 0.0) + (game.solver_reward or 0.0) for game in played]
-    paid = {
-        "proposer": [game.proposer_reward for game in played],
-        "solver": [game.solver_reward for game in played],
-    }
-    agents = {who: _mean([r for r in rewards if r is not None]) for who, rewards in paid.items()}
+    proposers = [g.proposer_reward for g in played if g.proposer_reward is not None]
+    solvers = [g.solver_reward for g in played if g.solver_reward is not None]
     return {
         names.EPISODE_RETURN_MEAN: _mean(returns),
         names.EPISODE_RETURN_MIN: min(returns, default=nan),
@@ -39,7 +34,7 @@ def episode_figures(games: Sequence[GameRecord]) -> dict[str, Any]:
         names.EPISODE_LEN_MEAN: _mean(lengths),
         names.EPISODE_LEN_MIN: min(lengths, default=nan),
         names.EPISODE_LEN_MAX: max(lengths, default=nan),
-        names.EPISODE_AGENT_RETURN_MEAN: agents,
+        names.EPISODE_AGENT_RETURN_MEAN: {"proposer": _mean(proposers), "solver": _mean(solvers)},
         names.EPISODE_MODULE_RETURN_MEAN: {MODULE_ID: _mean(returns)},
     }
 
@@ -47,12 +42,10 @@ def episode_figures(games: Sequence[GameRecord]) -> dict[str, Any]:
 def evaluation_figures(games: Sequence[GameRecord], groups: Iterable[str]) -> dict[str, Any]:
     """Figures of an evaluation: as of any episodes, and the share of right answers by group, those
     without a game included."""
-    accuracy = {
-        group: episode_figures([g for g in games if g.question_group == group])[
-            names.EPISODE_RETURN_MEAN
-        ]
-        for group in sorted(groups)
-    }
+    accuracy = {}
+    for group in sorted(groups):
+        own = episode_figures([game for game in games if game.question_group == group])
+        accuracy[group] = own[names.EPISODE_RETURN_MEAN]
     episodes = sum(game.outcome != "void" for game in games)
     return {**episode_figures(games), names.NUM_EPISODES: episodes, "accuracy": accuracy}
 
@@ -73,25 +66,20 @@ def log_played(metrics: MetricsLogger, games: Sequence[GameRecord]) -> None:
     """Enters a step's games under ``env_runners``, lifetime counters included."""
     metrics.log_dict(episode_figures(games), key=names.ENV_RUNNER_RESULTS, reduce="item")
 
-    episodes = sum(game.outcome != "void" for game in games)
-    by_agent = dict.fromkeys(AGENTS, 0)
+    by_agent = {"proposer": 0, "solver": 0}
     for game in games:
         for trajectory in game.trajectories:
             agent = "proposer" if trajectory.role == "proposer" else "solver"
             by_agent[agent] += trajectory.policy_tokens
 
     tokens = sum(by_agent.values())
-    for name, lifetime, value in (
-        (names.NUM_EPISODES, names.NUM_EPISODES_LIFETIME, episodes),
-        (names.NUM_ENV_STEPS_SAMPLED, names.NUM_ENV_STEPS_SAMPLED_LIFETIME, tokens),
-        (names.NUM_AGENT_STEPS_SAMPLED, names.NUM_AGENT_STEPS_SAMPLED_LIFETIME, by_agent),
-        (
-            names.NUM_MODULE_STEPS_SAMPLED,
-            names.NUM_MODULE_STEPS_SAMPLED_LIFETIME,
-            {MODULE_ID: tokens},
-        ),
-    ):
-        _count(metrics, (names.ENV_RUNNER_RESULTS,), name, lifetime, value)
+    counts = {
+        names.NUM_EPISODES: sum(game.outcome != "void" for game in games),
+        names.NUM_ENV_STEPS_SAMPLED: tokens,
+        names.NUM_AGENT_STEPS_SAMPLED: by_agent,
+        names.NUM_MODULE_STEPS_SAMPLED: {MODULE_ID: tokens},
+    }
+    _count(metrics, counts, names.ENV_RUNNER_RESULTS)
 
 
 def log_learnt(metrics: MetricsLogger, updates: Sequence[dict[str, float]]) -> None:
@@ -102,22 +90,19 @@ def log_learnt(metrics: MetricsLogger, updates: Sequence[dict[str, float]]) -> N
     metrics.log_dict(means, key=(names.LEARNER_RESULTS, MODULE_ID), reduce="item")
 
     tokens = int(sum(update["trained_tokens"] for update in updates))
-    for module, name, lifetime in (
-        (MODULE_ID, names.NUM_MODULE_STEPS_TRAINED, names.NUM_MODULE_STEPS_TRAINED_LIFETIME),
-        (ALL_MODULES, names.NUM_ENV_STEPS_TRAINED, names.NUM_ENV_STEPS_TRAINED_LIFETIME),
-    ):
-        _count(metrics, (names.LEARNER_RESULTS, module), name, lifetime, tokens)
+    counts = {
+        MODULE_ID: {names.NUM_MODULE_STEPS_TRAINED: tokens},
+        ALL_MODULES: {names.NUM_ENV_STEPS_TRAINED: tokens},
+    }
+    for module, count in counts.items():
+        _count(metrics, count, names.LEARNER_RESULTS, module)
 
 
-def _count(
-    metrics: MetricsLogger, key: tuple[str, ...], name: str, lifetime: str, value: Any
-) -> None:
-    """A counter of this iteration, and one that never falls."""
-    values = value if isinstance(value, dict) else {"": value}
-    for part, number in values.items():
-        below = (part,) if part else ()
-        metrics.log_value((*key, name, *below), number, reduce="sum")
-        metrics.log_value((*key, lifetime, *below), number, reduce="lifetime_sum")
+def _count(metrics: MetricsLogger, counts: dict[str, Any], *key: str) -> None:
+    """Counters of this iteration, and those that never fall, which RLlib calls the lifetime's."""
+    metrics.log_dict(counts, key=key, reduce="sum")
+    lifetime = {f"{name}_lifetime": count for name, count in counts.items()}
+    metrics.log_dict(lifetime, key=key, reduce="lifetime_sum")
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -8,6 +8,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any, TypeVar
 
 import ray
@@ -16,7 +17,7 @@ from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
-from agents.rllib.learner import as_reference
+from agents.rllib.module import pack
 from ssp_env.errors import ServiceError
 
 T = TypeVar("T")
@@ -46,11 +47,8 @@ class Runners:
         back while others played."""
         self._config, self._recreated = config, recreated
         self._sent: dict[str, Any] = {}
-
-    @property
-    def in_half(self) -> bool:
+        self.in_half = config.num_gpus_per_env_runner > 0
         """True where weights travel in bfloat16, as engines on a GPU compute in it."""
-        return bool(self._config.num_gpus_per_env_runner > 0)
 
     # -- weights -------------------------------------------------------------------------------
 
@@ -63,8 +61,9 @@ class Runners:
         if group.local_env_runner is not None:
             group.local_env_runner.set_state(state)
         if group.num_remote_env_runners():
-            shared = as_reference(weights, half=self.in_half)
-            self._sent = {**state, COMPONENT_RL_MODULE: shared}
+            if not isinstance(weights, ray.ObjectRef):
+                weights = ray.put({n: pack(n, w, self.in_half) for n, w in weights.items()})
+            self._sent = {**state, COMPONENT_RL_MODULE: weights}
         if group.num_healthy_remote_env_runners():
             self._send(group)
 
@@ -77,9 +76,8 @@ class Runners:
         return restored
 
     def _send(self, group: EnvRunnerGroup, runners: list[int] | None = None) -> None:
-        sent = self._sent
         group.foreach_env_runner(
-            lambda runner: runner.set_state(sent),
+            methodcaller("set_state", self._sent),
             local_env_runner=False,
             remote_worker_ids=runners,
             timeout_seconds=self._config.sample_timeout_s,
@@ -157,24 +155,23 @@ class Runners:
         self._look(group)
         return []
 
-    def _look(self, group: EnvRunnerGroup) -> list[int]:
+    def _look(self, group: EnvRunnerGroup) -> bool:
+        """True if a runner has come back."""
         restored = self.revive(group, PROBE_FOR)
         if restored:
             self._recreated(group, restored)
-        return restored
+        return bool(restored)
 
     def _await_one(self, group: EnvRunnerGroup) -> None:
         """Waits for a first runner to be back."""
         restarts = self._config.restart_failed_env_runners
-        patience = self._config.env_runner_restore_timeout_s if restarts else 0.0
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + restarts * self._config.env_runner_restore_timeout_s
         while time.monotonic() < deadline:
             if self._look(group):
                 return
             time.sleep(PROBE_FOR / 4)  # the answer may be that it is being restarted, at once
-        raise ServiceError(
-            "engine", "all env runners died, and none came back; Ray's log of the workers says why"
-        )
+        what = "all env runners died, and none came back; Ray's log of the workers says why"
+        raise ServiceError("engine", what)
 
 
 def _returning_errors(call: Callable[[Any], T]) -> Callable[[Any], tuple[T | None, Any]]:

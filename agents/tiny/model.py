@@ -12,7 +12,7 @@ from transformers import Lfm2Config, Lfm2ForCausalLM, PreTrainedTokenizerFast
 
 from ssp_env.game.protocol import Tags
 from ssp_env.tokenizers.plain import EOS, PAD, UNKNOWN, WORD, WordTokenizer
-from ssp_env.worlds.mini.lexicon import vocabulary
+from ssp_env.worlds.mini_language import vocabulary
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:

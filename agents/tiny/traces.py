@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ssp_env.game.config import GameConfig
+from ssp_env.game.prompts import tags_of
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
-from ssp_env.worlds.mini.grammar import Fact, Hop, read_facts, write_question
-from ssp_env.worlds.mini.lexicon import NATION, RELATIONS
+from ssp_env.worlds.mini_language import NATION, RELATIONS, Fact, Hop, read_facts, write_question
 
 CARELESS_ORDER = (*RELATIONS[::2], *RELATIONS[1::2])
 """Relations in the order in which they become careless: some of every kind of entity first."""
@@ -81,6 +81,7 @@ class TraceWriter:
             proposer_share: share of proposer demonstrations.
         """
         self.game, self.tokenizer, self.rng = game, tokenizer, rng
+        self.tags = tags_of(game.prompts)
         self._faults = faults
         self._solver_hops, self._proposer_hops = solver_hops, proposer_hops
         self._proposer_share = proposer_share
@@ -192,9 +193,8 @@ class TraceWriter:
         return back[int(self.rng.integers(len(back)))] if back else None
 
     def _write(self, trace: Trace, tag: str, text: str, *, closed: bool = True) -> None:
-        tags = self.game.tags
-        end = f" {tags.closing(tag)} " if closed else ""
-        ids = self.tokenizer.encode(f"{tags.opening(tag)} {text}{end}")
+        end = f" {self.tags.closing(tag)} " if closed else ""
+        ids = self.tokenizer.encode(f"{self.tags.opening(tag)} {text}{end}")
         trace.ids.extend(ids)
         trace.mask.extend([1] * len(ids))
 

@@ -2,46 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from json import dumps
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from agents.engines.base import Engine, StopRule
 from agents.engines.opening import open_engine
+from agents.rollout import play
 from experiments.cli import DEFAULT_PRESET, Chosen, EvalOptions
 from experiments.config import RunConfig, load_preset
-from experiments.evaluation.answers import answer_all, by_engine, by_player, from_memory
+from experiments.evaluation.answers import answer_all, by_player, from_memory
 from experiments.evaluation.retrievers import with_retriever
-from experiments.evaluation.scores import (
-    Row,
-    closed_book,
-    paired,
-    score,
-    table,
-    void_groups,
-    void_reasons,
-)
-from experiments.run.checks import check, check_model
+from experiments.evaluation.scores import Row, paired, score, table, void_groups, void_reasons
+from experiments.run.checks import check_model, open_run
 from experiments.run.process import quiet_libraries
 from ssp_env.commands.base import plural
 from ssp_env.errors import ConfigError
 from ssp_env.game.outcome import BUDGET_PROMPT
-from ssp_env.game.parts import fingerprint
-from ssp_env.game.prompts.sets import format_settings
+from ssp_env.game.prompts import format_settings
+from ssp_env.game.rules import fingerprint
 from ssp_env.judge.chat import ChatClient
 from ssp_env.judge.judges import name_of
 from ssp_env.players import ChatPlayer
 from ssp_env.replay import read_games
-from ssp_env.types import Question
 from ssp_env.worlds.files import read_questions, sample_questions
 
 
@@ -53,16 +43,10 @@ class Evaluated:
     scores: pd.DataFrame
     judge: str
     """Name of the judge whose verdicts come first."""
-    fingerprint: dict[str, Any] | str
+    fingerprint: dict[str, Any]
     """In full, or its hash from a file."""
-    asked: str = "unseen questions"
+    asked: str
     """Name of the questions."""
-
-    @property
-    def hash(self) -> str:
-        """Hash of the fingerprint."""
-        held = self.fingerprint
-        return held if isinstance(held, str) else str(held["hash"])
 
 
 def run(chosen: Chosen, options: EvalOptions, targets: Sequence[str]) -> int:
@@ -75,39 +59,33 @@ def run(chosen: Chosen, options: EvalOptions, targets: Sequence[str]) -> int:
     for target in policies:
         if target is not None and Path(target).is_file():
             evaluated.append(_read(target))
-            continue
-        config = _config(replace(chosen, model=target), options)
-        given, asked = None, "unseen questions"
-        if options.questions is not None:
-            given = list(read_questions(options.questions))
-            asked = f"the questions of {options.questions}"
-            set_here = any(text.startswith("evaluation.per_group") for text in chosen.set or ())
-            if options.per_group is not None or set_here:
-                given = sample_questions(given, config.evaluation.seed, config.evaluation.per_group)
-        evaluated.append(replace(_evaluate(config, given, options), asked=asked))
+        else:
+            config = _config(replace(chosen, model=target), options)
+            evaluated.append(_evaluate(config, options))
 
     seed = chosen.seed or 0
-    two = (evaluated[0], evaluated[1]) if len(evaluated) == 2 else None
+    data: Row = {"evaluations": [_as_data(one, seed) for one in evaluated]}
+    if len(evaluated) == 2:
+        first, second = evaluated
+        # Two judges that differ cannot be compared; the judges by rules are always there.
+        judge = first.judge if first.judge == second.judge else "lenient"
+        data["comparison"] = paired(first.scores, second.scores, judge, seed)
     if options.json:
-        data: Row = {"evaluations": [_as_data(one, seed) for one in evaluated]}
-        if two:
-            data["comparison"] = paired(two[0].scores, two[1].scores, _shared_judge(*two), seed)
-        print(dumps(data, indent=2))
+        print(json.dumps(data, indent=2))
         return 0
-    console = Console(highlight=False)
-    for one in evaluated:
-        _show(console, one, seed)
-    if two:
-        _show_comparison(console, *two, seed)
+
+    for one, found in zip(evaluated, data["evaluations"], strict=True):
+        _show(one, found)
+    if len(evaluated) == 2:
+        print(f"the second against the first, question by question ({judge})")
+        _print_table(pd.DataFrame(data["comparison"]))
+        if first.fingerprint["hash"] != second.fingerprint["hash"]:
+            print("the two were not played by the same rules: see the fingerprints")
     return 0
 
 
 def _check_targets(model: str | None, options: EvalOptions, targets: Sequence[str]) -> None:
-    """
-    Raises:
-        ConfigError: options that exclude each other, or a file that is there already.
-        ModelError: a policy that is not there.
-    """
+    """Refuses options that exclude each other, a policy that is not there, a file that is."""
     out = options.out
     if options.closed_book and options.player == "api":
         raise ConfigError("--closed-book", True, "needs the model here, not behind an API")
@@ -122,6 +100,11 @@ def _check_targets(model: str | None, options: EvalOptions, targets: Sequence[st
         shown = f"ssp eval {shlex.quote(out)} shows it"
         fix = f"it is there already; {shown}, or remove it or name another file"
         raise ConfigError("--out", out, fix)
+    if options.attempts < 1:
+        raise ConfigError("--attempts", options.attempts, "must be at least 1")
+    if options.attempts > 1 and options.temperature == 0:
+        fix = "greedy attempts are all alike: give more than 0, or --attempts 1"
+        raise ConfigError("--temperature", 0, fix)
 
     # Before the first is evaluated: the second may be misspelt.
     for target in targets[1:]:
@@ -130,31 +113,25 @@ def _check_targets(model: str | None, options: EvalOptions, targets: Sequence[st
 
 
 def _config(chosen: Chosen, options: EvalOptions) -> RunConfig:
-    """Settings of a command line; its ``--seed`` draws the questions."""
+    """Settings of a command line; its seed draws the questions."""
     values = load_preset(chosen.preset or DEFAULT_PRESET)
     if options.prompts is not None:
         values["game"] = {**values.get("game", {}), **format_settings(options.prompts)}
-    config = replace(chosen, seed=None).config(values)
-    given = {"per_group": options.per_group, "seed": chosen.seed}
-    named = {name: value for name, value in given.items() if value is not None}
-    evaluation = config.evaluation.replace(**named)
-
-    count = 1 if options.attempts is None else options.attempts
-    if count < 1:
-        raise ConfigError("--attempts", count, "must be at least 1")
-    if count > 1 and evaluation.temperature == 0:
-        fix = "greedy attempts are all alike: give it more than 0, or --attempts 1"
-        raise ConfigError("evaluation.temperature", 0, fix)
-    game = config.game.replace(attempts=count, verifier="none")
-    return config.replace(evaluation=evaluation, game=game)
+    given = {"evaluation.per_group": options.per_group, "game.attempts": options.attempts}
+    return chosen.config({**given, "game.verifier": "none"}, values)
 
 
-def _evaluate(config: RunConfig, given: list[Question] | None, options: EvalOptions) -> Evaluated:
+def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
     """Lets one policy answer."""
-    rules, questions = check(config, given)
-    seed = config.evaluation.seed
+    given, asked = None, "unseen questions"
+    if options.questions is not None:
+        asked = f"the questions of {options.questions}"
+        given = list(read_questions(options.questions))
+        if options.per_group is not None:
+            given = sample_questions(given, config.seed, config.evaluation.per_group)
+    rules, questions = open_run(config, given, config.seed)
     if options.retriever is not None:
-        rules = with_retriever(options.retriever, rules, questions, seed)
+        rules = with_retriever(options.retriever, rules, questions, config.seed)
 
     engine: Engine | None = None
     if options.player == "api":
@@ -172,14 +149,16 @@ def _evaluate(config: RunConfig, given: list[Question] | None, options: EvalOpti
             device="cuda" if config.compute.gpus_per_env_runner else "cpu",
             longest=rules.longest_trajectory,
         )
-        answers = by_engine(engine, config.evaluation.temperature)
+        answers = partial(play, engine=engine, temperature=options.temperature)
 
     out = Path(options.out) if options.out else None
-    records = answer_all(config, rules, questions, answers, name, out)
-    memory = engine is not None and options.closed_book
-    known = from_memory(rules, questions, engine, seed) if memory and engine else None
+    made_by = (name, options.temperature)
+    records = answer_all(config, rules, questions, answers, made_by, out)
+    known = None
+    if engine is not None and options.closed_book:
+        known = from_memory(rules, questions, engine, config.seed)
     own = name_of(rules.judge)
-    return Evaluated(name, score(records, own, known), own, fingerprint(rules))
+    return Evaluated(name, score(records, own, known), own, fingerprint(rules), asked)
 
 
 def _read(file: str) -> Evaluated:
@@ -190,114 +169,63 @@ def _read(file: str) -> Evaluated:
     rules = games[0].rules
     judge = f"recorded: {rules.parts.judge.rpartition('.')[2]}"
     scores = score([game.record for game in games], judge)
-    return Evaluated(file, scores, judge, rules.fingerprint or "unknown", "its questions")
-
-
-def _shared_judge(first: Evaluated, second: Evaluated) -> str:
-    """The judge that two are compared by: their own where it is the same, else the rules'."""
-    return first.judge if first.judge == second.judge else "lenient"
+    return Evaluated(file, scores, judge, {"hash": rules.fingerprint or "unknown"}, "its questions")
 
 
 # -- what is printed ---------------------------------------------------------------------------
 
 
 def _as_data(one: Evaluated, seed: int) -> Row:
-    data: Row = {
+    return {
         "policy": one.name,
         "fingerprint": one.fingerprint,
         "rows": table(one.scores, seed),
         "void_groups": void_groups(one.scores),
         "void_reasons": void_reasons(one.scores),
     }
-    memory = closed_book(one.scores)
-    return {**data, "closed_book": memory} if memory else data
 
 
-def _show(console: Console, one: Evaluated, seed: int) -> None:
+def _show(one: Evaluated, found: Row) -> None:
     """Prints an evaluation: a row per group, with all judges side by side."""
-    title = f"accuracy on {one.asked}, judge {one.judge}: {one.name}"
-    # Not the table's own title, which would be cut into lines where a path is long.
-    console.print(title, style="italic", markup=False, soft_wrap=True)
-    k, rows, memory = one.scores.attrs["k"], table(one.scores, seed), closed_book(one.scores)
-    own = [row for row in rows if row["judge"] == one.judge]
-    others: dict[str, dict[str, Row]] = {}
-    for row in rows:
-        if row["judge"] != one.judge:
-            others.setdefault(row["judge"], {})[row["group"]] = row
-
-    many = {f"pass@{k}": f"pass@{k}", f"maj@{k}": f"majority@{k}"} if k > 1 else {}
-    average = f"avg@{k}"
-    heads = ["group", "count", average if k > 1 else "pass@1", "95% interval", *many, *others, "F1"]
-    made = _empty_table([*heads, *(["closed book"] if memory else []), "searches"])
-    for row in own:
-        group, (low, high) = row["group"], row["interval"]
-        figures = [
-            *(row[name] for name in many.values()),
-            *(theirs[group][average] for theirs in others.values()),
-            row["f1"],
-            *([memory.get(group)] if memory else []),
-        ]
-        made.add_row(
-            group,
-            str(row["questions"]),
-            f"{row[average]:.3f}",
-            f"{low:.2f} to {high:.2f}",
-            *("-" if figure is None else f"{figure:.3f}" for figure in figures),
-            f"{row['searches']:.2f}",
+    print(f"accuracy on {one.asked}, judge {one.judge}: {one.name}")
+    rows = pd.DataFrame(found["rows"])
+    if len(rows):
+        average = f"avg@{one.scores.attrs['k']}"
+        is_own = rows["judge"] == one.judge
+        own, others = rows[is_own], rows[~is_own]
+        side_by_side = own.merge(
+            others.pivot(index="group", columns="judge", values=average).reset_index(), how="left"
         )
-    if own:
-        console.print(made)
-    _show_outages(console, one, own)
+        heads = {"questions": "n", "avg@1": "pass@1", "f1": "F1", "closed_book": "closed book"}
+        left = ["group", "questions", average, "interval"]
+        scores = [name for name in found["rows"][0]["intervals"] if name not in (average, "f1")]
+        names = [*left, *scores, *others["judge"].unique(), "f1", "closed_book", "searches"]
+        shown = [name for name in names if name in side_by_side]
+        _print_table(side_by_side[shown].rename(columns=heads))
 
-    text = f"fingerprint: {one.hash}"
-    if not isinstance(one.fingerprint, str):
-        held, retriever = one.fingerprint, one.fingerprint["retriever"]
+    for group, size in found["void_groups"].items():
+        are = "its one question is" if size == 1 else f"all {size} questions are"
+        print(f"group {group} is not in the table: {are} void")
+    if reasons := found["void_reasons"]:
+        spoken = {BUDGET_PROMPT: "a prompt longer than game.max_prompt_tokens"}
+        why = ", ".join(f"{count} by {spoken.get(why, why)}" for why, count in reasons.items())
+        print(f"{plural(sum(reasons.values()), 'void question')} ({why})")
+    if len(rows) and (lost := own["lost_attempts"].iloc[-1]):
+        print(f"{plural(lost, 'attempt')} at other questions void")
+
+    text, held = f"fingerprint: {one.fingerprint['hash']}", one.fingerprint
+    if "retriever" in held:
+        retriever = held["retriever"]
         where = retriever.get("server") or f"{held['corpus']['passages']:,} passages"
         text += (
             f" ({retriever['class']} over {where}, top_k {held['top_k']}, max_searches "
             f"{held['max_searches']}, judge {held['judge']}, prompts {held['prompts']['name']})"
         )
-    console.print(text + "\n", soft_wrap=True)
+    print(text + "\n")
 
 
-def _show_outages(console: Console, one: Evaluated, rows: Sequence[Row]) -> None:
-    for group, size in void_groups(one.scores).items():
-        are = "its one question is" if size == 1 else f"all {size} questions are"
-        console.print(f"[yellow]group {group} is not in the table: {are} void")
-    if reasons := void_reasons(one.scores):
-        spoken = {BUDGET_PROMPT: "a prompt longer than game.max_prompt_tokens"}
-        why = ", ".join(f"{count} by {spoken.get(why, why)}" for why, count in reasons.items())
-        console.print(f"{plural(sum(reasons.values()), 'void question')} ({why})", soft_wrap=True)
-    if rows and (lost := rows[-1]["lost_attempts"]):
-        are = "is" if lost == 1 else "are"
-        console.print(f"{plural(lost, 'attempt')} at other questions {are} void")
-
-
-def _show_comparison(console: Console, first: Evaluated, second: Evaluated, seed: int) -> None:
-    """Prints two evaluations against each other."""
-    judge = _shared_judge(first, second)
-    heads = ("group", "questions", "difference", "95% interval", "better", "worse", "p")
-    made = _empty_table(heads)
-    made.title = f"the second against the first, question by question ({judge})"
-    for row in paired(first.scores, second.scores, judge, seed):
-        low, high = row["interval"]
-        made.add_row(
-            row["group"],
-            str(row["questions"]),
-            f"{row['difference']:+.3f}",
-            f"{low:+.2f} to {high:+.2f}",
-            str(row["better"]),
-            str(row["worse"]),
-            "<.001" if row["p_value"] < 0.001 else f"{row['p_value']:.3f}",
-        )
-    console.print(made)
-    if first.hash != second.hash:
-        console.print("[yellow]the two were not played by the same rules: see the fingerprints")
-
-
-def _empty_table(heads: Sequence[str]) -> Table:
-    """A table that leaves room for its cells where a terminal has 80 columns."""
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, 0), show_edge=False, title_justify="left")
-    for place, head in enumerate(heads):
-        made.add_column(head, justify="right" if place else "left")
-    return made
+def _print_table(rows: pd.DataFrame) -> None:
+    if "interval" in rows:
+        ends = [f"{low:.2f} to {high:.2f}" for low, high in rows["interval"]]
+        rows = rows.assign(interval=ends).rename(columns={"interval": "95% interval"})
+    print(rows.to_string(index=False, na_rep="-", float_format="{:.3f}".format))

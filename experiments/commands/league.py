@@ -14,7 +14,7 @@ import torch
 from experiments.cli import Chosen
 from experiments.league.games import find_players, play_league, settings_of
 from experiments.league.results import League
-from experiments.run.checks import check
+from experiments.run.checks import open_run
 from experiments.run.process import git_commit, machine, quiet_libraries
 from ssp_env.disk import make_directories, remove_empty, write_atomically
 from ssp_env.errors import ConfigError, RunError
@@ -28,14 +28,14 @@ def run(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"{out} is not empty; choose another --out")
     players = find_players(targets)
-    config = chosen.config(None if chosen.preset else settings_of(targets))
+    config = chosen.config(values=None if chosen.preset else settings_of(targets))
     attempts = config.game.attempts if attempts is None else attempts
     if attempts < 1:
         raise ConfigError("--attempts", attempts, "must be at least 1")
     if answers < 2:
         raise ConfigError("--answers", answers, "must be at least 2")
 
-    rules, _ = check(config)
+    rules, _ = open_run(config)
     torch.set_num_threads(config.compute.threads)
     known = {
         "command": shlex.join(["ssp", *sys.argv[1:]]),

@@ -19,7 +19,7 @@ from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model
 from agents.rollout import play
 from experiments.cli import Chosen
-from experiments.run.checks import check
+from experiments.run.checks import open_run
 from experiments.run.process import quiet_libraries
 from ssp_env.commands.base import plural
 from ssp_env.errors import ServiceError
@@ -70,7 +70,7 @@ def run(chosen: Chosen, *, role: str, games: int | None) -> int:
     """Plays until the person quits, or ``--games`` are played."""
     quiet_libraries()
     config = chosen.config()
-    rules, _ = check(config)
+    rules, _ = open_run(config)
 
     torch.set_num_threads(config.compute.threads)
     model = load_model(config.model_dir, "cuda" if config.compute.gpus_per_env_runner else "cpu")
@@ -176,7 +176,7 @@ class Part:
         Raises:
             ServiceError: the search, the verifier or the judge is out.
         """
-        before, tags = len(self.trajectory.searches), self._session.rules.config.tags
+        before, tags = len(self.trajectory.searches), self._session.rules.tags
         turn = f"{tags.opening(action)} {content} {tags.closing(action)}"
         self.trajectory.feed_turn(self.trajectory.limits.tokenizer.encode(turn))
         self._round.advance()

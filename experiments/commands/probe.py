@@ -16,11 +16,10 @@ from rich.text import Text
 
 from experiments.cli import Chosen
 from experiments.config import RunConfig
-from experiments.run.rules import MakeRules
+from experiments.run.checks import build_rules
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, ServiceError
-from ssp_env.game.parts import fingerprint
-from ssp_env.game.rules import Rules
+from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.judge.chat import ChatClient
 from ssp_env.players import ChatPlayer
 from ssp_env.testing.hacks import (
@@ -120,7 +119,7 @@ def make_rules(config: RunConfig) -> Rules:
     else:
         game = config.game.replace(verifier="none")
         tokenizer = set_up({"world": world, "game": game}).rules.tokenizer
-    return MakeRules(config)(world, tokenizer, config.game)
+    return build_rules(config, world, tokenizer, config.game)
 
 
 def as_json(report: Report, config: RunConfig, rules: Rules) -> dict[str, Any]:
@@ -136,7 +135,6 @@ def as_json(report: Report, config: RunConfig, rules: Rules) -> dict[str, Any]:
         for result in report.results
     ]
     return {
-        "preset": config.preset,
         "world": config.world,
         "game": config.game.model_dump(mode="json"),
         "fingerprint": fingerprint(rules),
@@ -171,7 +169,7 @@ def show(report: Report, config: RunConfig) -> None:
     console = Console(width=None if sys.stdout.isatty() else _LOG_COLUMNS)
     games = f"{report.honest.games} games each, margin {report.margin:g}"
     table = Table(
-        title=f"who is paid what ({config.preset}, {games})",
+        title=f"who is paid what ({config.world}, {games})",
         title_justify="left",
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),

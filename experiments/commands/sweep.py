@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from experiments.cli import Chosen, SweepOptions
-from experiments.config import parse_assignment
 from experiments.run.process import git_commit, machine
 from experiments.sweeps.definition import (
     ENDED,
@@ -95,19 +94,9 @@ def _changed(sweep: Sweep, chosen: Chosen, options: SweepOptions) -> Sweep:
     elif arms:
         sweep = sweep.choose(arms)
 
-    given = {
-        "steps": options.steps,
-        "world": chosen.world,
-        "model": chosen.model,
-        "search": chosen.search,
-        "rules": chosen.rules,
-        "game.verifier": chosen.verifier,
-    }
-    changes = {name: value for name, value in given.items() if value is not None}
-    changes |= dict(parse_assignment(assignment) for assignment in chosen.set or ())
     return sweep.replace(
         seeds=tuple(seeds or sweep.seeds),
-        set={**sweep.set, **changes},
+        set={**sweep.set, **chosen.changes({"steps": options.steps})},
         preset=chosen.preset or sweep.preset,
     )
 
@@ -119,7 +108,7 @@ def check_trials(planned: Sequence[Trial], directory: SweepDirectory, resume: bo
         SSPError: the directory holds something else, a trial was begun with other settings, or a
             trial cannot be played.
     """
-    from experiments.run.checks import check
+    from experiments.run.checks import open_run
 
     if not resume and directory.path.is_dir() and any(directory.path.iterdir()):
         fix = "continue the sweep in it by --resume, or choose another --out"
@@ -130,7 +119,7 @@ def check_trials(planned: Sequence[Trial], directory: SweepDirectory, resume: bo
             run.check(trial.config, resume=True)
     # Seeds change nothing of what is checked.
     for trial in {trial.arm: trial for trial in planned}.values():
-        check(trial.config)
+        open_run(trial.config)
 
 
 def _finish(name: str, sweep: Sweep, commands: list[str], directory: SweepDirectory) -> None:

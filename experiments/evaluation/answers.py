@@ -13,17 +13,15 @@ from rich.console import Console
 from rich.progress import track
 
 from agents.engines.base import Engine, Request, generate
-from agents.rollout import play
 from experiments.config import RunConfig
 from experiments.evaluation.scores import outage_of
 from experiments.run.progress import heartbeat
 from ssp_env.disk import replacing, unwritten
 from ssp_env.errors import ServiceError
-from ssp_env.game.parts import fingerprint
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.referee import ask_each
 from ssp_env.game.round import Round
-from ssp_env.game.rules import Rules
+from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.players import Player
@@ -40,11 +38,6 @@ _MEMORY = 0x3E30
 
 Answers = Callable[[Round], Round]
 """Plays a round to its end."""
-
-
-def by_engine(engine: Engine, temperature: float) -> Answers:
-    """A policy in an engine."""
-    return lambda round_: play(round_, engine, temperature=temperature)
 
 
 def by_player(player: Player) -> Answers:
@@ -67,14 +60,7 @@ def by_player(player: Player) -> Answers:
 def answer(
     rules: Rules, questions: Sequence[Question], answers: Answers, seed: Sequence[int]
 ) -> list[GameRecord]:
-    """Answers questions side by side; one record per question, in order.
-
-    Args:
-        rules: what is played by; ``attempts`` of the config are made at each question.
-        questions: what is asked.
-        answers: plays the solver.
-        seed: decides all randomness.
-    """
+    """Answers questions side by side, as often as ``attempts`` of the rules; one record each."""
     round_ = answers(Round.of_questions(rules, questions, list(seed)))
     return [
         record_game(game, rules, question_group=question.group)
@@ -87,7 +73,7 @@ def answer_all(
     rules: Rules,
     questions: Sequence[Question],
     answers: Answers,
-    name: str,
+    made_by: object,
     out: Path | None,
 ) -> list[GameRecord]:
     """Games about all questions, chunk by chunk.
@@ -100,19 +86,15 @@ def answer_all(
         rules: what is played by.
         questions: what is asked.
         answers: plays the solver.
-        name: of the policy.
+        made_by: policy and sampling, so that a stopped evaluation is continued by the same alone.
         out: file of all games, in the end.
-
-    Raises:
-        ServiceError: an outage has taken every question of a chunk; nothing before it is lost.
-        RunError: ``out`` cannot be written.
     """
     header = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
     # Everything that decides the answers: another evaluation has another folder.
     files = sorted(config.model_dir.resolve().glob("*.safetensors"))
     weights = [(file, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    made_by = (header.fingerprint, name, weights, config.game, config.evaluation, questions)
-    digest = hashlib.sha256(repr(made_by).encode()).hexdigest()[:8]
+    decides = (header.fingerprint, made_by, weights, config.game, config.seed, questions)
+    digest = hashlib.sha256(repr(decides).encode()).hexdigest()[:8]
     folder = out.with_name(f"{out.name}.{digest}.part") if out else None
     try:
         if folder:
@@ -131,7 +113,7 @@ def answer_all(
                 chunk = [saved.record for saved in held]
                 if not chunk or any(map(outage_of, chunk)):
                     asked = questions[begin : begin + CHUNK]
-                    chunk = answer(rules, asked, answers, [config.evaluation.seed, begin])
+                    chunk = answer(rules, asked, answers, [config.seed, begin])
                     outages = [outage for record in chunk if (outage := outage_of(record))]
                     if len(outages) == len(chunk):
                         what = f"{len(chunk)} questions in a row were void, the first by: "
@@ -139,7 +121,7 @@ def answer_all(
                     if part:
                         games = (SavedGame(header, record) for record in chunk)
                         with replacing(part) as file:
-                            file.writelines(game_lines(games, tokens=config.record_tokens))
+                            file.writelines(game_lines(games))
                 records += chunk
     except KeyboardInterrupt:
         if out:
@@ -163,11 +145,7 @@ def from_memory(
 ) -> list[bool | None]:
     """Verdicts on one greedy answer per question without search; ``None`` after an outage.
 
-    Args:
-        rules: their limits, judge and prompt, which is that of the closed-book gate.
-        questions: what is asked.
-        engine: plays the solver.
-        seed: of the requests.
+    Limits, judge and prompt are those of the closed-book gate.
     """
     verdicts: list[Verdict | ServiceError] = []
     for begin in range(0, len(questions), CHUNK):
@@ -186,8 +164,3 @@ def from_memory(
         ]
         verdicts += ask_each(rules.judge.judge, tasks)
     return [None if isinstance(one, ServiceError) else bool(one.correct) for one in verdicts]
-
-
-def with_attempts(rules: Rules, attempts: int) -> Rules:
-    """The same rules with so many attempts at each question."""
-    return replace(rules, config=rules.config.replace(attempts=attempts))

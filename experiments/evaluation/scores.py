@@ -40,12 +40,10 @@ def score(
     - ``f1``, ``searches``: means per attempt
     - ``lost``: attempts that an outage has hit
     - ``why_void``: service or reason code that left no attempt; ``None`` if there is one
-    - ``known``: verdict on the answer without search; ``None``: not asked, or an outage
+    - ``known``: verdict on the answer without search, from ``known``; ``None``: not asked, or an
+      outage
 
-    Args:
-        records: games about given questions.
-        own: name of the judge whose verdicts the records hold; its rows come first.
-        known: by game, the verdict on the answer without search, where that was asked.
+    Rows of the judge whose verdicts the records hold, ``own``, come first.
     """
     counted = [
         [] if record.outcome == "void" else [a for a in record.attempts if a.outage is None]
@@ -64,9 +62,14 @@ def score(
                 verdicts = JUDGES[judge].judge(tasks)
             right = [isinstance(one, Verdict) and bool(one.correct) for one in verdicts]
 
-            row: Row = {"judge": judge, "group": record.question_group or "", "question": question}
-            row |= {"lost": len(record.attempts) - len(attempts), "why_void": None}
-            row["known"] = known[place] if known else None
+            row: Row = {
+                "judge": judge,
+                "group": record.question_group or "",
+                "question": question,
+                "lost": len(record.attempts) - len(attempts),
+                "why_void": None,
+                "known": known[place] if known else None,
+            }
             if attempts:
                 row["avg"] = fmean(right)
                 row["pass"] = pass_at_k(sum(right), len(right), k)
@@ -80,9 +83,9 @@ def score(
 
     figures = ["avg", "pass", "majority", "f1", "searches"]
     names = ["judge", "group", "question", *figures, "lost", "why_void", "known"]
-    found = pd.DataFrame(rows, columns=names).astype(dict.fromkeys(figures, float))
-    found.attrs["k"] = k
-    return found
+    scores = pd.DataFrame(rows, columns=names).astype(dict.fromkeys(figures, float))
+    scores.attrs["k"] = k
+    return scores
 
 
 def outage_of(record: GameRecord) -> Outage | None:
@@ -98,11 +101,6 @@ def pass_at_k(right: int, attempts: int, k: int) -> float:
 
     The unbiased estimate of Chen et al. (2021), "Evaluating Large Language Models Trained on
     Code": one minus the share of draws of k without a right one.
-
-    Args:
-        right: how many of the attempts were right.
-        attempts: how many were made, at least ``k``.
-        k: how many are drawn.
     """
     return 1.0 - comb(attempts - right, k) / comb(attempts, k)
 
@@ -112,10 +110,6 @@ def majority(answers: Sequence[str | None], right: Sequence[bool]) -> bool:
 
     Wordings with one normal form are one answer. Of equally frequent answers the one that was
     given first counts. Attempts without an answer have no vote; if none has an answer, it is wrong.
-
-    Args:
-        answers: one per attempt.
-        right: the judge's verdict on each.
     """
     votes = [normalise(answer) if answer else "" for answer in answers]
     counted = Counter(vote for vote in votes if vote)
@@ -127,61 +121,56 @@ def table(scores: pd.DataFrame, seed: int) -> list[Row]:
     """A row per judge and group that has answers, and one over all if there are several groups.
 
     A row holds ``judge``, ``group`` and number of ``questions``; ``avg@K`` with its ``interval``,
-    ``f1`` and, with several attempts, ``pass@K`` and ``majority@K`` with theirs in ``intervals``;
-    ``searches``, and what outages took: ``void`` questions, ``lost_attempts`` at others.
+    ``f1`` and, with several attempts, ``pass@K`` and ``majority@K``; the ``intervals`` of all of
+    them; ``searches``; what outages took: ``void`` questions, ``lost_attempts`` at others; and
+    ``closed_book``, the share that was right without search, where that was asked.
 
     Args:
         scores: of :func:`score`.
         seed: of the intervals.
     """
     k, rows = scores.attrs["k"], list[Row]()
-    names = {"f1": "f1", **({"pass": f"pass@{k}", "majority": f"majority@{k}"} if k > 1 else {})}
+    names = {f"avg@{k}": "avg", "f1": "f1"}
+    if k > 1:
+        names |= {f"pass@{k}": "pass", f"majority@{k}": "majority"}
     for judge, ours in scores.groupby("judge", sort=False):
         for group, part in _groups(ours).items():
             counted = part.dropna(subset=["avg"])
             if counted.empty:
                 continue
-            average, *others = (
-                over_questions(list(counted[name]), _rng(seed, group)) for name in ("avg", *names)
-            )
-            named = dict(zip(names.values(), others, strict=True))
+            found = {
+                name: over_questions(list(counted[column]), _rng(seed, group))
+                for name, column in names.items()
+            }
             row = {
                 "judge": judge,
                 "group": group,
-                "questions": average.count,
-                f"avg@{k}": average.mean,
-                "interval": average.interval,
-                **{name: one.mean for name, one in named.items()},
-                "intervals": {name: one.interval for name, one in named.items()},
+                "questions": len(counted),
+                **{name: estimate.mean for name, estimate in found.items()},
+                "interval": found[f"avg@{k}"].interval,
+                "intervals": {name: estimate.interval for name, estimate in found.items()},
                 "searches": float(counted["searches"].mean()),
                 "void": len(part) - len(counted),
                 "lost_attempts": int(counted["lost"].sum()),
             }
+            if part["known"].notna().any():
+                row["closed_book"] = float(part["known"].dropna().mean())
             rows.append(row)
     return rows
 
 
-def closed_book(scores: pd.DataFrame) -> dict[str, float]:
-    """Share of questions answered right without search, by group and over all; empty if not asked.
-
-    Questions that an outage has hit there do not count.
-    """
-    asked = once(scores).dropna(subset=["known"])
-    return {group: float(part["known"].mean()) for group, part in _groups(asked).items()}
-
-
 def void_groups(scores: pd.DataFrame) -> dict[str, int]:
     """The groups without any answer, with their numbers of questions."""
-    groups = once(scores).groupby("group")["avg"].agg(["size", "count"])
+    groups = _once(scores).groupby("group")["avg"].agg(["size", "count"])
     return {str(group): int(size) for group, size in groups["size"][groups["count"] == 0].items()}
 
 
 def void_reasons(scores: pd.DataFrame) -> dict[str, int]:
     """Services and reason codes that left questions without an answer, and how many."""
-    return {str(why): int(n) for why, n in once(scores)["why_void"].value_counts().items()}
+    return {str(why): int(n) for why, n in _once(scores)["why_void"].value_counts().items()}
 
 
-def once(scores: pd.DataFrame) -> pd.DataFrame:
+def _once(scores: pd.DataFrame) -> pd.DataFrame:
     """The rows of the first judge: every question once."""
     return scores[scores["judge"] == scores["judge"].iloc[0]]
 
@@ -190,9 +179,6 @@ def paired(first: pd.DataFrame, second: pd.DataFrame, judge: str, seed: int) -> 
     """Two policies, question by question: a comparison per group, and one over all.
 
     Questions that an outage has taken from either are left out of both.
-
-    Raises:
-        UsageError: they have no question in common.
     """
     ours, theirs = (s[s["judge"] == judge].dropna(subset=["avg"]) for s in (first, second))
     keys = ["group", "question"]
@@ -210,7 +196,7 @@ def paired(first: pd.DataFrame, second: pd.DataFrame, judge: str, seed: int) -> 
             "interval": found.difference.interval,
             "better": found.better,
             "worse": found.worse,
-            "p_value": found.p_value,
+            "p": found.p_value,
         }
         rows.append(row)
     return rows

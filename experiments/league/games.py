@@ -18,7 +18,6 @@ from agents.engines.base import Engine, StopRule
 from agents.engines.opening import open_engine
 from agents.rollout import play
 from experiments.config import RunConfig
-from experiments.evaluation.answers import with_attempts
 from experiments.run.checks import check_model
 from experiments.run.rundir import RunDirectory
 from experiments.stats import Floats
@@ -171,7 +170,7 @@ def play_league(
 
     shape = (len(players), len(players), answers)
     solved, paid = np.full(shape, np.nan), np.full(shape, rules.config.invalid_reward)
-    tried = with_attempts(rules, attempts)
+    tried = replace(rules, config=rules.config.replace(attempts=attempts))
     for column, (player, folder) in enumerate(zip(players, folders, strict=True)):
         report(f"{player.name} solves")
         engine = _engine(folder, config, rules)

@@ -23,6 +23,7 @@ from experiments.run.rundir import flat
 from ssp_env.commands.base import plural
 from ssp_env.disk import replacing
 from ssp_env.errors import SSPError
+from ssp_env.game.prompts import read_tags
 from ssp_env.game.protocol import Tags
 from ssp_env.game.record import GameRecord, TrajectoryRecord
 from ssp_env.replay import SavedGame, read_games
@@ -34,7 +35,7 @@ SCRIPTS = ("vendor/uPlot.iife.min.js", "charts.js", "list.js", "main.js")
 REASONS = {"action": "a complete action", "budget_tokens": "out of tokens", "format": "bad format"}
 """Reasons whose codes say too little; others are shown with spaces for underscores."""
 ABOUT = (
-    *("directory", "state", "preset", "world", "seed", "verifier", "wall_seconds"),
+    *("directory", "state", "world", "seed", "verifier", "wall_seconds"),
     *("git_commit", "machine"),
 )
 """Rows of the table of runs."""
@@ -205,7 +206,7 @@ def game_html(key: str, step: int, saved: SavedGame, tokens: bool) -> str:
         key=key,
         step=step,
         game=record,
-        tags=rules.config.tags,
+        tags=read_tags(rules.prompts.get("tags")),
         read=materials(record),
         recorded=rules.tokens,
         with_tokens=tokens and rules.tokens,

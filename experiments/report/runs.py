@@ -78,12 +78,11 @@ def figures_of(lines: Iterable[dict[str, Any]]) -> pd.DataFrame:
     return frame
 
 
-def open_runs(paths: Sequence[str], *, growing: bool = False) -> list[Run]:
+def open_runs(paths: Sequence[str]) -> list[Run]:
     """Reads everything of run directories but their games.
 
     Args:
         paths: the directories.
-        growing: a run may be going on in one; see :meth:`RunDirectory.read_metrics`.
 
     Raises:
         RunError: one is no run directory, is named twice, or cannot be read.
@@ -93,11 +92,11 @@ def open_runs(paths: Sequence[str], *, growing: bool = False) -> list[Run]:
     for length in range(1, max(map(len, parts)) + 1):
         keys = ["-".join(part[-length:]).strip("/-") or "run" for part in parts]
         if len({*keys}) == len(keys):
-            return [read_run(key, path, growing) for key, path in zip(keys, paths, strict=True)]
+            return [read_run(key, path) for key, path in zip(keys, paths, strict=True)]
     raise RunError(f"a run is named twice: {', '.join(paths)}")
 
 
-def read_run(key: str, path: str | Path, growing: bool = False) -> Run:
+def read_run(key: str, path: str | Path) -> Run:
     """A run, by the name that it gets; see :func:`open_runs`."""
     directory = RunDirectory(path)
     if not directory.config.exists():
@@ -105,7 +104,7 @@ def read_run(key: str, path: str | Path, growing: bool = False) -> Run:
     summary = None
     if directory.summary.exists():
         summary = json.loads(directory.summary.read_text(encoding="utf-8"))
-    lines = directory.read_metrics(growing=growing)
+    lines = directory.read_metrics()
     config, files = directory.read_config(), step_files(directory.games)
     return Run(key, directory.path, config, lines, summary, files)
 
@@ -145,7 +144,7 @@ def arms_of(runs: Sequence[Run]) -> list[Arm]:
     seeds = settings.pop("seed")
     kinds = settings.agg(" ".join, axis="columns")
     copies = seeds.groupby([kinds, seeds]).cumcount()
-    differ = [name for name in settings.columns[settings.nunique() > 1] if name != "preset"]
+    differ = [*settings.columns[settings.nunique() > 1]]
 
     arms: list[Arm] = []
     for _, members in seeds.groupby([kinds, copies], sort=False):

@@ -50,7 +50,7 @@ class Viewer(ThreadingHTTPServer):
 
     def __init__(self, paths: Sequence[str], host: str, port: int) -> None:
         self.paths, self.only_local = list(paths), host in LOCAL
-        self.keys = [run.key for run in open_runs(paths, growing=True)]
+        self.keys = [run.key for run in open_runs(paths)]
         try:
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError) as error:
@@ -64,12 +64,12 @@ class Viewer(ThreadingHTTPServer):
             SSPError: a run cannot be read.
         """
         if path == "/":
-            runs = open_runs(self.paths, growing=True)
+            runs = open_runs(self.paths)
             return "text/html", page_html(
                 runs, {"data": packed(described(runs, live=True))}, live=True
             )
         if path == "/api/state":
-            state = described(open_runs(self.paths, growing=True), live=True)
+            state = described(open_runs(self.paths), live=True)
             return "application/json", json.dumps(state)
         if path not in ("/api/index", "/api/game"):
             raise LookupError("there is no such page")

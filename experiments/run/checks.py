@@ -1,7 +1,7 @@
-"""Checks of what can be known to fail before a run starts.
+"""Checks of what can be known to fail before a run starts, and the rules that it is played by.
 
-:func:`check_early` needs neither PyTorch nor Ray, which take seconds to load; :func:`check` opens
-all that a run needs, except the weights.
+:func:`check_early` needs neither PyTorch nor Ray, which take seconds to load; :func:`open_run`
+opens all that a run needs, except the weights.
 """
 
 from __future__ import annotations
@@ -11,13 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from agents.config import check_packages
-from experiments.config import ComputeConfig, EvaluationConfig, RunConfig
-from experiments.run.rules import MakeRules, chat_client
+from experiments.config import ComputeConfig, RunConfig
 from experiments.run.rundir import RunDirectory
+from ssp_env.config import load
 from ssp_env.errors import ConfigError, ModelError, ServiceError
-from ssp_env.game.rules import Rules
-from ssp_env.search.index import check_search
+from ssp_env.game.config import GameConfig
+from ssp_env.game.prompts import prompt_file
+from ssp_env.game.rules import Parts, Rules, own_judge
+from ssp_env.judge.chat import ChatClient
+from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
+from ssp_env.search.index import check_search, open_search
 from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World
 from ssp_env.worlds import check_world, open_world
 
@@ -27,19 +32,11 @@ TINY_WORLDS = ("mini", "small")
 
 def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     """Looks at settings, packages, model, world, run directory, search; leaves nothing behind."""
-    check_learning(config)
-    lacking = not config.model and config.world not in TINY_WORLDS
-    try:
-        check_world(config.world, **config.world_options)
-    except ConfigError as error:
-        # All that is missing is named at once.
-        asks = config.world != "files" or "questions_path" in config.world_options
-        also = "" if asks else ", and questions_path for evaluation"
-        also += "; name a causal LM by --model DIR as well" if lacking else ""
-        raise ConfigError(error.field, error.value, error.fix + also) from None
+    check_settings(config)
+    check_world(config.world, **config.world_options)
     if config.model:  # the shipped one is found by a module that loads PyTorch
         check_model_directory(Path(config.model))
-    elif lacking:
+    elif config.world not in TINY_WORLDS:
         fix = f"name a causal LM by --model DIR: the tiny policy cannot read {config.world!r}"
         raise ConfigError("model", None, fix)
     if config.learning.partner:
@@ -48,7 +45,7 @@ def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     check_search(config.search)
 
 
-def check_learning(config: RunConfig) -> None:
+def check_settings(config: RunConfig) -> None:
     """Makes sure that settings fit together, and that the packages that they need are there."""
     config.check()
     # On a cluster, engines may be on other machines, which have packages of their own.
@@ -56,21 +53,18 @@ def check_learning(config: RunConfig) -> None:
     check_packages(config.learning, "" if elsewhere else config.engine.kind)
 
 
-def check(
-    config: RunConfig, questions: list[Question] | None = None
+def open_run(
+    config: RunConfig, questions: list[Question] | None = None, seed: int = 0
 ) -> tuple[Rules, list[Question]]:
     """Opens all that a run needs, except the weights.
 
     Args:
         config: all settings.
         questions: what the policy is measured by, in place of the world's own.
+        seed: draws the world's own.
 
     Returns:
         The rules that it is played by, and the questions that the policy is measured by.
-
-    Raises:
-        SSPError: model, tokenizer, world, answers, prompts, questions, services or devices cannot
-            work.
     """
     from agents.engines.opening import check_same_tokens
     from experiments.planner import check_memory
@@ -88,35 +82,27 @@ def check(
 
     check_search(config.search)
     world = open_world(config.world, **config.world_options)
-    rules = MakeRules(config)(world, tokenizer, config.game)
-    if questions is None:
-        questions = evaluation_questions(rules.world, config.evaluation)
+    rules = build_rules(config, world, tokenizer, config.game)
+    try:
+        if questions is None:
+            questions = rules.world.questions(seed, config.evaluation.per_group)
+    except ConfigError as error:
+        # Worlds name their own arguments.
+        name = error.field.rpartition(".")[2]
+        section = "evaluation" if name == "per_group" else "world_options"
+        raise ConfigError(f"{section}.{name}", error.value, error.fix) from None
     check_lengths(rules, questions[0], getattr(model, "max_position_embeddings", None))
-    check_service(config)
+    client = chat_client(config)
+    if client is not None:
+        with client:
+            (reply,) = client.ask(["Answer with the word: ready"], str, "openai")
+        if isinstance(reply, ServiceError):
+            raise reply
     return rules, questions
 
 
-def evaluation_questions(world: World, settings: EvaluationConfig) -> list[Question]:
-    """The questions that a policy is measured by.
-
-    Raises:
-        ConfigError: the world has none, or not as many.
-    """
-    try:
-        return world.questions(settings.seed, settings.per_group)
-    except ConfigError as error:
-        # Worlds name their own arguments; the settings have other names.
-        name = error.field.rpartition(".")[2]
-        field = f"evaluation.{name}" if name in ("seed", "per_group") else f"world_options.{name}"
-        raise ConfigError(field, error.value, error.fix) from None
-
-
 def check_devices(compute: ComputeConfig) -> None:
-    """Makes sure that the GPUs asked for are there. A Ray cluster (``RAY_ADDRESS``) knows its own.
-
-    Raises:
-        ConfigError: this machine has fewer.
-    """
+    """Makes sure that the GPUs asked for are there; a cluster (``RAY_ADDRESS``) knows its own."""
     import torch
 
     players = max(1, compute.env_runners) * compute.gpus_per_env_runner
@@ -130,21 +116,17 @@ def check_devices(compute: ComputeConfig) -> None:
 
 
 def check_model_directory(directory: Path) -> None:
-    """
-    Raises:
-        ModelError: there is no such directory, or it holds no model.
-    """
+    """Makes sure that a model directory is there; where it holds a run, names the policy in it."""
     if not directory.is_dir():
         raise ModelError(f"there is no model directory {directory}")
     if not (directory / "config.json").is_file():
-        # A run, or a checkpoint, has a policy within.
         inside = [*directory.glob("checkpoints/step_*/policy"), *directory.glob("policy")]
         hint = f"; did you mean {max(inside)}?" if inside else ""
         raise ModelError(f"{directory} is not a model directory (config.json is missing){hint}")
 
 
 def check_model(directory: Path) -> Any:
-    """Makes sure that a model directory holds a causal LM that can be served; its config.
+    """Makes sure that a model directory holds a causal LM that can be served; returns its config.
 
     Its weights are not loaded, but the headers of their files are read.
     """
@@ -172,13 +154,12 @@ def check_model(directory: Path) -> Any:
 def check_lengths(rules: Rules, question: Question, positions: int | None) -> None:
     """Makes sure that prompts fit into their budget, and trajectories into the model.
 
+    Otherwise every game would be invalid, or the model would read past its end.
+
     Args:
         rules: what is played by.
         question: stands for all of them.
         positions: tokens that the model can read; ``None`` if it has no limit.
-
-    Raises:
-        ConfigError: otherwise every game would be invalid, or the model would read past its end.
     """
     config = rules.config
     longest = {
@@ -201,16 +182,36 @@ def check_lengths(rules: Rules, question: Question, positions: int | None) -> No
         raise ConfigError("game.max_prompt_tokens", config.max_prompt_tokens, fix)
 
 
-def check_service(config: RunConfig) -> None:
-    """Calls the judge's or verifier's model once, where a run is to use one.
+# -- rules -------------------------------------------------------------------------------------
 
-    Raises:
-        ServiceError: it does not answer.
-    """
+
+def build_rules(config: RunConfig, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
+    """The rules of a user's own function, or with the retriever, judge and verifier that the
+    settings name. Processes that play make their own, since connections cannot be sent."""
+    if config.rules:
+        rules = load("rules", config.rules)(world, tokenizer, game)
+        if not isinstance(rules, Rules):
+            fix = "name a function that returns ssp_env Rules, such as Rules.build(...)"
+            raise ConfigError("rules", config.rules, fix)
+        return rules
+
+    parts = Parts()
     client = chat_client(config)
-    if client is None:
-        return
-    with client:
-        (reply,) = client.ask(["Answer with the word: ready"], str, "openai")
-    if isinstance(reply, ServiceError):
-        raise reply
+    if client is not None:
+        if config.served_model().judge:
+            parts["judge"] = OpenAIJudge(client, prompt_file(game.prompts, "judge.txt"))
+        if game.verifier == "openai":
+            form = game.verification_prompt
+            own = prompt_file(game.prompts, "verify.txt" if form == "documents" else "solve.txt")
+            judge = parts.get("judge") or own_judge(world)
+            parts["verifier"] = OpenAIVerifier(client, judge, own, form, game.max_searches)
+    retriever = open_search(config.search)
+    if retriever is not None:
+        parts["retriever"] = retriever
+    return Rules.build(world, tokenizer, game, **parts)
+
+
+def chat_client(config: RunConfig) -> ChatClient | None:
+    """A client of the model behind an API; ``None`` for a run that uses none."""
+    used = config.game.verifier == "openai" or (config.openai is not None and config.openai.judge)
+    return ChatClient(config.served_model()) if used else None

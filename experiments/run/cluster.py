@@ -1,6 +1,6 @@
 """Parts of Ray and RLlib that a run needs: the cluster, the config, the algorithm.
 
-Importing this takes seconds; ``training.py`` does it after the base policy was evaluated.
+Importing this takes seconds.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ray
 
-from agents.rllib.algorithm import SSP, SSPConfig
+from agents.rllib import SSP, SSPConfig
 from experiments.config import RunConfig
+from experiments.run.checks import build_rules
 from experiments.run.process import (
     ignore_at_exit,
     quiet_libraries,
     uninterrupted,
 )
-from experiments.run.rules import MakeRules
 from ssp_env.errors import ServiceError
 
 
@@ -36,7 +37,7 @@ def algorithm_config(config: RunConfig) -> SSPConfig:
             "world": config.world,
             "world_options": config.world_options,
             "game": config.game,
-            "make_rules": MakeRules(config),
+            "make_rules": partial(build_rules, config),
         }
     )
     made.training(
@@ -77,11 +78,7 @@ def build(config: RunConfig) -> SSP:
 
 @contextmanager
 def local_ray(config: RunConfig) -> Iterator[None]:
-    """Starts Ray on this machine with as many CPUs as a run has processes; see `started_ray`.
-
-    Raises:
-        ServiceError: it did not start.
-    """
+    """Starts Ray on this machine with as many CPUs as a run has processes; see `started_ray`."""
     compute = config.compute
     actors = compute.env_runners + compute.learners
     with started_ray(num_cpus=1 + actors * compute.threads, **store(actors)):
@@ -101,9 +98,6 @@ def started_ray(**local: Any) -> Iterator[None]:
 
     Args:
         local: more arguments of :func:`ray.init`, on this machine.
-
-    Raises:
-        ServiceError: it did not start.
     """
     if ray.is_initialized():
         yield

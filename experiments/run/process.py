@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +89,8 @@ def uninterrupted() -> Any:
 
 
 def ignore_at_exit() -> None:
-    """Ignores Ctrl-C while libraries that are imported already clean up at the end of the process.
-
-    Otherwise a Ctrl-C there would replace the exit status.
-    """
+    """Ignores Ctrl-C while libraries that are imported already clean up at the end of the process,
+    where it would replace the exit status."""
     atexit.unregister(_ignore)
     atexit.register(_ignore)
 
@@ -103,19 +102,15 @@ def _ignore() -> None:
 # -- silence -----------------------------------------------------------------------------------
 
 
-class _Drop(logging.Filter):
-    """Drops the records that contain a text."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return self.name not in record.getMessage()
+def _lacks(text: str, record: logging.LogRecord) -> bool:
+    return text not in record.getMessage()
 
 
+@cache
 def quiet_libraries() -> None:
-    """Drops known, harmless messages. Call before importing Ray; safe to call again."""
+    """Drops known, harmless messages. Call before importing Ray."""
     for name, text in LOGGED.items():
-        logger = logging.getLogger(name)
-        if not any(isinstance(known, _Drop) for known in logger.filters):
-            logger.addFilter(_Drop(text))
+        logging.getLogger(name).addFilter(partial(_lacks, text))
 
     # RLlib ships weights as read-only arrays, and nobody writes to them.
     warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)

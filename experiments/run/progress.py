@@ -1,4 +1,4 @@
-"""Progress of a run: a live panel on a terminal, a line every few steps elsewhere."""
+"""Progress of a run: a bar with figures on a terminal, a line every few steps elsewhere."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -19,7 +18,6 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.progress import Progress as Bar
-from rich.table import Table
 from rich.text import Text
 
 from agents.rollout import sampled
@@ -61,7 +59,7 @@ def heartbeat(
         thread.join()
 
 
-class Progress:
+class Progress(Bar):
     """Shows steps, figures and accuracies as they come."""
 
     def __init__(
@@ -74,23 +72,19 @@ class Progress:
             quiet: show nothing.
             console: where to; standard error when not given.
         """
-        self._console = console if console is not None else Console(stderr=True, quiet=quiet)
-        self._steps = steps
-        self._bar = Bar(
-            TextColumn("[bold]{task.description}"),
+        self._steps, self._figures, self._seconds = steps, dict[str, float](), 0.0
+        self._began = self._news = time.monotonic()
+        self._heartbeat = heartbeat(self._beat, lambda: self._news)
+        super().__init__(
+            TextColumn("[bold]self-play"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            console=self._console,
+            console=console if console is not None else Console(stderr=True, quiet=quiet),
         )
-        self._task = self._bar.add_task("self-play", total=steps, completed=done)
-        self._figures: dict[str, float] = {}
-        self._seconds: dict[str, float] = {}
-        self._began = self._news = time.monotonic()
-        self._live = Live(get_renderable=self._panel, console=self._console, refresh_per_second=4)
-        self._heartbeat = heartbeat(self._beat, lambda: self._news)
+        self._task = self.add_task("", total=steps, completed=done)
 
     def __enter__(self) -> Progress:
         self._heartbeat.__enter__()
@@ -103,80 +97,70 @@ class Progress:
         trace: TracebackType | None,
     ) -> None:
         self._heartbeat.__exit__(None, None, None)
-        if self._live.is_started:
-            self._live.stop()
+        if self.live.is_started:
+            self.stop()
 
     def show_panel(self) -> None:
-        """Shows steps in a live panel from now on, where there is a terminal."""
-        if self._console.is_terminal and not self._live.is_started:
-            self._live.start()
+        """Shows bar and figures from now on, where there is a terminal."""
+        if self.console.is_terminal:
+            self.start()
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """The bar, and the latest figures below it."""
+        yield from super().get_renderables()
+        for name, value in self._cells().items():
+            line = Text(no_wrap=True, overflow="ellipsis").append(f"{name:10}", "dim")
+            yield line.append(value)
 
     def note(self, text: str) -> None:
         """Shows a line that stays."""
         self._news = time.monotonic()
         seconds = int(self._news - self._began)
         clock = f"{seconds // 60:3d}:{seconds % 60:02d}"
-        if not self._console.is_terminal:
-            self._console.print(Text(f"{clock} {text}"), soft_wrap=True)
-            return
-
-        # In columns, so that what does not fit goes on under its own beginning.
-        line = Table.grid(padding=(0, 1))
-        line.add_row(Text(clock, style="dim"), Text(text))
-        self._console.print(line)
+        self.console.print(Text(f"{clock} {text}"), soft_wrap=not self.console.is_terminal)
 
     def accuracy(self, label: str, result: dict[str, Accuracy]) -> None:
         """Shows accuracies by group, and how many questions an outage hit."""
         parts = []
         for group, a in result.items():
-            void = f" ({a.void} void)" if a.void else ""
+            why = f": {a.outage.what}" if a.outage and not a.asked else ""
+            void = f" ({a.void} void{why})" if a.void else ""
             parts.append(f"{group}: {a.value:.3f}{void}" if a.asked else f"{group}: -{void}")
 
         self.note(f"accuracy {label}:  " + "  ".join(parts))
 
-    def step(self, step: int, figures: dict[str, float], seconds: dict[str, float]) -> None:
-        """Shows that a step is done."""
+    def step(self, step: int, figures: dict[str, float], seconds: float) -> None:
+        """Shows that a step is done, and the seconds that it took."""
         self._figures, self._seconds = figures, seconds
         self._news = time.monotonic()
-        self._bar.update(self._task, completed=step)
         self.show_panel()
-        if self._live.is_started:
-            self._live.refresh()
-        elif step % LINE_EVERY == 0 or step in (1, self._steps):
+        self.update(self._task, completed=step, refresh=self.console.is_terminal)
+        if not self.console.is_terminal and (step % LINE_EVERY == 0 or step in (1, self._steps)):
             cells = "  ".join(f"{name} {value}" for name, value in self._cells().items())
             self.note(f"step {step}/{self._steps}  {cells}")
 
     def _beat(self, text: str) -> None:
-        if not self._live.is_started:  # the panel shows it
+        if not self.live.is_started:  # it shows what is sampled
             self.note(text)
 
     def _cells(self) -> dict[str, str]:
         """The figures that matter, as text."""
-        f, seconds = self._figures, self._seconds
+        f = self._figures
+
+        def shown(name: str) -> str:
+            return f"{f[name]:.2f}" if name in f else "-"
 
         def both(name: str) -> str:
-            return f"{_show(f, f'proposer_{name}')}/{_show(f, f'solver_{name}')}"
+            return f"{shown(f'proposer_{name}')}/{shown(f'solver_{name}')}"
 
         shares = [(v, k.removeprefix("invalid_")) for k, v in f.items() if k.startswith("invalid_")]
         why = [f"{name} {share:.2f}" for share, name in sorted(shares, reverse=True)[:3]]
         void = f"  void {f['void_games']:.0f}" if f.get("void_games") else ""
         return {
             "reward": f"{both('reward')} (proposer/solver)",
-            "valid": f"{_show(f, 'valid_rate')}  true {_show(f, 'true_share')}{void}",
+            "valid": f"{shown('valid_rate')}  true {shown('true_share')}{void}",
             "invalid": "  ".join(why) or "-",
-            "hops": f"{_show(f, 'question_hops')}  searches {both('searches')}",
-            "seconds": f"{_show(seconds, 'step')} a step",
+            "hops": f"{shown('question_hops')}  searches {both('searches')}",
+            "seconds": f"{self._seconds:.2f} a step",
             "sampled": f"{sampled.turns:,} turns, {sampled.tokens:,} tokens",
         }
-
-    def _panel(self) -> Group:
-        table = Table.grid(padding=(0, 3))
-        table.add_column(style="dim", no_wrap=True)
-        table.add_column(no_wrap=True, overflow="ellipsis")
-        for name, value in self._cells().items():
-            table.add_row(name, Text(value))
-        return Group(self._bar, table)
-
-
-def _show(figures: dict[str, float], name: str) -> str:
-    return f"{figures[name]:.2f}" if name in figures else "-"

@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from importlib.util import find_spec
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from agents.config import played_at_once
-from agents.engines.base import StopRule
-from agents.engines.opening import open_engine
 from agents.health import Monitor
 from agents.models import save_policy
-from agents.rollout import answer
+from agents.rllib.algorithm import SSP
 from experiments.config import RunConfig
-from experiments.run.checks import check, check_learning
-from experiments.run.process import interruptible, quiet_libraries, uninterrupted
+from experiments.run.checks import check_settings, open_run
+from experiments.run.cluster import build, local_ray
+from experiments.run.process import interruptible, uninterrupted
 from experiments.run.progress import Progress
-from experiments.run.recorder import Recorder, Report, summarise, unmeasured
+from experiments.run.recorder import Recorder, Report, summarise
 from experiments.run.rundir import RunDirectory
-from ssp_env.errors import ServiceError, UnhealthyRun
-from ssp_env.game.parts import idle_settings
-from ssp_env.game.record import GameRecord, outages
-from ssp_env.game.rules import Rules
+from ssp_env.errors import LearnerDied, UnhealthyRun
+from ssp_env.game.record import outages
+from ssp_env.game.rules import idle_settings
 from ssp_env.replay.header import SavedRules
-from ssp_env.types import Question
-
-if TYPE_CHECKING:
-    from agents.rllib.algorithm import SSP
-
-LEARNER = "learner"
-"""The service that a :class:`~ssp_env.errors.ServiceError` names when a learner has died."""
 
 
 def train(
@@ -59,196 +49,118 @@ def train(
 
     Raises:
         UnhealthyRun: after a run that had gone wrong was saved.
-        RunError: an outage has left a group of questions of the last evaluation without a single
-            answer; the run is saved.
-        SSPError: a mistake that was found before training, or a disk that cannot be written to.
         KeyboardInterrupt: after an interrupted run was saved.
     """
     began = time.perf_counter()
-    quiet_libraries()
-    if find_spec("ray") is None:
-        # It is imported late, when the base policy has been evaluated.
-        raise ModuleNotFoundError("No module named 'ray'", name="ray")
-
-    check_learning(config)
-    rules, questions = check(config)
+    check_settings(config)
+    rules, questions = open_run(config)
     directory = RunDirectory(out)
-    with directory.claimed(config, resume) as first:
-        if first < config.steps:
-            with Progress(config.steps, done=first, quiet=quiet) as progress:
+    with directory.claimed(config, resume) as steps_done:
+        if steps_done < config.steps:
+            with Progress(config.steps, done=steps_done, quiet=quiet) as progress:
                 for idle in idle_settings(rules):
                     progress.note(idle)
-                if resume and not first:
+                if resume and not steps_done:
                     progress.note("the run ended before its first checkpoint: it starts over")
                 elif resume:
-                    progress.note(f"resumed after step {first}")
+                    progress.note(f"resumed after step {steps_done}")
                 if stopped := directory.read_stopped():
                     progress.note(f"it was stopped after step {stopped.step}: {stopped}")
-                _Run(config, directory, rules, questions, progress, report).play(first, began)
+                recorder = Recorder(
+                    config, directory, questions, progress, steps_done, began, report
+                )
+                _Run(config, directory, SavedRules.of(rules), progress, recorder).play(steps_done)
+                recorder.close()
 
         summary = summarise(config, directory, rules)
         directory.write_summary(summary)
         return summary
 
 
+@dataclass
 class _Run:
     """The training steps of one process, in a directory that is claimed for them."""
 
-    _algorithm: SSP
-    _recorder: Recorder
+    config: RunConfig
+    directory: RunDirectory
+    rules: SavedRules
+    progress: Progress
+    recorder: Recorder
 
-    def __init__(
-        self,
-        config: RunConfig,
-        directory: RunDirectory,
-        rules: Rules,
-        questions: list[Question],
-        progress: Progress,
-        report: Report | None,
-    ) -> None:
-        self._config, self._directory = config, directory
-        self._rules, self._questions = rules, questions
-        self._progress, self._report = progress, report
-        self._monitor, self._saved_rules = Monitor(config.patience), SavedRules.of(rules)
-
-    def play(self, first: int, began: float) -> None:
+    def play(self, steps_done: int) -> None:
         """Plays what remains of the run.
 
-        Args:
-            first: the step to continue from; 0 begins with an evaluation of the base policy.
-            began: ``time.perf_counter()`` when the run began.
+        Ray does not restart learners, since what one of them knew is lost with it: the run goes
+        back to its newest checkpoint then, once.
         """
-        config, directory = self._config, self._directory
-        torch.set_num_threads(config.compute.threads)
-        self._record(first, began)
-
-        # Needs no Ray, so the first figures come seconds earlier. Of vLLM, a process holds one.
-        here = not config.compute.env_runners and config.engine.kind == "transformers"
-        if not first and here:
-            self._recorder.base(self._solve_here)
-
-        self._progress.note("starting Ray, engine and learner")
-        from experiments.run.cluster import local_ray
-
-        with local_ray(config):
+        torch.set_num_threads(self.config.compute.threads)
+        self.progress.note("starting Ray, engine and learner")
+        with local_ray(self.config):
             try:
-                self._play_steps(first, evaluated=here)
-                return
-            except ServiceError as error:
-                if error.service != LEARNER:
-                    raise
+                self._play_steps(steps_done)
+            except LearnerDied:
+                step = self.directory.go_back()
+                self.progress.note(f"a learner died; the run continues from step {step}, once")
+                self._play_steps(step)
 
-            # Ray does not restart learners, since what one of them knew is lost with it.
-            step = directory.go_back()
-            self._progress.note(f"a learner died; the run continues from step {step}, once")
-            self._record(step, time.perf_counter())
-            measured = directory.metrics.exists() and directory.metrics.stat().st_size > 0
-            self._play_steps(step, evaluated=measured)
-
-    def _record(self, done: int, began: float) -> None:
-        self._recorder = Recorder(
-            self._config,
-            self._directory,
-            self._questions,
-            self._progress,
-            done,
-            began,
-            self._report,
-        )
-
-    def _solve_here(
-        self, questions: Sequence[Question], temperature: float, seed: int
-    ) -> list[GameRecord]:
-        """Lets the base policy answer in this process; the model is forgotten afterwards."""
-        config, tokenizer = self._config, self._rules.tokenizer
-        on_gpu = config.compute.gpus_per_env_runner > 0
-        engine = open_engine(
-            config.engine,
-            config.model_dir,
-            tokenizer,
-            StopRule.of(config.game, tokenizer),
-            device="cuda" if on_gpu else "cpu",
-            longest=self._rules.longest_trajectory,
-        )
-        return answer(
-            self._rules,
-            questions,
-            engine,
-            temperature=temperature,
-            seed=seed,
-            at_once=played_at_once(config.game, config.learning) if on_gpu else None,
-        )
-
-    def _play_steps(self, first: int, evaluated: bool) -> None:
-        """Builds the algorithm and plays the steps that come after ``first``.
-
-        Args:
-            first: the step of the checkpoint to continue from; 0 begins.
-            evaluated: whether the base policy has been measured.
-
-        Raises:
-            KeyboardInterrupt: after Ctrl-C or SIGTERM, when the step in progress is done and saved.
-            UnhealthyRun: the run has gone wrong; it is saved.
-            RunError: it is done and saved, but an outage voided its last evaluation.
-        """
-        from experiments.run.cluster import build
-
-        self._algorithm = build(self._config)
+    def _play_steps(self, steps_done: int) -> None:
+        """Builds the algorithm and plays the steps that come after those that are done."""
+        algorithm, monitor = build(self.config), Monitor(self.config.patience)
         try:
-            if first:
-                self._restore()
-            elif not evaluated:
-                self._recorder.base(self._algorithm.solve)
+            if steps_done:
+                self._restore(algorithm, monitor)
+            elif not self.directory.metrics.exists():
+                self.recorder.base(algorithm.solve)
 
-            self._progress.show_panel()
+            self.progress.show_panel()
             stopping = "stopping after this step; a second time stops at once"
-            with interruptible(lambda: self._progress.note(stopping)) as interrupted:
-                for step in range(first + 1, self._config.steps + 1):
-                    self._step(step, interrupted)
+            with interruptible(lambda: self.progress.note(stopping)) as interrupted:
+                for step in range(steps_done + 1, self.config.steps + 1):
+                    self._step(step, algorithm, monitor, interrupted)
         finally:
             with uninterrupted():
-                self._algorithm.stop()
+                algorithm.stop()
 
-        self._recorder.close()
-        if self._recorder.unmeasured:
-            raise unmeasured(str(self._recorder.unmeasured), self._directory)
-
-    def _restore(self) -> None:
+    def _restore(self, algorithm: SSP, monitor: Monitor) -> None:
         """Takes the newest checkpoint back."""
-        latest = self._directory.latest_checkpoint()
+        latest = self.directory.latest_checkpoint()
         assert latest is not None, "a run continues from a checkpoint"
-        self._algorithm.restore_from_path(str((latest[1] / "algorithm").resolve()))
+        algorithm.restore_from_path(str((latest[1] / "algorithm").resolve()))
 
-        self._monitor.replay(self._directory.read_metrics())
-        if self._directory.read_stopped():
+        monitor.replay(self.directory.read_metrics())
+        if self.directory.read_stopped():
             # It is resumed on purpose: what stopped it must happen anew to stop it again.
-            self._monitor.begin_again()
+            monitor.begin_again()
 
-    def _step(self, step: int, interrupted: Callable[[], KeyboardInterrupt | None]) -> None:
+    def _step(
+        self,
+        step: int,
+        algorithm: SSP,
+        monitor: Monitor,
+        interrupted: Callable[[], KeyboardInterrupt | None],
+    ) -> None:
         """Plays, learns, writes; saves a checkpoint where one is due or the run ends here."""
-        config, directory, algorithm = self._config, self._directory, self._algorithm
         began = time.perf_counter()
         result = algorithm.train()["ssp"]
-        figures = dict(algorithm.last_figures)
         seconds = {name: float(value) for name, value in result["seconds"].items()}
         seconds["step"] = time.perf_counter() - began
 
-        games = algorithm.last_games
-        directory.write_games(step, self._saved_rules, games, config.record_tokens)
-        self._recorder.step(step, figures, seconds, algorithm.solve)
+        figures, games = dict(algorithm.last_figures), algorithm.last_games
+        self.directory.write_games(step, self.rules, games)
+        self.recorder.step(step, figures, seconds, algorithm.solve)
 
-        last = step == config.steps
-        diagnosis = None if last else self._monitor(step, figures, outages(games))
+        def save(folder: Path) -> None:
+            """Writes all that is needed to resume, and the policy as a model directory."""
+            algorithm.save_to_path(str((folder / "algorithm").resolve()))
+            save_policy(algorithm.policy_weights(), self.config.model_dir, folder / "policy")
+
+        last = step == self.config.steps
+        diagnosis = None if last else monitor(step, figures, outages(games))
         interruption = None if last else interrupted()
-        if last or diagnosis or interruption or step % config.checkpoint_every == 0:
-            directory.save_checkpoint(step, self._save, config.checkpoints_kept)
+        if last or diagnosis or interruption or step % self.config.checkpoint_every == 0:
+            self.directory.save_checkpoint(step, save, self.config.checkpoints_kept)
         if diagnosis:
-            directory.write_stopped(diagnosis)
+            self.directory.write_stopped(diagnosis)
             raise UnhealthyRun(str(diagnosis))
         if interruption:
             raise interruption
-
-    def _save(self, folder: Path) -> None:
-        """Writes all that is needed to resume, and the policy as a model directory."""
-        self._algorithm.save_to_path(str((folder / "algorithm").resolve()))
-        save_policy(self._algorithm.policy_weights(), self._config.model_dir, folder / "policy")

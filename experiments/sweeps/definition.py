@@ -163,7 +163,7 @@ def trials(sweep: Sweep) -> list[Trial]:
             folder = f"arm-{len(folders)}-{folder}"
         folders.append(folder)
         for seed in sweep.seeds:
-            config = make_config(values, seed=seed)
+            config = make_config(values, {"seed": seed})
             planned.append(Trial(arm, seed, f"{folder}-seed{seed}", settings, config))
     return sorted(planned, key=lambda trial: sweep.seeds.index(trial.seed))
 

@@ -63,7 +63,7 @@ class Results:
             place = directory.run(trial)
             if not place.metrics.exists() or b"\n" not in place.metrics.read_bytes():
                 continue
-            run = read_run(trial.name, place.path, growing=True)
+            run = read_run(trial.name, place.path)
             settings = {name: str(value) for name, value in trial.settings.items()}
             head = {"arm": trial.arm, "seed": trial.seed, "state": state, **settings}
             frames.append(run.figures.reset_index().assign(**head))

@@ -27,10 +27,6 @@ def env(render_mode: str | None = None, **setup: Unpack[Setup]) -> AECEnv:
         render_mode: ``ansi`` (a string), ``human`` (colours on the terminal, after each turn) or
             ``None``.
         setup: the game; see :class:`~ssp_env.doors.setup.Setup`.
-
-    Raises:
-        ConfigError: a setting that cannot work.
-        TokenizerError: a tokenizer that cannot spell the tags.
     """
     return OrderEnforcingWrapper(AssertOutOfBoundsWrapper(raw_env(render_mode, **setup)))
 
@@ -118,9 +114,6 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
     def render(self) -> str | None:
         """The game so far: a string in mode ``ansi``, printed in mode ``human``."""
         return self._episode.render()
-
-    def close(self) -> None:
-        """Nothing to close."""
 
     # -- the game ------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import UNMASKED, GameConfig, ViewConfig, suited
-from ssp_env.game.protocol import Tags
+from ssp_env.game.prompts import tags_of
 from ssp_env.game.rules import Parts, Rules
 from ssp_env.search.base import Retriever
 from ssp_env.tokenizers import (
@@ -62,12 +62,7 @@ _OF_SOME = ("other", "questions", "render_mode", "role")
 
 
 def set_up(setup: Setup) -> ResolvedSetup:
-    """Rules and view from a door's keywords, with everything checked before any game starts.
-
-    Raises:
-        ConfigError: a setting that cannot work, by name and value.
-        TokenizerError: a tokenizer that cannot spell the tags.
-    """
+    """Rules and view from a door's keywords, with everything checked before any game starts."""
     given = cast(dict[str, Any], setup)
     for name in given.keys() - Setup.__annotations__.keys():
         hint = nearest(name, {*Setup.__annotations__, *_OF_SOME} - {name})
@@ -79,7 +74,7 @@ def set_up(setup: Setup) -> ResolvedSetup:
         if not isinstance(setup["rules"], Rules):
             fix = "give Rules, as Rules.build() makes them; settings of the rules are game={...}"
             raise ConfigError("rules", setup["rules"], fix)
-        view = _config(ViewConfig, setup.get("view"), ViewConfig(), "view")
+        view = _config(ViewConfig, setup.get("view"), ViewConfig())
         return ResolvedSetup(setup["rules"], view)
 
     world, options = setup.get("world", "mini"), setup.get("world_options", {})
@@ -92,10 +87,10 @@ def set_up(setup: Setup) -> ResolvedSetup:
         raise ConfigError("world", world, f"give a World, or the name of one: {', '.join(WORLDS)}")
 
     default_game, default_view = suited(world.name)
-    game = _config(GameConfig, setup.get("game"), default_game, "game")
-    view = _config(ViewConfig, setup.get("view"), default_view, "view")
+    game = _config(GameConfig, setup.get("game"), default_game)
+    view = _config(ViewConfig, setup.get("view"), default_view)
 
-    tokenizer = _tokenizer(setup.get("tokenizer"), world, game.tags)
+    tokenizer = _tokenizer(setup.get("tokenizer"), world, game.prompts)
     parts: dict[str, Any] = {name: given.get(name) for name in Parts.__annotations__}
     rules = Rules.build(world, tokenizer, game, **parts | {"retriever": _retriever(setup)})
 
@@ -103,23 +98,21 @@ def set_up(setup: Setup) -> ResolvedSetup:
     if setup.get("tokenizer", "words") == "words" and isinstance(tokenizer, WordTokenizer):
         strange = rules.prompts.prompt_containing(tokenizer.unknown_id)
         if strange is not None:
-            fix = (
-                f"the world {world.name!r} has no words for its {strange}.txt; choose 'mini', or "
-                f"tokenizer='bytes'{f' with {UNMASKED}' if view.legal_moves else ''} (a GameConfig "
-                f"is taken whole, while a mapping is laid over the world's own settings)"
-            )
+            other = f"tokenizer='bytes'{f' with {UNMASKED}' if view.legal_moves else ''}"
+            fix = f"the world has no words for its {strange}.txt; choose 'mini', or {other}"
             raise ConfigError("game.prompts", game.prompts, fix)
     return ResolvedSetup(rules, view)
 
 
-def _config(kind: type[C], given: C | Mapping[str, Any] | None, default: C, name: str) -> C:
-    if given is None:
-        return default
-    if isinstance(given, kind):
-        return given
-    if not isinstance(given, Mapping):
-        raise ConfigError(name, given, f"give a {kind.__name__}, or a mapping of its fields")
-    return default.replace(**given)
+def _config(kind: type[C], given: C | Mapping[str, Any] | None, default: C) -> C:
+    match given:
+        case None:
+            return default
+        case kind():
+            return given
+        case Mapping():
+            return default.replace(**given)
+    raise ConfigError(kind.section, given, f"give a {kind.__name__}, or a mapping of its fields")
 
 
 def _retriever(setup: Setup) -> Retriever | None:
@@ -137,7 +130,7 @@ def _retriever(setup: Setup) -> Retriever | None:
     return open_search(SearchConfig.of(setup["search"]))
 
 
-def _tokenizer(given: Tokenizer | str | Path | None, world: World, tags: Tags) -> Tokenizer:
+def _tokenizer(given: Tokenizer | str | Path | None, world: World, prompts: str) -> Tokenizer:
     if isinstance(given, Tokenizer):
         return given
 
@@ -151,12 +144,9 @@ def _tokenizer(given: Tokenizer | str | Path | None, world: World, tags: Tags) -
             if vocabulary is None:
                 fix = f"the world {world.name!r} has no vocabulary; choose 'bpe'"
                 raise ConfigError("tokenizer", given, fix)
-            return WordTokenizer(vocabulary, tags.all())
+            return WordTokenizer(vocabulary, tags_of(prompts).all())
         case str() | Path() as directory if Path(directory).is_dir():
             return HuggingFaceTokenizer.load(directory)
 
-    fix = (
-        "give a Tokenizer (HuggingFaceTokenizer makes one of a transformers tokenizer), 'bpe', "
-        "'bytes', 'words', or a directory with a tokenizer.json"
-    )
+    fix = "give a Tokenizer, 'bpe', 'bytes', 'words', or a directory with a tokenizer.json"
     raise ConfigError("tokenizer", given, fix)

@@ -13,13 +13,12 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.checks import check_positive_count, one_of
 from ssp_env.doors.episode import Episode
 from ssp_env.doors.observation import Info, Observer, info_of
 from ssp_env.doors.setup import Setup, set_up
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ConfigError, ServiceError, UsageError, one_of
 from ssp_env.game.game import Game
-from ssp_env.game.round import advance_all
+from ssp_env.game.round import Round, advance_all
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import Player
 from ssp_env.types import Question, Role
@@ -80,10 +79,12 @@ class GameBatch:
             num_games: number of games.
             setup: see :class:`~ssp_env.doors.setup.Setup`.
         """
-        check_positive_count("num_games", num_games)
+        if num_games < 1:
+            raise ConfigError("num_games", num_games, "must be at least 1")
         self._resolved = set_up(setup)
         self.rules = self._resolved.rules
         self._episodes = [Episode(self.rules) for _ in range(num_games)]
+        self._rounds: list[Round] = []
 
     @cached_property
     def observer(self) -> Observer:
@@ -94,16 +95,19 @@ class GameBatch:
         """Begins all games anew and returns the open turns."""
         for i, episode in enumerate(self._episodes):
             episode.begin(None if seed is None else seed + i, None)
-        return self._advance()
+        self._rounds = [episode.round for episode in self._episodes]
+        return self.turns
 
     @property
     def turns(self) -> list[Turn]:
         """The open turns, by game; none when all games are over."""
+        if not self._rounds:
+            raise UsageError("call reset() first")
         attempts = self.rules.config.attempts
         return [
-            Turn(i, t, episode.game.number_of(t), attempts, self)
-            for i, episode in enumerate(self._episodes)
-            for t in episode.round.pending()
+            Turn(i, t, round_.games[0].number_of(t), attempts, self)
+            for i, round_ in enumerate(self._rounds)
+            for t in round_.pending()
         ]
 
     def step(
@@ -115,10 +119,6 @@ class GameBatch:
             written: token ids, in the order of :attr:`turns`; tokens after a first complete action
                 are dropped.
             logprobs: behaviour log-probability of each; zeros when not given.
-
-        Raises:
-            UsageError: before the first reset, not one turn for each open one, not one
-                log-probability per token, or an id outside the vocabulary (nothing is taken then).
         """
         turns, size = self.turns, self.rules.tokenizer.vocab_size
         behaviour = [None] * len(written) if logprobs is None else logprobs
@@ -138,7 +138,8 @@ class GameBatch:
 
         for turn, ids, own in zip(turns, written, behaviour, strict=True):
             turn.trajectory.feed_turn(ids, own)
-        return self._advance()
+        advance_all(self._rounds)
+        return self.turns
 
     def void(self, turns: Sequence[Turn], error: ServiceError) -> list[Turn]:
         """Voids these turns, whose player failed for good; games of other turns go on.
@@ -151,27 +152,24 @@ class GameBatch:
             error: the outage; its ``service`` becomes the reason of games that are void.
         """
         for turn in turns:
-            self._episodes[turn.game].round.void([turn.trajectory], error)
-        return self._advance()
+            self._rounds[turn.game].void([turn.trajectory], error)
+        advance_all(self._rounds)
+        return self.turns
 
     @property
     def done(self) -> bool:
         """True once all games are over."""
-        return all(episode.over for episode in self._episodes)
+        return all(round_.done for round_ in self._rounds)
 
     @property
     def games(self) -> list[Game]:
         """The games, with their trajectories, outcomes and rewards."""
-        return [episode.game for episode in self._episodes]
+        return [round_.games[0] for round_ in self._rounds]
 
     @property
     def infos(self) -> list[Info]:
         """The AEC env's ``infos``; with several open turns, those of the first one."""
-        return [info_of(episode.round) for episode in self._episodes]
-
-    def _advance(self) -> list[Turn]:
-        advance_all([episode.round for episode in self._episodes])
-        return self.turns
+        return [info_of(round_) for round_ in self._rounds]
 
 
 class TextDoor:

@@ -34,7 +34,7 @@ from ssp_env.tokenizers import Tokenizer
 from ssp_env.types import Document, Role, World
 
 NO_TOKENS = (
-    "the game was written without token ids (tokens=False; in a run: record_tokens: false); it can "
+    "the game was written without token ids (tokens=False); it can "
     "be printed and judged anew, but not replayed"
 )
 _LONGEST = 80
@@ -260,18 +260,16 @@ def recorded_rules(
         return 0.0 if then is None or then.reward is None else then.reward
 
     unsaved: Any = _Unsaved(parts.world)
+    prompts = Prompts(saved.rules.prompts, saved.rules.frame, tokenizer)
     return (
         Rules(
             config=config,
             tokenizer=tokenizer,
-            prompts=Prompts.of_texts(
-                saved.rules.prompts, saved.rules.frame, tokenizer, config.tags
-            ),
+            prompts=prompts,
             retriever=unsaved,
-            corpus=(),
             judge=unsaved,
             verifier=None if parts.verifier is None else unsaved,
-            limits={role: Limits.of(role, config, tokenizer) for role in Role},
+            limits={role: Limits.of(role, config, tokenizer, prompts.tags) for role in Role},
             world=unsaved if world is None else world,
             filters=rules,
             noise=unsaved,

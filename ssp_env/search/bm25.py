@@ -67,10 +67,6 @@ class BM25Retriever:
             for query in queries
         ]
 
-    def knows(self, text: str) -> bool:
-        """Tests if any word of a text occurs in the corpus, so that a search finds something."""
-        return self._index.knows(tokenize(text))
-
     def describe(self) -> dict[str, Any]:
         """The corpus, and the index where it is not in memory."""
         kind = {"kind": "bm25"} if isinstance(self._index, DiskIndex) else {}
@@ -99,10 +95,6 @@ class BM25Index:
         # bm25s cannot index a corpus without a single word; such a corpus answers nothing.
         if number:
             self._index.index((ids, number), create_empty_token=False, show_progress=False)
-
-    def knows(self, words: Sequence[str]) -> bool:
-        """Tests if any of the words occurs in the corpus."""
-        return any(word in self._vocabulary for word in words)
 
     def best(self, words: Sequence[str], k: int) -> Ranking:
         """The ``k`` best passages for distinct words; scores add up in the words' order."""
@@ -138,10 +130,6 @@ class DiskIndex:
         term = partial(tantivy.Query.term_query, index.schema, "words", index_option="freq")
         self._should, self._term = tantivy.Occur.Should, term
         self._any_of = tantivy.Query.boolean_query
-
-    def knows(self, words: Sequence[str]) -> bool:
-        """Tests if any of the words occurs in the corpus."""
-        return bool(self.best(words, 1)[0])
 
     def best(self, words: Sequence[str], k: int) -> Ranking:
         """The ``k`` best passages for distinct words."""

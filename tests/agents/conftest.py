@@ -15,7 +15,7 @@ from quick_connectors import quicken_connectors
 from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model
-from agents.rllib.algorithm import SSPConfig
+from agents.rllib.config import SSPConfig
 from agents.rollout import play
 from ssp_env.game.config import GameConfig
 from ssp_env.game.round import Round

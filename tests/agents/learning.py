@@ -15,7 +15,7 @@ from agents.config import LearningConfig
 from agents.losses import Algorithm, reinforce_loss
 from agents.metrics import merge_figures
 from agents.models import load_model
-from agents.rllib.algorithm import SSPConfig
+from agents.rllib.config import SSPConfig
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import MODULE_ID, to_batch
 from agents.rows import Row
@@ -23,11 +23,11 @@ from agents.rows import Row
 Weights = dict[str, torch.Tensor]
 
 
-def learner_for(model_dir: Path, **changes: Any) -> SSPLearner:
+def learner_for(model_dir: Path, cls: type[SSPLearner] = SSPLearner, **changes: Any) -> SSPLearner:
     """A learner in this process."""
     config = SSPConfig().training(model_dir=model_dir, **{**LEARNING, **changes})
     spec = MultiRLModuleSpec(rl_module_specs={MODULE_ID: config.get_default_rl_module_spec()})
-    learner = SSPLearner(config=config, module_spec=spec)
+    learner = cls(config=config, module_spec=spec)
     learner.build()
     return learner
 

@@ -15,7 +15,7 @@ from playful import GAME, LEARNING
 from agents import rows as rows_module
 from agents.config import LearningConfig
 from agents.models import tiny_directory
-from agents.rllib.algorithm import SSPConfig
+from agents.rllib.config import SSPConfig
 from agents.rllib.env_runner import SSPEnvRunner, rounds_of
 from agents.rllib.module import MODULE_ID
 from agents.rows import Row, deal, rows_of, with_loss_weights
@@ -67,7 +67,7 @@ def played_on(setup: Setup, changes: dict[str, Any]) -> Any:
     games = []
     for step in range(2):
         state, tasks = strategy.get_state(), rounds_of(step, learning)
-        samples = [runner.sample(task=task, strategy=state) for task in tasks]
+        samples = [runner.sample(**task, strategy=state) for task in tasks]
         games += [(r.origin, r.question) for sample in samples for r in sample.records]
         update_strategy(strategy, [sample.verified for sample in samples])
     return games
@@ -78,7 +78,7 @@ def tried(setup: Setup, changes: dict[str, Any]) -> Any:
     config = setup.config.training(**changes)
     state = config.batch_strategy().get_state()
     sample = SSPEnvRunner(config=config).sample(
-        task=rounds_of(0, config.learning())[0], strategy=state
+        **rounds_of(0, config.learning())[0], strategy=state
     )
     return [t.ids for record in sample.records for t in record.trajectories]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from typing import Any
 
@@ -24,8 +25,6 @@ from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.types import World
 from ssp_env.worlds import open_world
 
-WORDS = {"world": "small"}
-
 
 class Chance(RandomRLModule):
     """Plays at random, and is asked as a torch module is."""
@@ -45,10 +44,10 @@ class Fragile(BM25Retriever):
         return super().search(queries, k)
 
 
-def turns(env: SearchSelfPlayMultiAgentEnv, player: Player) -> list[int]:
+def queued(env: SearchSelfPlayMultiAgentEnv, player: Player) -> list[int]:
     """The next turn's tokens: what a player writes in a copy of the trajectory."""
     shadow = next(t for t in env.game.trajectories() if not t.done)
-    copied = pickle.loads(pickle.dumps(shadow))
+    copied = copy.deepcopy(shadow)
     player.play([copied])
     return copied.ids[len(shadow.ids) :]
 
@@ -58,52 +57,39 @@ def test_rllibs_episodes_take_every_game(attempts: int) -> None:
     """Valid, invalid and void games: complete episodes of one kind of end, with all that was
     paid."""
     world: World = open_world("small")
-    setup = {
-        "world": world,
-        "retriever": Fragile(world.corpus),
-        "game": {"attempts": attempts, "invalid_reward": -0.5},
-    }
-    env = SearchSelfPlayMultiAgentEnv(setup)
-    mini, chance = (
-        MiniPlayer(env.rules.config.tags),
-        RandomLegalPlayer(env.rules, np.random.default_rng(0)),
-    )
+    game = {"attempts": attempts, "invalid_reward": -0.5}
+    setup = {"world": world, "retriever": Fragile(world.corpus), "game": game}
+    env, rng = SearchSelfPlayMultiAgentEnv(setup), np.random.default_rng(0)
+    players = MiniPlayer(env.rules.tags), RandomLegalPlayer(env.rules, rng)
+    spaces = {"observation_space": env.observation_spaces, "action_space": env.action_spaces}
     outcomes = set()
     for seed in range(24):
         observations, infos = env.reset(seed=seed)
-        spaces = {
-            "observation_space": env.observation_spaces,
-            "action_space": env.action_spaces,
-        }
-        episode = MultiAgentEpisode(agent_module_ids={}, **spaces)
+        episode = MultiAgentEpisode(**spaces, agent_module_ids={})
         episode.add_env_reset(observations=observations, infos=infos)
-        player: Player = mini if seed % 2 else chance
         queue: list[int] = []
         while not episode.is_done:
-            queue = queue or turns(env, player)
-            actions = {agent: queue.pop(0) for agent in episode.get_agents_to_act()}
-            assert len(actions) == 1
+            queue = queue or queued(env, players[1 - seed % 2])
+            (agent,) = episode.get_agents_to_act()
+            actions = {agent: queue.pop(0)}
             observations, rewards, terminateds, truncateds, infos = env.step(actions)
-            for agent, observation in observations.items():
-                assert env.observation_spaces[agent].contains(observation)
-            ends = {"terminateds": terminateds, "truncateds": truncateds}
-            episode.add_env_step(observations, actions, rewards, infos, **ends)
-        game = env.game
-        outcomes.add(game.outcome.value)
-        assert episode.is_truncated == (game.outcome == "void")
+            assert all(env.observation_spaces[a].contains(o) for a, o in observations.items())
+            flags = {"terminateds": terminateds, "truncateds": truncateds}
+            episode.add_env_step(observations, actions, rewards, infos, **flags)
+
+        outcomes.add(env.game.outcome.value)
+        assert episode.is_truncated == (env.game.outcome == "void")
         assert episode.is_terminated != episode.is_truncated
-        paid = {"proposer": game.proposer_reward, "solver": game.solver_reward}
+        paid = {"proposer": env.game.proposer_reward, "solver": env.game.solver_reward}
         written = dict.fromkeys(paid, 0)
-        for trajectory in game.trajectories():
-            written["proposer" if trajectory.role == "proposer" else "solver"] += sum(
-                trajectory.mask
-            )
-        for agent, own in episode.agent_episodes.items():
-            assert own.get_return() == (paid[agent] or 0.0)
-            assert len(own) == written.pop(agent), "every token that it wrote is a step"
-            ends = own.is_terminated, own.is_truncated
-            assert ends == (episode.is_terminated, episode.is_truncated)
-        assert not any(written.values()), "the others never had a turn"
+        for trajectory in env.game.trajectories():
+            own = "proposer" if trajectory.role == "proposer" else "solver"
+            written[own] += sum(trajectory.mask)
+        assert set(episode.agent_episodes) == {a for a, tokens in written.items() if tokens}
+        for agent, own_episode in episode.agent_episodes.items():
+            assert own_episode.get_return() == (paid[agent] or 0.0)
+            assert len(own_episode) == written[agent], "every token that it wrote is a step"
+            assert own_episode.is_truncated == episode.is_truncated
     assert outcomes == {"valid", "invalid", "void"}
 
 
@@ -112,26 +98,29 @@ def test_rllibs_episodes_take_every_game(attempts: int) -> None:
 )  # Ray's own, from the second on
 def test_rllibs_env_runner_samples_it() -> None:
     setup = {"world": "mini", "tokenizer": "bytes", "game": {"max_response_tokens": 40}}
-    specs = {name: RLModuleSpec(module_class=Chance) for name in ("proposer", "solver")}
-    config = PPOConfig().environment(ssp_env.rllib.register(), env_config=setup)
-    config.env_runners(num_envs_per_env_runner=2, batch_mode="complete_episodes", num_env_runners=0)
-    config.multi_agent(policies={*specs}, policy_mapping_fn=lambda agent, *_, **__: agent)
-    config.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
+    agents = ("proposer", "solver")
+    specs = {name: RLModuleSpec(module_class=Chance) for name in agents}
+    config = (
+        PPOConfig()
+        .environment(ssp_env.rllib.register(), env_config=setup)
+        .env_runners(num_env_runners=0, num_envs_per_env_runner=2, batch_mode="complete_episodes")
+        .multi_agent(policies={*agents}, policy_mapping_fn=lambda agent, *_, **__: agent)
+        .rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
+    )
     runner = MultiAgentEnvRunner(config=config)
     try:
         episodes = runner.sample(num_episodes=4, random_actions=False)
     finally:
         runner.stop()
     assert len(episodes) >= 4
-    assert all(episode.is_done and "proposer" in episode.agent_episodes for episode in episodes)
+    for episode in episodes:
+        assert episode.is_done
+        assert {"proposer"} <= set(episode.agent_episodes) <= {*agents}
 
 
 def test_the_name_makes_the_env_and_can_be_sent_to_workers() -> None:
-    name = ssp_env.rllib.register()
-    assert name == "SearchSelfPlay-v0"
-    creator = _global_registry.get(ENV_CREATOR, name)
-    sent = pickle.loads(pickle.dumps(creator))
-    env = sent(WORDS)
+    creator = _global_registry.get(ENV_CREATOR, ssp_env.rllib.register())
+    env = pickle.loads(pickle.dumps(creator))({"world": "small"})
     assert isinstance(env, SearchSelfPlayMultiAgentEnv)
     copied = pickle.loads(pickle.dumps(env))
     for each in (env, copied):

@@ -16,6 +16,7 @@ from agents.rows import Row, credited, deal, rows_of, with_loss_weights
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import Outage, Outcome
+from ssp_env.game.protocol import Tags
 from ssp_env.game.trajectory import Limits, Trajectory
 from ssp_env.tokenizers import ByteTokenizer
 from ssp_env.types import GroundTruth, Role
@@ -26,7 +27,7 @@ RNG = np.random.default_rng(3)
 
 def trajectory(role: Role, tokens: int) -> Trajectory:
     """A prompt of three tokens and that many of the policy's."""
-    made = Trajectory(Limits.of(role, GameConfig(), ByteTokenizer()), [1, 2, 3])
+    made = Trajectory(Limits.of(role, GameConfig(), ByteTokenizer(), Tags()), [1, 2, 3])
     made.feed(
         RNG.integers(97, 120, size=tokens).tolist(), RNG.normal(-2, 0.3, size=tokens).tolist()
     )

@@ -19,7 +19,7 @@ from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.metrics import merge_figures
 from agents.models import load_model, tiny_directory
-from agents.rllib.algorithm import SSPConfig
+from agents.rllib.config import SSPConfig
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import MODULE_ID, to_batch
 from agents.rows import credited, rows_of, with_loss_weights

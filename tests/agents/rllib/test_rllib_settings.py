@@ -2,68 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-from agents.rllib import SSPConfig
+from agents.rllib import SSPConfig, SSPLearner
 from agents.rllib.module import LLMModule
 from ssp_env.errors import ConfigError
+
+Change = Callable[[SSPConfig], object]
 
 
 class Own(LLMModule):
     """A module of the user's."""
-
-
-@pytest.mark.parametrize(
-    ("env", "training", "runners", "field", "says"),
-    [
-        ({"wurld": "mini"}, {}, 0, "env_config.wurld", "'world'"),
-        ({"judge": object()}, {}, 0, "env_config.judge", "--rules my_module:make_rules"),
-        ({"world": "wiki-mni"}, {}, 0, "env_config.world", "'wiki-mini'"),
-        ({"game": {"attempts": 1}}, {}, 0, "game.attempts", "at least 2"),
-        ({"game": {"proposals": 3}}, {"batch_size": 8}, 0, "learning.batch_size", "multiple"),
-        ({}, {"batch_size": 32}, 2, "learning.round_size", "give at most 16"),
-        ({}, {"overlap": True, "importance_cap": None}, 0, "compute.overlap", "update old"),
-        ({}, {"solver_algorithm": "ppo"}, 0, "learning.solver_algorithm", "module:NAME"),
-    ],
-)
-def test_settings_that_cannot_work_are_named(
-    env: dict[str, Any],
-    training: dict[str, Any],
-    runners: int,
-    field: str,
-    says: str,
-    model_dir: Path,
-) -> None:
-    config = SSPConfig().environment(env_config=env).training(model_dir=model_dir, **training)
-    with pytest.raises(ConfigError, match=says) as caught:
-        config.env_runners(num_env_runners=runners).build_algo()
-    assert caught.value.field == field
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "says"),
-    [
-        ("gamma", lambda c: c.training(gamma=0.9), "nothing is discounted"),
-        (
-            "train_batch_size_per_learner",
-            lambda c: c.training(train_batch_size_per_learner=9),
-            "training.batch_size=",
-        ),
-        ("env", lambda c: c.environment("CartPole-v1"), "env_config"),
-        ("framework", lambda c: c.framework("tf2"), "PyTorch"),
-        ("model_config", lambda c: c.rl_module(model_config={"a": 1}), "model_dir"),
-    ],
-)
-def test_what_rllib_has_and_nobody_would_read_is_refused(name: str, change: Any, says: str) -> None:
-    with pytest.raises(ConfigError, match=says) as caught:
-        change(SSPConfig()).validate()
-    assert caught.value.field == name
-    assert "not used by search self-play" in caught.value.fix
 
 
 class Episodic(RLlibCallback):
@@ -72,29 +28,57 @@ class Episodic(RLlibCallback):
     def on_episode_end(self, **kwargs: Any) -> None: ...
 
 
-@pytest.mark.parametrize(
-    ("field", "change", "says"),
-    [
-        ("callbacks_class", lambda c: c.callbacks(Episodic), "never calls on_episode_end"),
-        ("evaluation_duration", lambda c: c.evaluation(evaluation_duration="auto"), "at least 1"),
-        ("compute.sharding", lambda c: c.learners(sharding="zero"), "ddp, fsdp2"),
-        (
-            "compute.sharding",
-            lambda c: c.learners(sharding="fsdp2", num_learners=1),
-            "there are 1",
-        ),
-        (
-            "rl_module_spec",
-            lambda c: c.training(engine="vllm").rl_module(
-                rl_module_spec=RLModuleSpec(module_class=Own)
-            ),
-            "engine='transformers'",
-        ),
-    ],
-)
-def test_what_could_not_work_is_refused(field: str, change: Any, says: str) -> None:
+class Clipping(SSPLearner):
+    """Overrides a hook that an update does without."""
+
+    def postprocess_gradients(self, gradients_dict: Any) -> Any:
+        return {name: gradient * 0 for name, gradient in gradients_dict.items()}
+
+
+def env(**env_config: Any) -> Change:
+    return lambda c: c.environment(env_config=env_config)
+
+
+OWN = RLModuleSpec(module_class=Own)
+REFUSED: list[tuple[str, Change, str]] = [
+    ("env_config.wurld", env(wurld="mini"), "'world'"),
+    ("env_config.judge", env(judge=1), "my_module:make_rules"),
+    ("env_config.world", env(world="mniw"), "'mini'"),
+    ("game.attempts", env(game={"attempts": 1}), "at least 2"),
+    ("training.lrr", lambda c: c.training(lrr=1), "'lr'"),
+    ("learning.batch_size", lambda c: c.training(batch_size=-1), "greater than 0"),
+    ("learning.round_size", lambda c: c.env_runners(num_env_runners=9), "give at most 28"),
+    ("learning.solver_algorithm", lambda c: c.training(solver_algorithm="ppo"), "module:NAME"),
+    ("compute.overlap", lambda c: c.training(overlap=True, importance_cap=None), "update old"),
+    ("compute.sharding", lambda c: c.learners(sharding="fsdp2", num_learners=1), "there are 1"),
+    (
+        "rl_module_spec",
+        lambda c: c.training(engine="vllm").rl_module(rl_module_spec=OWN),
+        "engine='transformers'",
+    ),
+    ("learner_class", lambda c: c.learners(learner_class=Clipping), "never calls postprocess_grad"),
+    ("learner_class", lambda c: c.learners(learner_class=PPOTorchLearner), "inherit from agents"),
+    ("callbacks_class", lambda c: c.callbacks(Episodic), "never calls on_episode_end"),
+    ("evaluation_duration", lambda c: c.evaluation(evaluation_duration="auto"), "at least 1"),
+    # What RLlib has and nobody would read.
+    ("gamma", lambda c: c.training(gamma=0.9), "nothing is discounted"),
+    ("train_batch_size", lambda c: c.training(train_batch_size=9), "training.batch_size="),
+    ("env", lambda c: c.environment("CartPole-v1"), "env_config"),
+    ("framework", lambda c: c.framework("tf2"), "PyTorch"),
+    ("model_config", lambda c: c.rl_module(model_config={"a": 1}), "model_dir"),
+]
+"""Field that is refused, a change that makes it so, and words of the fix."""
+
+
+@pytest.mark.parametrize(("field", "change", "says"), REFUSED)
+def test_settings_that_cannot_work_are_named(field: str, change: Change, says: str) -> None:
+    def use() -> None:
+        config = SSPConfig()
+        change(config)
+        config.validate()
+
     with pytest.raises(ConfigError, match=says) as caught:
-        change(SSPConfig()).validate()
+        use()
     assert caught.value.field == field
 
 

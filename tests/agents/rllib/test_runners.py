@@ -40,32 +40,29 @@ def manager(request: pytest.FixtureRequest) -> Iterator[FaultTolerantActorManage
     actors.clear()
 
 
-class Pool:
-    """The manager's actors as the env runners of an algorithm."""
-
-    def __init__(self, manager: FaultTolerantActorManager, **changes: Any) -> None:
-        def probe(seconds: float | None) -> list[int]:
-            return manager.probe_unhealthy_actors(timeout_seconds=seconds, mark_healthy=True)
-
-        config = {
-            "sample_timeout_s": 60.0,
-            "restart_failed_env_runners": True,
-            "env_runner_restore_timeout_s": 60.0,
-        }
-        self.group = SimpleNamespace(
-            local_env_runner=None,
-            _worker_manager=manager,
-            probe_unhealthy_env_runners=probe,
-            foreach_env_runner=lambda *_, **__: None,
-        )
-        self.runners = Runners(SimpleNamespace(**{**config, **changes}), lambda *_: None)
-
-    def map(self, calls: list[Callable[[Any], int]]) -> list[int]:
-        return self.runners.map(self.group, calls)
+Map = Callable[..., list[int]]
 
 
-def pool(manager: FaultTolerantActorManager, **changes: Any) -> Pool:
-    return Pool(manager, **changes)
+def pool(manager: FaultTolerantActorManager, **changes: Any) -> Map:
+    """:meth:`Runners.map` over the manager's actors, as if they were env runners."""
+
+    def probe(seconds: float | None) -> list[int]:
+        return manager.probe_unhealthy_actors(timeout_seconds=seconds, mark_healthy=True)
+
+    group = SimpleNamespace(
+        local_env_runner=None,
+        _worker_manager=manager,
+        probe_unhealthy_env_runners=probe,
+        foreach_env_runner=lambda *_, **__: None,
+    )
+    config = {
+        "sample_timeout_s": 60.0,
+        "restart_failed_env_runners": True,
+        "env_runner_restore_timeout_s": 60.0,
+        "num_gpus_per_env_runner": 0,
+    }
+    runners = Runners(SimpleNamespace(**{**config, **changes}), lambda *_: None)
+    return partial(runners.map, group)
 
 
 def calls(count: int, first: Callable[[], object]) -> list[Callable[[Any], int]]:
@@ -105,14 +102,14 @@ def test_what_a_dead_runner_had_begun_is_done_by_another(
     manager: FaultTolerantActorManager, tmp_path: Path
 ) -> None:
     deadly = once(tmp_path / "trigger", by_value(die))
-    assert pool(manager).map(calls(5, deadly)) == [0, 1, 2, 3, 4]
+    assert pool(manager)(calls(5, deadly)) == [0, 1, 2, 3, 4]
     assert not (tmp_path / "trigger").exists()
 
 
 def test_a_runner_that_hangs_is_killed(manager: FaultTolerantActorManager, tmp_path: Path) -> None:
     hanging = once(tmp_path / "trigger", by_value(lambda: time.sleep(600)))
     began = time.monotonic()
-    assert pool(manager, sample_timeout_s=1.0).map(calls(3, hanging)) == [0, 1, 2]
+    assert pool(manager, sample_timeout_s=1.0)(calls(3, hanging)) == [0, 1, 2]
     assert time.monotonic() - began < 300
 
 
@@ -121,17 +118,17 @@ def test_an_error_is_raised_here_and_ends_no_runner(manager: FaultTolerantActorM
         raise ConfigError("a.b", 1, "give 2")
 
     workers = pool(manager)
-    assert workers.map(calls(2, lambda: None)) == [0, 1]
+    assert workers(calls(2, lambda: None)) == [0, 1]
     healthy = set(manager.healthy_actor_ids())
     with pytest.raises(ConfigError, match=r"a\.b = 1: give 2"):
-        workers.map(calls(2, wrong))
+        workers(calls(2, wrong))
     # One that an earlier test has ended may have come back meanwhile.
     assert healthy <= set(manager.healthy_actor_ids())
 
 
 def test_a_call_that_ends_every_runner_is_given_up(manager: FaultTolerantActorManager) -> None:
     with pytest.raises(ServiceError, match="3 env runners died of the same work"):
-        pool(manager).map(calls(2, by_value(die)))
+        pool(manager)(calls(2, by_value(die)))
 
 
 def test_without_runners_nothing_is_done(manager: FaultTolerantActorManager) -> None:
@@ -140,4 +137,4 @@ def test_without_runners_nothing_is_done(manager: FaultTolerantActorManager) -> 
         manager.set_actor_state(number, healthy=False)
     for changes in ({"restart_failed_env_runners": False}, {"env_runner_restore_timeout_s": 0.5}):
         with pytest.raises(ServiceError, match="all env runners died, and none came back"):
-            pool(manager, **changes).map(calls(2, lambda: None))
+            pool(manager, **changes)(calls(2, lambda: None))

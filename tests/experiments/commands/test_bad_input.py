@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import socket
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ def rewrite(file: Path, **values: Any) -> None:
         (["--preset", "wiki"], "name a causal LM by --model DIR"),
         (["--model", "nowhere"], "there is no model directory nowhere"),
         (["--out", "taken"], "is not empty"),
+        (["--seed", "1.5"], "no whole number"),
         (["--set", "engine.kind=vllm"], "vllm"),
         (["--set", "learning.lora_rank=4"], "learning.lora_rank needs a package"),
     ],
@@ -87,40 +89,28 @@ def test_what_needs_no_pytorch_is_found_before_it_is_loaded(
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "file", "taken"]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "says"),
-    [
-        ("config.json", "is not a model directory (config.json is missing)"),
-        ("model.safetensors", "holds no weights (model.safetensors is missing)"),
-        ("tokenizer*", "holds no tokenizer (tokenizer.json is missing)"),
-    ],
-)
-def test_an_incomplete_model_directory(
-    refused: Refused, copy: Path, pattern: str, says: str
+def test_an_incomplete_model_directory(refused: Refused, copy: Path) -> None:
+    for name in ("tokenizer.json", "model.safetensors", "config.json"):
+        for file in copy.glob(name.replace(".json", "*")):
+            file.unlink()
+        line = refused(model=copy)
+        assert line.startswith(str(copy))
+        assert f"({name} is missing)" in line
+
+
+def test_broken_weights_or_a_config_of_nothing_that_can_be_served(
+    refused: Refused, copy: Path
 ) -> None:
-    for file in copy.glob(pattern):
-        file.unlink()
-    assert refused(model=copy) == f"{copy} {says}"
-
-
-@pytest.mark.parametrize("spoil", [lambda text: b"x" * 100, lambda text: text[:-1]])
-def test_broken_weights(refused: Refused, copy: Path, spoil: Any) -> None:
     file = copy / "model.safetensors"
-    file.write_bytes(spoil(file.read_bytes()))
-    assert refused(model=copy).startswith(f"{file} cannot be read: ")
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        "{",
-        '{"model_type": "t5"}',
-        '{"model_type": "mamba", "num_hidden_layers": 1, "hidden_size": 8, "vocab_size": 10}',
-    ],
-)
-def test_a_config_of_nothing_that_can_be_served(refused: Refused, copy: Path, config: str) -> None:
-    (copy / "config.json").write_text(config)
-    assert len(refused(model=copy)) < 1000
+    whole = file.read_bytes()
+    for broken in (b"x" * 100, whole[:-1]):
+        file.write_bytes(broken)
+        assert refused(model=copy).startswith(f"{file} cannot be read: ")
+    file.write_bytes(whole)
+    mamba = '{"model_type": "mamba", "num_hidden_layers": 1, "hidden_size": 8, "vocab_size": 10}'
+    for config in ("{", '{"model_type": "t5"}', mamba):
+        (copy / "config.json").write_text(config)
+        assert len(refused(model=copy)) < 1000
 
 
 def test_remote_code_is_never_run(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,8 +121,13 @@ def test_remote_code_is_never_run(copy: Path, monkeypatch: pytest.MonkeyPatch) -
         check_model(copy)
 
 
-def test_a_model_that_does_not_fit_tokenizer_tags_or_budgets(refused: Refused, copy: Path) -> None:
-    assert "cannot spell the tag <lookup>" in refused("--set", "game.tags.search=lookup")
+def test_a_model_that_does_not_fit_tokenizer_tags_or_budgets(
+    refused: Refused, copy: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(str(files("ssp_env.game.prompts") / "mini"), tmp_path / "own")
+    (tmp_path / "own" / "tags.json").write_text('{"search": "lookup"}')
+    own = refused("--set", f"game.prompts={tmp_path / 'own'}")
+    assert "cannot spell the tag <lookup>" in own
     line = refused("--set", "game.max_prompt_tokens=5")
     assert line.startswith("game.max_prompt_tokens = 5: the ")
     vocabulary = json.loads((copy / "config.json").read_text())["vocab_size"]
@@ -143,34 +138,14 @@ def test_a_model_that_does_not_fit_tokenizer_tags_or_budgets(refused: Refused, c
     assert f"its tokenizer has {vocabulary} tokens" in refused(model=copy)
 
 
-@pytest.mark.parametrize(
-    ("mistake", "says"),
-    [
-        (("world_options.sede=1",), "did you mean 'seed'"),
-        (("evaluation.per_group=3000",), "evaluation.per_group = 3000: this graph has only about"),
-        (
-            ("world=wiki-mini", "game.verifier=world", "game.max_prompt_tokens=512"),
-            "cannot read documents",
-        ),
-    ],
-)
-def test_settings_that_do_not_fit_the_world_or_each_other(
-    refused: Refused, mistake: tuple[str, ...], says: str
-) -> None:
-    assert says in refused(settings=mistake)
-
-
-def test_files_of_a_world_are_named_with_the_line(refused: Refused, tmp_path: Path) -> None:
-    texts = {
-        "corpus": '{"id": "1", "contents": "A page about Samarick"}\n{not json\n',
-        "answers": '{"answer": "Samarick"}\n',
-        "questions": '{"question": "who is it ?", "answers": ["Sebedor"]}\n',
-    }
-    options = ["world=files", "world_options.name=mine"]
-    for name, content in texts.items():
-        (tmp_path / f"{name}.jsonl").write_text(content)
-        options.append(f"world_options.{name}_path={tmp_path / name}.jsonl")
-    assert refused(settings=tuple(options)).startswith(f"{tmp_path / 'corpus'}.jsonl:2: not JSON")
+def test_settings_that_do_not_fit_the_world_or_each_other(refused: Refused) -> None:
+    assert "did you mean 'seed'" in refused(settings=("world_options.sede=1",))
+    line = refused(settings=("evaluation.per_group=3000",))
+    assert line.startswith("evaluation.per_group = 3000: this graph has only about")
+    unread = ("world=wiki-mini", "game.verifier=world", "game.max_prompt_tokens=512")
+    assert "cannot read documents" in refused(settings=unread)
+    missing = ("world=files", "world_options.name=mine", "world_options.corpus_path=nowhere")
+    assert "answers_path" in refused(settings=missing)
 
 
 def test_a_service_that_does_not_answer(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,33 +159,13 @@ def test_a_service_that_does_not_answer(refused: Refused, monkeypatch: pytest.Mo
         assert url in line
 
 
-@pytest.mark.parametrize(
-    ("compute", "there", "field"),
-    [
-        (
-            ComputeConfig(env_runners=2, gpus_per_env_runner=0.5, gpus_per_learner=0.5),
-            1,
-            "gpus_per_learner",
-        ),
-        (ComputeConfig(learners=4, gpus_per_learner=1), 3, "gpus_per_learner"),
-    ],
-)
-def test_gpus_that_are_not_there(
-    compute: ComputeConfig, there: int, field: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpus_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: there)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    compute = ComputeConfig(learners=4, gpus_per_learner=1)
     with pytest.raises(ConfigError) as raised:
         check_devices(compute)
-    assert raised.value.field == f"compute.{field}"
+    assert raised.value.field == "compute.gpus_per_learner"
     monkeypatch.setenv("RAY_ADDRESS", "somewhere:6379")
     check_devices(compute)
-
-
-def test_a_run_whose_settings_were_edited_names_their_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "config.yaml").write_text("preset: tiny\ncolour: red\n")
-    assert main(["train", "--resume", "--out", str(tmp_path)]) == 2
-    assert f"ssp: {tmp_path / 'config.yaml'}: colour" in capsys.readouterr().err

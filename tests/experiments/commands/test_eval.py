@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -14,21 +14,23 @@ import pytest
 from agents.engines.base import StopRule
 from agents.engines.opening import open_engine
 from agents.models import tiny_directory
+from agents.rollout import play
 from experiments.config import load_preset, make_config
 from experiments.evaluation import answers as answering
-from experiments.evaluation.answers import answer, by_engine, by_player
-from experiments.run.checks import check
+from experiments.evaluation.answers import answer, by_player
+from experiments.run.checks import open_run
 from experiments.run.cluster import build
 from ssp_env.cli import main
 from ssp_env.errors import ServiceError
 from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.record import GameRecord
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.players import player_for
+from ssp_env.players import scripted_player
 from ssp_env.replay import read_games
 from ssp_env.replay.files import game_lines
 
 SHORT = ("--set", "game.max_response_tokens=64")
+GONE = Outage("engine", "it was gone")
 
 
 def evaluate(policy: Path, out: Path, *more: str) -> list[GameRecord]:
@@ -38,50 +40,65 @@ def evaluate(policy: Path, out: Path, *more: str) -> list[GameRecord]:
     return [saved.record for saved in read_games(out)]
 
 
-def figures(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, list[dict[str, object]]]:
+def figures(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
     """What ``ssp eval --json`` prints."""
     capsys.readouterr()
     assert main(["eval", *words, "--json"]) == 0
-    data: dict[str, list[dict[str, object]]] = json.loads(capsys.readouterr().out)
-    return data
+    return json.loads(capsys.readouterr().out)
 
 
-def test_eval_prints_a_row_per_group_and_writes_every_game(
-    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def evaluation(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    """The one evaluation in it."""
+    (found,) = figures(capsys, *words)["evaluations"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def greedy(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Games about four questions of each group, one greedy attempt at each."""
+    out = tmp_path_factory.mktemp("eval") / "greedy.jsonl"
+    evaluate(policy, out)
+    assert [file.name for file in out.parent.iterdir()] == [out.name]
+    return out
+
+
+def records(file: Path) -> list[GameRecord]:
+    return [saved.record for saved in read_games(file)]
+
+
+def test_a_file_of_games_is_shown_with_a_row_per_group(
+    greedy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    played = evaluate(policy, tmp_path / "games.jsonl")
+    assert main(["eval", str(greedy)]) == 0
     shown = capsys.readouterr().out
-    assert "accuracy on unseen questions" in shown
+    assert "accuracy on its questions, judge recorded: ExactMatchJudge: " in shown
     for group in "1234":
-        assert re.search(rf"^{group} +4 +[01]\.\d\d\d ", shown, re.MULTILINE)
-        assert sum(game.question_group == group for game in played) == 4
-    assert all(game.origin == "given" and len(game.trajectories) == 1 for game in played)
-    assert [file.name for file in tmp_path.iterdir()] == ["games.jsonl"]
+        assert re.search(rf"^ *{group} +4 +[01]\.\d\d\d ", shown, re.MULTILINE)
+        assert sum(game.question_group == group for game in records(greedy)) == 4
+    assert all(g.origin == "given" and len(g.trajectories) == 1 for g in records(greedy))
 
 
 @pytest.mark.usefixtures("cluster")
-def test_eval_answers_as_the_evaluation_within_a_run(policy: Path, tmp_path: Path) -> None:
-    small = {"per_group": 2}
-    config = make_config({**load_preset("tiny"), "model": str(policy), "evaluation": small})
-    once = config.replace(game=config.game.replace(attempts=1))
-    rules, questions = check(once)
+def test_eval_answers_as_the_evaluation_within_a_run(policy: Path) -> None:
+    changes = {"model": str(policy), "evaluation.per_group": 2, "game.attempts": 1}
+    once = make_config(load_preset("tiny"), changes)
+    rules, questions = open_run(once)
     stop = StopRule.of(once.game, rules.tokenizer)
     engine = open_engine(once.engine, policy, rules.tokenizer, stop)
-    apart = answer(rules, questions, by_engine(engine, 0.0), [once.evaluation.seed, 0])
+    apart = answer(rules, questions, partial(play, engine=engine, temperature=0.0), [0, 0])
 
+    config = make_config(load_preset("tiny"), {**changes, "game.attempts": 2})
     within = build(config).solve(questions)
     assert len(apart) == 8
     assert [record.trajectories for record in apart] == [record.trajectories for record in within]
 
 
-def test_evaluation_knobs_turn(policy: Path, tmp_path: Path) -> None:
-    """``evaluation.per_group``, ``evaluation.seed`` and ``evaluation.temperature``."""
-    base = evaluate(policy, tmp_path / "base")
-    assert evaluate(policy, tmp_path / "again") == base
+def test_per_group_seed_and_temperature(policy: Path, greedy: Path, tmp_path: Path) -> None:
+    base = records(greedy)
     assert len(evaluate(policy, tmp_path / "fewer", "--per-group", "2")) == 8
     drawn = evaluate(policy, tmp_path / "seed", "--seed", "3")
     assert {game.question for game in drawn} != {game.question for game in base}
-    sampled = evaluate(policy, tmp_path / "warm", "--set", "evaluation.temperature=1.5")
+    sampled = evaluate(policy, tmp_path / "warm", "--temperature", "1.5")
     assert [game.question for game in sampled] == [game.question for game in base]
     assert [game.trajectories for game in sampled] != [game.trajectories for game in base]
 
@@ -93,7 +110,9 @@ def test_eval_of_real_questions(
     groups = {"2wiki", "bamboogle", "hotpotqa", "musique", "nq", "popqa", "triviaqa"}
     assert {game.question_group for game in played} == groups
     assert len(played) == 14
-    assert "RetrieverBM25" in (shown := capsys.readouterr().out) or "BM25Retriever" in shown
+    shown = capsys.readouterr().out
+    assert "accuracy on unseen questions" in shown
+    assert "BM25Retriever over " in shown
 
 
 def test_attempts_judges_memory_and_intervals(
@@ -101,53 +120,54 @@ def test_attempts_judges_memory_and_intervals(
 ) -> None:
     """Against a count by hand over the games that were written."""
     out = tmp_path / "games.jsonl"
-    warm = ("--set", "evaluation.temperature=1", "--per-group", "6")
-    options = ("--attempts", "3", "--closed-book", "--out", str(out), *warm)
-    (found,) = figures(capsys, *options)["evaluations"]
-    rows = {(row["judge"], row["group"]): row for row in found["rows"]}  # type: ignore[attr-defined]
+    warm = ("--temperature", "1", "--per-group", "6")
+    found = evaluation(capsys, "--attempts", "3", "--closed-book", "--out", str(out), *warm)
+    rows = {(row["judge"], row["group"]): row for row in found["rows"]}
 
-    games = [saved.record for saved in read_games(out)]
-    assert all(len(game.attempts) == 3 for game in games)
-    right = [[bool(a.verdict and a.verdict.correct) for a in game.attempts] for game in games]
+    right = [[bool(a.verdict and a.verdict.correct) for a in g.attempts] for g in records(out)]
+    assert all(len(attempts) == 3 for attempts in right)
     row = rows["lenient", "all"]
     assert row["questions"] == 24
     assert row["avg@3"] == pytest.approx(sum(map(sum, right)) / 72)
     assert row["pass@3"] == pytest.approx(sum(map(any, right)) / 24)
+    assert row["interval"] == row["intervals"]["avg@3"]
     assert row["interval"][0] <= row["avg@3"] <= row["interval"][1]
     assert 0 < row["majority@3"] <= row["pass@3"]
     assert rows["exact", "all"]["avg@3"] <= row["avg@3"]
 
     # Made-up names cannot be known by heart.
-    assert found["closed_book"]["all"] < rows["lenient", "1"]["avg@3"]  # type: ignore[index]
+    assert row["closed_book"] < rows["lenient", "1"]["avg@3"]
 
 
 def test_search_is_worth_something(capsys: pytest.CaptureFixture[str]) -> None:
     """Without passages the tiny policy knows nothing, and it believes what it reads."""
-
-    def accuracy(*options: str) -> float:
-        (found,) = figures(capsys, "--per-group", "10", *options)["evaluations"]
-        first = next(row for row in found["rows"] if row["group"] == "1")  # type: ignore[attr-defined]
-        return float(first["avg@1"])
-
-    assert accuracy() > 0.7
-    assert accuracy("--retriever", "empty") < 0.3
-    assert accuracy("--retriever", "lying") < 0.3
+    for options, least, most in (
+        ((), 0.7, 1.0),
+        (("--retriever", "empty"), 0.0, 0.3),
+        (("--retriever", "lying"), 0.0, 0.3),
+    ):
+        rows = evaluation(capsys, "--per-group", "10", *options)["rows"]
+        assert least <= next(row["avg@1"] for row in rows if row["group"] == "1") <= most
 
 
 def test_two_policies_are_compared_question_by_question(
     untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, policy in (("a", untrained), ("b", tiny_directory())):
-        evaluate(policy, tmp_path / name)
-    data = figures(capsys, str(tmp_path / "a"), str(tmp_path / "b"))
-    whole = data["comparison"][-1]
+    files = [str(tmp_path / name) for name in "ab"]
+    for file, policy in zip(files, (untrained, tiny_directory()), strict=True):
+        evaluate(policy, Path(file))
+    whole = figures(capsys, *files)["comparison"][-1]
     assert whole["group"] == "all"
     assert whole["questions"] == 16
-    assert whole["difference"] > 0.2  # type: ignore[operator]
-    assert (whole["worse"], whole["p_value"] < 0.2) == (0, True)  # type: ignore[operator]
+    assert whole["difference"] > 0.2
+    assert (whole["worse"], whole["p"] < 0.2) == (0, True)
 
-    assert main(["eval", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    assert main(["eval", *files]) == 0
     assert "the second against the first" in capsys.readouterr().out
+
+
+def void(record: GameRecord) -> GameRecord:
+    return replace(record, outcome=Outcome.VOID, outage=GONE)
 
 
 def test_a_stopped_evaluation_goes_on_to_the_same_result(
@@ -171,9 +191,6 @@ def test_a_stopped_evaluation_goes_on_to_the_same_result(
 
     def gone(rules: Any, questions: Any, answers: Any, seed: Any) -> list[GameRecord]:
         return [void(record) for record in answer(rules, questions, answers, seed)]
-
-    def void(record: GameRecord) -> GameRecord:
-        return replace(record, outcome=Outcome.VOID, outage=Outage("engine", "it was gone"))
 
     with monkeypatch.context() as patched:
         patched.setattr(answering, "answer", stopped)
@@ -199,78 +216,49 @@ def test_a_stopped_evaluation_goes_on_to_the_same_result(
 def test_groups_and_attempts_that_an_outage_took_are_told(
     policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    evaluate(policy, tmp_path / "all", "--attempts", "3", "--set", "evaluation.temperature=1")
-    games = list(read_games(tmp_path / "all"))
-    out = Outage("engine", "it was gone")
-    hit = games[0].record
-    (first, *rest) = hit.trajectories
-    records = [replace(hit, trajectories=(replace(first, outage=out), *rest))]
-    for game in games[1:]:
-        gone = {"outcome": Outcome.VOID, "outage": out} if game.record.question_group == "4" else {}
-        records.append(replace(game.record, **gone))
-    (tmp_path / "some").write_text(
-        "".join(game_lines((replace(g, record=r) for g, r in zip(games, records, strict=True))))
-    )
+    evaluate(policy, tmp_path / "all", "--attempts", "3", "--temperature", "1")
+    first, *games = read_games(tmp_path / "all")
+    (attempt, *rest) = first.record.trajectories
+    hit = replace(first.record, trajectories=(replace(attempt, outage=GONE), *rest))
+    changed = [replace(first, record=hit)]
+    for game in games:
+        lost = game.record.question_group == "4"
+        changed.append(replace(game, record=void(game.record)) if lost else game)
+    (tmp_path / "some").write_text("".join(game_lines(changed)))
 
     assert main(["eval", str(tmp_path / "some")]) == 0
     shown = capsys.readouterr().out
     assert "group 4 is not in the table: all 4 questions are void" in shown
     assert "4 void questions (4 by engine)" in shown
-    assert "1 attempt at other questions is void" in shown
-    assert "\u2026" not in shown, "all heads are readable at 80 columns"
-    assert max(map(len, shown.split("fingerprint")[0].splitlines()[1:])) <= 80
-    assert "accuracy on its questions, judge recorded: ExactMatchJudge: " in shown
+    assert "1 attempt at other questions void" in shown
+    table = shown.split("fingerprint")[0].splitlines()[1:]
+    assert max(map(len, table)) <= 80, "it fits into a terminal"
 
-    (found,) = figures(capsys, str(tmp_path / "some"))["evaluations"]
+    found = evaluation(capsys, str(tmp_path / "some"))
     assert found["void_groups"] == {"4": 4}
-    row = found["rows"][-1]  # type: ignore[index]
-    assert row["intervals"].keys() == {"pass@2", "majority@2", "f1"}
+    assert found["rows"][-1]["intervals"].keys() == {"avg@2", "pass@2", "majority@2", "f1"}
 
 
 def test_your_own_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, questions = check(make_config(load_preset("tiny")))
+    _, questions = open_run(make_config(load_preset("tiny")))
     known = next(question for question in questions if question.group == "1")
     lines = [
         {"question": known.text, "answers": list(known.answers), "group": "mine"},
         {"question": known.text + " ?", "answers": ["somebody else"], "group": "mine"},
+        {"question": known.text + " very" * 300, "answers": ["nobody"], "group": "long"},
     ]
     file = tmp_path / "mine.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (found,) = figures(capsys, "--questions", str(file))["evaluations"]
-    row = found["rows"][0]  # type: ignore[index]
+    row = evaluation(capsys, "--questions", str(file))["rows"][0]
     assert (row["group"], row["questions"]) == ("mine", 2)
     assert row["avg@1"] <= 0.5
 
-    long = {"question": known.text + " very" * 300, "answers": ["nobody"], "group": "long"}
-    file.write_text("".join(json.dumps(line) + "\n" for line in (*lines, long)))
     assert main(["eval", "--questions", str(file), "--per-group", "1"]) == 0
     shown = capsys.readouterr().out
     assert f"accuracy on the questions of {file}, judge exact:" in shown
-    assert re.search(r"^mine +1 ", shown, re.MULTILINE), "one of the two is drawn"
+    assert re.search(r"^ *mine +1 ", shown, re.MULTILINE), "one of the two is drawn"
     assert "group long is not in the table: its one question is void" in shown
     assert "1 void question (1 by a prompt longer than game.max_prompt_tokens)" in shown
-
-
-def test_your_own_rules(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    module = """
-        from ssp_env.game.rules import Rules
-        from ssp_env.judge.base import Verdict
-
-        class Never:
-            def judge(self, tasks):
-                return [Verdict(False, "never") for _ in tasks]
-
-        def make(world, tokenizer, game):
-            return Rules.build(world, tokenizer, game, judge=Never())
-    """
-    (tmp_path / "rules_of_this_test.py").write_text(dedent(module))
-    monkeypatch.chdir(tmp_path)
-    words = ("--rules", "rules_of_this_test:make", "--per-group", "2")
-    (found,) = figures(capsys, *words)["evaluations"]
-    row = found["rows"][0]  # type: ignore[index]
-    assert (row["judge"], row["avg@1"]) == ("Never", 0.0)
 
 
 def test_prompts_of_another_project(stranger: Path, tmp_path: Path) -> None:
@@ -291,16 +279,15 @@ def test_prompts_of_another_project(stranger: Path, tmp_path: Path) -> None:
     assert main(["eval", str(stranger), *words, *SHORT]) == 0
     (saved,) = read_games(tmp_path / "games")
     config = saved.rules.config
-    assert (config.tags.information, config.max_searches) == ("observation", 10)
+    assert (config.prompts, config.max_searches) == ("r-search", 10)
     assert config.top_k == 2, "--set decides"
     assert "<observation>" in saved.rules.prompts.texts["solver_opening"]
 
 
 def test_a_player_in_place_of_a_model_and_its_outages() -> None:
     """``--player api`` plays so: whoever was not answered is void, all others count."""
-    config = make_config(load_preset("tiny"))
-    rules, questions = check(config.replace(game=config.game.replace(attempts=1)))
-    script = player_for(rules, None)
+    rules, questions = open_run(make_config(load_preset("tiny"), {"game.attempts": 1}))
+    script = scripted_player(rules)
     calls = 0
 
     class Flaky:
@@ -312,8 +299,8 @@ def test_a_player_in_place_of_a_model_and_its_outages() -> None:
                 raise ServiceError("player", "it was out")
             script.play(trajectories)
 
-    records = answer(rules, questions[:5], by_player(Flaky()), [0])
-    assert [record.outcome for record in records] == ["valid"] * 3 + ["void"] * 2
+    found = answer(rules, questions[:5], by_player(Flaky()), [0])
+    assert [record.outcome for record in found] == ["valid"] * 3 + ["void"] * 2
 
 
 @pytest.mark.parametrize(

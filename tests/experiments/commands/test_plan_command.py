@@ -80,5 +80,5 @@ def test_a_run_is_planned_for_the_gpus_that_it_will_have(
         check_memory(config)  # the smallest one decides
 
     assert check_memory(config) is None
-    assert "ssp plan --preset tiny --memory GIB" in caplog.text
+    assert "ssp plan --memory GIB" in caplog.text
     assert check_memory(make_config(load_preset("tiny"))) is None, "no GPU, nobody is asked"

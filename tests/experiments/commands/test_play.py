@@ -15,7 +15,7 @@ from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model, tiny_directory
 from experiments.commands.play import OUTAGES, Session, Terminal
 from experiments.config import load_preset, make_config
-from experiments.run.checks import check
+from experiments.run.checks import open_run
 from ssp_env.cli import main
 from ssp_env.errors import ServiceError
 from ssp_env.game.game import Game
@@ -27,7 +27,7 @@ from ssp_env.types import Action, Document
 @pytest.fixture(scope="module")
 def session() -> Session:
     config = make_config(load_preset("tiny"))
-    rules, _ = check(config)
+    rules, _ = open_run(config)
     stop = StopRule.of(config.game, rules.tokenizer)
     return Session(
         rules, TransformersEngine(load_model(tiny_directory()), rules.tokenizer, stop), 0

@@ -25,7 +25,7 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
 from ssp_env.game.strategies import make_strategy
-from ssp_env.players import player_for
+from ssp_env.players import scripted_player
 from ssp_env.replay.header import SavedRules
 from ssp_env.types import GroundTruth
 
@@ -47,7 +47,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for step in range(1, STEPS + 1):
         played = Round(rules, answers, SLOTS, [step], strategy)
         while pending := played.pending():
-            player_for(rules, None).play(pending)
+            scripted_player(rules).play(pending)
             played.advance()
         records = [record_game(game, rules, step - 1) for game in played.games]
         directory.write_games(step, SavedRules.of(rules), records)

@@ -33,8 +33,6 @@ def command(policy: Path, out: Path, url: str, *more: str) -> list[str]:
     settings = (
         *(one for one in SETTINGS if not one.startswith(("game.verifier", "game.noise"))),
         "evaluation.per_group=1",
-        # At temperature 0 this policy gives no answer that a judge could be asked about.
-        "evaluation.temperature=1.0",
     )
     served = (f"openai.base_url={url}", "openai.model=big")
     return arguments(

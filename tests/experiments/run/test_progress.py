@@ -15,7 +15,7 @@ from agents.rollout import sampled
 from experiments.run import progress as progress_module
 from experiments.run.progress import Progress
 from experiments.run.recorder import Accuracy, accuracies
-from ssp_env.game.outcome import Ending
+from ssp_env.game.outcome import Ending, Outage
 from ssp_env.game.record import GameRecord, TrajectoryRecord
 from ssp_env.types import Question, Role
 
@@ -33,7 +33,9 @@ FIGURES = {
     "invalid_budget_searches": 0.0625,
     "invalid_spoiler": 0.03125,
 }
-SECONDS = {"step": 1.25, "engine": 0.5}
+
+
+GONE = Outage("engine", "it is gone")
 
 
 def shown(steps: int, width: int = 100, terminal: bool = False, **figures: float) -> str:
@@ -41,8 +43,8 @@ def shown(steps: int, width: int = 100, terminal: bool = False, **figures: float
     console = Console(file=io.StringIO(), width=width, height=40, force_terminal=terminal)
     with Progress(steps, console=console) as progress:
         for step in range(1, steps + 1):
-            progress.step(step, FIGURES | figures, SECONDS)
-        progress.accuracy("final", {"1": Accuracy(1, 2, 3), "2": Accuracy(0, 0, 5)})
+            progress.step(step, FIGURES | figures, 1.25)
+        progress.accuracy("final", {"1": Accuracy(1, 2, 3), "2": Accuracy(0, 0, 5, GONE)})
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -60,7 +62,7 @@ def test_without_a_terminal_there_is_a_line_every_ten_steps() -> None:
             "hops 2.50  searches 2.00/1.50  seconds 1.25 a step  sampled "
         )
     )
-    assert "1: 0.500 (3 void)  2: - (5 void)" in accuracy
+    assert "1: 0.500 (3 void)  2: - (5 void: it is gone)" in accuracy
 
 
 @pytest.mark.parametrize("width", [40, 80])
@@ -86,7 +88,7 @@ def test_a_long_step_shows_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> No
 def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress(1, quiet=True) as progress:
         progress.note("hello")
-        progress.step(1, FIGURES, SECONDS)
+        progress.step(1, FIGURES, 1.25)
     assert capsys.readouterr() == ("", "")
 
 
@@ -119,6 +121,4 @@ def test_accuracy_is_the_first_attempt_s_by_group() -> None:
 
 
 def test_nothing_asked_is_nothing_known() -> None:
-    nothing = Accuracy(0, 0, 4)
-    assert math.isnan(nothing.value)
-    assert nothing.interval() == (0.0, 1.0)
+    assert math.isnan(Accuracy(0, 0, 4).value)

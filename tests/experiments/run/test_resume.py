@@ -113,7 +113,7 @@ def test_ctrl_c_again_and_again_is_status_130_and_no_dead_end(
     status, errors = interrupt(run, [SSP, *command], signal.SIGINT, after=0, again=True)
     assert status == 130, errors
     # Not always the last line: Python itself tells of an interruption that came while it tidied up.
-    assert f"{run} holds a run that ended before its first checkpoint" in errors
+    assert "interrupted before the first checkpoint. Start it over with: ssp train" in errors
     assert metrics(run)[0]["step"] == 0, "what it had done is left alone"
 
     assert main(["train", "--resume", "--out", str(run), "--steps", "1"]) == 0

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from experiments.config import load_preset, make_config
-from experiments.run.rules import MakeRules
-from ssp_env.game.parts import fingerprint
-from ssp_env.game.rules import Rules
+from experiments.run.checks import build_rules
+from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
 from ssp_env.tokenizers import ByteTokenizer
 from ssp_env.worlds.mini import MiniWorld
@@ -13,8 +12,8 @@ from ssp_env.worlds.mini import MiniWorld
 
 def rules(prompts: str) -> Rules:
     values = load_preset("paper-7b")
-    config = make_config(values, set=[f"game.prompts={prompts}"])
-    return MakeRules(config)(MiniWorld(seed=3, entities=60), ByteTokenizer(), config.game)
+    config = make_config(values, {"game.prompts": prompts})
+    return build_rules(config, MiniWorld(seed=3, entities=60), ByteTokenizer(), config.game)
 
 
 def test_prompts_of_judge_and_verifier_follow_the_prompt_set() -> None:

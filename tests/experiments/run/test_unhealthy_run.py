@@ -19,7 +19,7 @@ def test_a_run_without_a_valid_question_is_stopped_and_can_be_gone_on_with(
     policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
-    hopeless = ("--set", "game.min_question_chars=900", "--set", "patience=2")
+    hopeless = ("--set", "game.question_chars=[900,1000]", "--set", "patience=2")
     assert main(arguments(policy, run, "--steps", "9", *hopeless)) == 3
     said = capsys.readouterr().err
     assert "stopped after step 2: in each of the last 2 steps, no proposed question was" in said
@@ -67,7 +67,8 @@ def test_a_run_whose_engine_is_gone_is_stopped_and_is_never_a_success(
     resumed = ["train", "--resume", "--out", str(run), "--steps", "4"]
     assert main([*resumed, "--set", "patience=null"]) == 2
     said = capsys.readouterr().err
-    assert "could be judged; it is gone for good. The policy is saved: ssp eval --model" in said
+    assert "1: - (3 void: it is gone for good)" in said
+    assert "could be judged. The policy is saved: ssp eval --model" in said
     assert str(run / "checkpoints" / "step_000004" / "policy") in said
     assert not (run / "summary.json").exists()
 

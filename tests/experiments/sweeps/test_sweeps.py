@@ -192,7 +192,8 @@ def test_a_dry_run_plays_nothing(
 def test_a_trial_takes_what_its_settings_ask_for(
     settings: tuple[str, ...], bundles: list[dict[str, float]]
 ) -> None:
-    config = make_config(load_preset("tiny"), set=settings)
+    changes = {name: float(value) for name, value in (text.split("=") for text in settings)}
+    config = make_config(load_preset("tiny"), changes)
     assert resources({"trial": {"config": config.model_dump(mode="json")}}).bundles == bundles
 
 
