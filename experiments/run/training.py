@@ -112,7 +112,6 @@ class _Run:
             elif not self.directory.metrics.exists():
                 self.recorder.base(algorithm.solve)
 
-            self.progress.show_panel()
             stopping = "stopping after this step; a second time stops at once"
             with interruptible(lambda: self.progress.note(stopping)) as interrupted:
                 for step in range(steps_done + 1, self.config.steps + 1):

@@ -88,7 +88,7 @@ class ChatClient:
         self.close()
 
     def close(self) -> None:
-        """Closes the connections; the client cannot be used afterwards."""
+        """Closes the connections; a later call opens others."""
         self._connections.close()
 
     def ask(

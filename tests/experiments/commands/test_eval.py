@@ -281,7 +281,7 @@ def test_prompts_of_another_project(stranger: Path, tmp_path: Path) -> None:
     config = saved.rules.config
     assert (config.prompts, config.max_searches) == ("r-search", 10)
     assert config.top_k == 2, "--set decides"
-    assert "<observation>" in saved.rules.prompts.texts["solver_opening"]
+    assert "<observation>" in saved.rules.prompts["solver_opening"]
 
 
 def test_a_player_in_place_of_a_model_and_its_outages() -> None:
