@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from experiments.cli import plural
 from experiments.report.runs import ACCURACY, MEAN, REASON, Arm, Run, arms_of, open_runs
 from experiments.stats import over_runs
-from ssp_env.commands.base import plural
 from ssp_env.disk import replacing
 from ssp_env.errors import ConfigError, RunError
 
