@@ -16,7 +16,7 @@ import ssp_env
 from ssp_env.doors.episode import Episode
 from ssp_env.doors.rllib import SearchSelfPlayMultiAgentEnv
 from ssp_env.errors import ServiceError, UsageError
-from ssp_env.game.game import Game, Start
+from ssp_env.game.game import Game
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import MiniPlayer
 from ssp_env.types import GroundTruth
@@ -37,7 +37,7 @@ def game_of(door: Any) -> Game:
 
 
 def begun(game: Game) -> tuple[Any, ...]:
-    return Start.of(game), game.question, [t.ids for t in game.trajectories()]
+    return game.start, game.question, [t.ids for t in game.trajectories()]
 
 
 @pytest.mark.parametrize("door", DOORS)
