@@ -23,12 +23,9 @@ ALGORITHMS = ("grpo", "reinforce")
 """Algorithms that ship; `agents.losses.ALGORITHMS` holds the functions."""
 Aggregation = Literal["sequence", "token", "sum"]
 TrainedRole = Literal["proposer", "solver"]
-Decay = Annotated[float, Field(ge=0, lt=1)]
 ROLES: tuple[TrainedRole, ...] = ("proposer", "solver")
-LORA = "pip install -e '.[lora]'"
-"""Command that installs adapters."""
-VLLM = "pip install -e '.[gpu]'"
-"""Command that installs vLLM."""
+LORA, VLLM = "pip install -e '.[lora]'", "pip install -e '.[gpu]'"
+"""Commands that install adapters and vLLM."""
 Sharding = Literal["ddp", "fsdp2"]
 """Ways in which several learners may hold a policy."""
 
@@ -72,7 +69,7 @@ class LearningConfig(Settings):
     """Steps over which the learning rate rises linearly from 0."""
     decay_steps: PositiveInt | None = None
     """Steps over which the learning rate falls linearly to 0; ``None``: it stays (the paper's)."""
-    beta2: Decay = 0.999
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
     """Decay of Adam's second moment; the first moment's is 0.9."""
     kl_coeff: NonNegativeFloat = 0.01
     """Weight of the KL to the frozen reference, on tokens of roles that GRPO trains."""

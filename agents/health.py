@@ -2,7 +2,6 @@
 
 A collapsed policy goes on playing: it proposes nothing valid, earns nothing, learns nothing, and
 costs as much as before. So does a run whose engine or search is gone for good: its games are void.
-This notices, and says why and what usually helps.
 """
 
 from __future__ import annotations
@@ -41,32 +40,29 @@ class Diagnosis:
         return f"{self.cause}. What usually helps: {self.helps}"
 
 
-_COLLAPSED = (
-    "the policy has collapsed, so start again with a lower learning.lr, more learning.kl_coeff or "
-    "a lower learning.proposer_weight; the last good weights are in an earlier checkpoint, if any"
+_SMALLER_STEPS = (
+    "a lower learning.lr, more learning.kl_coeff or warmup_steps, or a lower proposer_weight; the "
+    "last good weights are in an earlier checkpoint, if any"
 )
-_SERVICE = (
-    "see that the service named is there and answers, then go on by --resume; an engine that has "
-    "died comes back with a new process. Weights that are not numbers need an earlier checkpoint, "
-    "or a new run with a lower learning.lr"
-)
-_SMALLER_STEPS = "lower learning.lr, or more learning.warmup_steps"
-
 SIGNS = {
-    OUTAGE: (_SERVICE, _SERVICE),
-    "not_finite": (_SMALLER_STEPS, _SMALLER_STEPS),
+    OUTAGE: (
+        "see that the service named is there and answers, then go on by --resume; an engine that "
+        "has died comes back with a new process. Weights that are not numbers need an earlier "
+        "checkpoint, or a new run with a lower learning.lr"
+    ),
+    "not_finite": _SMALLER_STEPS,
     "nothing_valid": (
-        _COLLAPSED,
+        "if questions were valid before, the policy has collapsed: " + _SMALLER_STEPS + ". Else "
         "read some games (ssp replay RUN/games/step_000001.jsonl): a policy that breaks the format "
         "needs another prompt set or a model that follows instructions, and questions that are "
-        "unverified may need another game.verifier",
+        "unverified may need another game.verifier"
     ),
     "overlong": (
-        _COLLAPSED,
-        "a larger game.max_response_tokens, or a model that ends its turns",
+        "a larger game.max_response_tokens, or a model that ends its turns; if it did before, the "
+        "policy has collapsed: " + _SMALLER_STEPS
     ),
 }
-"""Help for each sign: for a run that has had valid questions, and for one that never had any."""
+"""Help for each sign."""
 
 
 class Monitor:
@@ -75,25 +71,20 @@ class Monitor:
     def __init__(self, patience: int | None = 5) -> None:
         """``patience`` steps in a row have to show the same sign; ``None`` never stops a run."""
         self._patience = patience
-        self._thrived = False
         self.begin_again()
 
     def begin_again(self) -> None:
-        """Forgets all signs, though not whether anything was ever valid."""
+        """Forgets all signs."""
         self._in_a_row = dict.fromkeys(SIGNS, 0)
 
     def __call__(
         self, step: int, figures: Figures, outages: Sequence[Outage] = ()
     ) -> Diagnosis | None:
-        """Takes the figures of the next step; a diagnosis if the run should stop after it.
+        """Takes the figures of the next step; a diagnosis if the run should stop after it, which
+        quotes the most frequent of the step's outages.
 
         A step without a sign's figure neither counts nor breaks a row: one whose games an outage
         has voided says nothing of the policy.
-
-        Args:
-            step: its number.
-            figures: its line of ``metrics.jsonl``.
-            outages: failures in it; a diagnosis quotes the most frequent one.
         """
         for sign, seen in _faults(figures).items():
             self._in_a_row[sign] = count = self._in_a_row[sign] + 1 if seen else 0
@@ -101,11 +92,8 @@ class Monitor:
                 if sign == OUTAGE and outages:
                     named = Counter((outage.service, outage.what) for outage in outages)
                     seen += " ({}: {})".format(*named.most_common(1)[0][0])
-                collapsed, never = SIGNS[sign]
                 lasted = f"in each of the last {count} steps, {seen}"
-                return Diagnosis(sign, step, lasted, collapsed if self._thrived else never)
-
-        self._thrived = self._thrived or bool(figures.get("valid_rate"))
+                return Diagnosis(sign, step, lasted, SIGNS[sign])
         return None
 
     def replay(self, lines: Iterable[Mapping[str, float | None]]) -> None:
@@ -118,7 +106,7 @@ class Monitor:
 def _faults(figures: Figures) -> dict[str, str]:
     """Fault of a step in words, or "", for each sign that its figures can show."""
     # A line of metrics.jsonl also holds mappings, such as accuracy by group.
-    known = {n: v for n, v in figures.items() if isinstance(v, int | float) and not math.isnan(v)}
+    known = {n: v for n, v in figures.items() if isinstance(v, int | float) and math.isfinite(v)}
     faults = {}
 
     if "void_games" in known:
@@ -128,9 +116,8 @@ def _faults(figures: Figures) -> dict[str, str]:
         faults[OUTAGE] = what if lost else ""
 
     if known.get("learner_updates"):
-        losses = [known.get(name, math.nan) for name in ("learner_loss", "learner_grad_norm")]
-        broken = not all(map(math.isfinite, losses))
-        faults["not_finite"] = "the loss or its gradient was not finite" if broken else ""
+        finite = {"learner_loss", "learner_grad_norm"} <= known.keys()
+        faults["not_finite"] = "" if finite else "the loss or its gradient was not finite"
 
     if "valid_rate" in known:
         shares = [(s, n) for n, s in known.items() if n.startswith("invalid_")]

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from agents.config import LearningConfig
-from ssp_env.errors import ConfigError, nearest
+from ssp_env.errors import ConfigError
 
 VETO = 1e-4
 """A trajectory with a token whose importance ratio is below this is not learnt from: the learner
@@ -63,7 +63,7 @@ class Algorithm:
 def grpo_advantages(
     rewards: np.ndarray, groups: np.ndarray, learning: LearningConfig
 ) -> np.ndarray:
-    """Equation 4: the reward minus the mean of its group; with ``std_normalise``, divided by the
+    """Equation 4: A_j = r_j - mean(r) over the group; with ``std_normalise``, divided by the
     group's deviation, as in the original GRPO."""
     advantages = np.zeros(len(rewards), dtype=np.float64)
     for group in np.unique(groups):
@@ -82,7 +82,7 @@ def grpo_advantages(
 def reinforce_advantages(
     rewards: np.ndarray, groups: np.ndarray, learning: LearningConfig
 ) -> np.ndarray:
-    """Equation 5: the return itself, without a baseline."""
+    """Equation 5: A = R, without a baseline."""
     return rewards
 
 
@@ -100,6 +100,7 @@ def importance_ratio(logprobs: Tensor, behaviour: Tensor, cap: float | None) -> 
     if cap is None:
         return torch.exp(log_ratio)
 
+    # min(ratio, cap), and its gradient min(ratio, cap) grad log pi rather than 0.
     excess = (log_ratio.detach() - math.log(cap)).clamp(min=0.0)
     return torch.exp(log_ratio - excess)
 
@@ -110,6 +111,7 @@ def grpo_loss(tokens: Tokens, learning: LearningConfig) -> Tensor:
     At ratio 1 its gradient is that of equation 4, -A grad log pi. Clipping bounds how far an update
     moves from the policy that sampled; there is more room upwards (DAPO's clip-higher).
     """
+    # Equation 4 per token: grad(-ratio A) = -ratio A grad log pi.
     ratio = importance_ratio(tokens.logprobs, tokens.behaviour, learning.importance_cap)
     clipped = ratio.clamp(1.0 - learning.clip_low, 1.0 + learning.clip_high)
     return -torch.minimum(ratio * tokens.advantages, clipped * tokens.advantages)
@@ -132,6 +134,7 @@ def reinforce_loss(tokens: Tokens, learning: LearningConfig) -> Tensor:
     if learning.importance_cap is None:
         return -tokens.advantages * tokens.logprobs
 
+    # grad(-R ratio log pi) = -R ratio grad log pi, with the ratio held fixed.
     fixed = tokens.logprobs.detach()
     ratio = importance_ratio(fixed, tokens.behaviour, learning.importance_cap)
     return -tokens.advantages * ratio * tokens.logprobs
@@ -142,6 +145,7 @@ def is_vetoed(log_ratios: Tensor, rows: Tensor, count: int) -> Tensor:
 
     ``log_ratios`` are float (tokens,), ``rows`` int64 (tokens,): the trajectory of each token.
     """
+    # min over each row's tokens of log(pi / mu), or 0 if all are above: (count,).
     lowest = torch.zeros(count, dtype=log_ratios.dtype, device=log_ratios.device)
     lowest = lowest.scatter_reduce(0, rows, log_ratios.detach(), "amin")
     return lowest < math.log(VETO)
@@ -150,6 +154,7 @@ def is_vetoed(log_ratios: Tensor, rows: Tensor, count: int) -> Tensor:
 def kl_k3(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
     """KL[pi || pi_ref] of equation 4 by Schulman's k3, exp(d) - d - 1 with d = log pi_ref - log pi:
     (tokens,) nats, unbiased and never negative."""
+    # E_pi[exp(d) - 1] = 0, so that E_pi[k3] = -E_pi[d] = KL.
     difference = reference_logprobs - logprobs
     return torch.expm1(difference) - difference
 
@@ -169,9 +174,6 @@ def find_algorithm(name: str) -> Algorithm:
         return ALGORITHMS[name]
 
     module, _, attribute = name.partition(":")
-    if not attribute:
-        fix = f"{nearest(name, ALGORITHMS)}; one of your own is module:NAME"
-        raise ConfigError("learning.algorithm", name, fix)
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:

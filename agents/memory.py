@@ -67,26 +67,14 @@ class Device:
         return sum(self.parts.values())
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Memory of each kind of device, and bytes that a step moves between processes."""
-
-    shape: Shape
-    devices: tuple[Device, ...]
-    moved: dict[str, int]
-
-
-def shape_of(config: Any) -> Shape:
-    """Reads a `transformers` config; parameters are counted on the meta device."""
-    from transformers import AutoModelForCausalLM
-
-    with torch.device("meta"):
-        lm = AutoModelForCausalLM.from_config(config)
-
+def shape_of(lm: Any) -> Shape:
+    """Sizes of a causal LM of `transformers`, which may be on the meta device."""
     layers = layers_of(lm)
     sizes = [sum(p.numel() for p in layer.parameters()) for layer in layers]
     maps = [m for layer in layers for m in layer.modules() if isinstance(m, torch.nn.Linear)]
     parameters = sum(p.numel() for p in lm.parameters())
+
+    config = lm.config
     kinds = getattr(config, "layer_types", None) or ["full_attention"] * len(layers)
     heads = config.num_attention_heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
@@ -118,20 +106,47 @@ def rows_per_pass(game: GameConfig, learning: LearningConfig) -> int:
     return max(1, learning.microbatch_tokens // longest_row(game))
 
 
-def gpus_of(compute: Any) -> float:
-    """GPUs that all processes of a run take together."""
-    runners = max(1, compute.env_runners) * compute.gpus_per_env_runner
-    return float(runners + max(1, compute.learners) * compute.gpus_per_learner)
-
-
-def plan(shape: Shape, config: Any, memory: float = 0) -> Plan:
-    """Memory that a run needs, and what it moves.
+def plan(shape: Shape, config: Any, memory: float = 0) -> tuple[Device, ...]:
+    """Memory that a run needs on each kind of device.
 
     Args:
         shape: sizes of the policy.
         config: settings of the run.
         memory: bytes of each GPU, of which vLLM fills its share; 0 counts what it must have.
     """
+    compute = config.compute
+    held, passing = _learner(shape, config)
+    weights, playing = _engine(shape, config, memory)
+    learners, runners = max(1, compute.learners), max(1, compute.env_runners)
+    gpus = compute.gpus_per_learner, compute.gpus_per_env_runner
+    one_process = not (compute.env_runners or compute.learners)
+
+    if one_process and (gpus == (0, 0) or all(gpus)):
+        # Engine and learner take turns: caches are dropped before an update, and activations after.
+        if sum(passing.values()) >= sum(playing.values()):
+            playing = {}
+        else:
+            passing = {}
+    if (one_process and gpus == (0, 0)) or (all(gpus) and sum(gpus) <= 1):
+        parts = {**held, **passing, **weights, **playing}
+        return (Device("learner and engine", max(learners, runners), parts, any(gpus)),)
+
+    return (
+        Device("learner", learners, {**held, **passing}, gpus[0] > 0),
+        Device("engine", runners, {**weights, **playing}, gpus[1] > 0),
+    )
+
+
+def least_share(shape: Shape, config: Any, memory: float) -> float:
+    """Share of a GPU that vLLM needs for the weights and the longest row, in twentieths; one of
+    them is for its own passes, which are not counted."""
+    parts = _engine(shape, config, 0)
+    least = sum(sum(part.values()) for part in parts)
+    return (math.ceil(20 * least / memory) + 1) / 20
+
+
+def _learner(shape: Shape, config: Any) -> tuple[dict[str, int], dict[str, int]]:
+    """Bytes of each learner: always, and during an update."""
     learning, compute = config.learning, config.compute
     sharded = compute.sharding == "fsdp2" and compute.learners > 1
     half = compute.gpus_per_learner > 0
@@ -161,57 +176,7 @@ def plan(shape: Shape, config: Any, memory: float = 0) -> Plan:
         lookup = 0 if shape.tied else shape.vocabulary * shape.width
         passing["weights in bfloat16"] = HALF * (shape.parameters - lookup)
     passing["activations"] = _activations(shape, config, half, sharded)
-
-    # Bytes that go between processes in a step; in a ring, all shares but one's own.
-    moved, others = {}, (compute.learners - 1) / max(1, compute.learners)
-    if sharded:
-        # Weights arrive for the forward and for the backward pass, and for the reference's.
-        gathered = (3 if has_kl else 2) * size * shape.parameters
-        moved["each learner, per micro-batch"] = int(others * (gathered + FLOAT * trained))
-    elif compute.learners > 1:
-        moved["each learner, gradients"] = int(2 * others * FLOAT * trained * learning.minibatches)
-    if compute.env_runners or compute.learners:
-        sent = HALF if compute.gpus_per_env_runner else FLOAT
-        moved["weights to the engines"] = sent * trained * max(1, compute.env_runners)
-
-    return Plan(shape, _placed(config, held, passing, *_engine(shape, config, memory)), moved)
-
-
-def least_share(shape: Shape, config: Any, memory: float) -> float:
-    """Share of a GPU that vLLM needs for the weights and the longest row, in twentieths; one of
-    them is for its own passes, which are not counted."""
-    parts = _engine(shape, config, 0, vllm=True)
-    least = sum(sum(part.values()) for part in parts)
-    return (math.ceil(20 * least / memory) + 1) / 20
-
-
-def _placed(
-    config: Any,
-    held: dict[str, int],
-    passing: dict[str, int],
-    weights: dict[str, int],
-    playing: dict[str, int],
-) -> tuple[Device, ...]:
-    """Devices of learner (always, during an update) and engine (always, while it plays)."""
-    compute = config.compute
-    learners, runners = max(1, compute.learners), max(1, compute.env_runners)
-    gpus = compute.gpus_per_learner, compute.gpus_per_env_runner
-    one_process = not (compute.env_runners or compute.learners)
-
-    if one_process and (gpus == (0, 0) or all(gpus)):
-        # Engine and learner take turns: caches are dropped before an update, and activations after.
-        if sum(passing.values()) >= sum(playing.values()):
-            playing = {}
-        else:
-            passing = {}
-    if (one_process and gpus == (0, 0)) or (all(gpus) and sum(gpus) <= 1):
-        parts = {**held, **passing, **weights, **playing}
-        return (Device("learner and engine", max(learners, runners), parts, any(gpus)),)
-
-    return (
-        Device("learner", learners, {**held, **passing}, gpus[0] > 0),
-        Device("engine", runners, {**weights, **playing}, gpus[1] > 0),
-    )
+    return held, passing
 
 
 def _activations(shape: Shape, config: Any, half: bool, sharded: bool) -> int:
@@ -242,9 +207,7 @@ def _activations(shape: Shape, config: Any, half: bool, sharded: bool) -> int:
     return int(max(kept + max(head, backward), (12 if shape.tied else 7) * vocabulary))
 
 
-def _engine(
-    shape: Shape, config: Any, memory: float, vllm: bool = False
-) -> tuple[dict[str, int], dict[str, int]]:
+def _engine(shape: Shape, config: Any, memory: float) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes of each env runner's engine: always, and while it plays."""
     game, learning = config.game, config.learning
     size = HALF if config.compute.gpus_per_env_runner else FLOAT
@@ -256,7 +219,7 @@ def _engine(
     weights = {"engine's weights": size * shape.parameters}
     if learning.partner:
         weights["partner's weights"] = weights["engine's weights"]  # taken for one of that size
-    if vllm or config.engine.kind == "vllm":
+    if config.engine.kind == "vllm":
         row = size * shape.cached * max(longest, verification)
         filled = int(config.engine.memory * memory) - weights["engine's weights"]
         return weights, {"KV cache": max(row, filled)}

@@ -1,14 +1,14 @@
-"""Figures of a step, made from its game records: every name in ``metrics.jsonl``."""
+"""Figures of a step, of its games and its optimizer updates: every name in ``metrics.jsonl``."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import fmean
-
-import numpy as np
+from typing import Any
 
 from ssp_env.game.outcome import Ending
 from ssp_env.game.record import GameRecord
@@ -56,7 +56,7 @@ def step_figures(
 
     _mean(figures, "question_words", [len((game.question or "").split()) for game in accepted])
     asked = [game.question for game in proposed if game.question is not None]
-    _mean(figures, "repeated_share", [float(share > 0) for share in repetition(asked)])
+    _mean(figures, "repeated_share", repeated(asked))
     for role in ("proposer", "solver"):
         plays = [t for game in games for t in game.trajectories if t.role == role]
         _mean(figures, f"{role}_searches", [len(t.searches) for t in plays])
@@ -83,33 +83,56 @@ def _mean(figures: dict[str, float | None], name: str, values: Sequence[float | 
     figures[name] = fmean(present) if present else None
 
 
-def repetition(questions: Sequence[str]) -> np.ndarray:
-    """Share of the other questions that are near-identical to each question.
+def repeated(questions: Sequence[str]) -> list[bool]:
+    """True for each question that another one nearly repeats.
 
     Similarity is Jaccard's, of the sets of words and of pairs of neighbouring words, whatever their
     case and punctuation.
-
-    Returns:
-        float64 (questions,), from 0 (unlike all others) to 1 (all are the same).
     """
-    if len(questions) < 2:
-        return np.zeros(len(questions))
-
     grams = []
     for question in questions:
         words = re.findall(r"\w+", question.casefold())
         grams.append({*words, *(" ".join(pair) for pair in pairwise(words))})
-    column = {gram: i for i, gram in enumerate(sorted(set().union(*grams)))}
-    holds = np.zeros((len(questions), max(1, len(column))), dtype=np.float32)
-    for i, own in enumerate(grams):
-        holds[i, [column[gram] for gram in own]] = 1.0
 
-    shared = holds @ holds.T
-    sizes = holds.sum(axis=1)
-    either = sizes[:, None] + sizes[None, :] - shared
-    # Questions without a single word are alike.
-    similarity = np.where(either > 0, shared / np.maximum(either, 1.0), 1.0)
-    near = (similarity >= NEAR).sum(axis=1) - 1
+    # |A & B| >= NEAR |A | B|; questions without a single word are alike.
+    return [sum(len(a & b) >= NEAR * len(a | b) for b in grams) > 1 for a in grams]
 
-    share: np.ndarray = near / (len(questions) - 1)
-    return share
+
+# -- updates -----------------------------------------------------------------------------------
+
+SUMS = ("loss", "policy_loss", "kl", "trained_tokens", "vetoed_rows")
+"""Figures of an update that add up over micro-batches and learners."""
+MEANS = {
+    "logprob_gap": ("logprob_gap_sum", "trained_tokens"),
+    "ratio": ("ratio_sum", "trained_tokens"),
+    "truncated_share": ("truncated_tokens", "trained_tokens"),
+    "clipped_share": ("clipped_tokens", "kl_tokens"),
+    "proposer_entropy": ("proposer_entropy_sum", "proposer_tokens"),
+    "solver_entropy": ("solver_entropy_sum", "solver_tokens"),
+}
+"""Those that are a sum over all learners, divided by another."""
+ROLE_NORMS = ("proposer_grad_norm", "solver_grad_norm")
+"""Norms of the gradient of each role alone."""
+FIGURES = (*SUMS, *MEANS, "grad_norm", "skipped_updates", *ROLE_NORMS)
+"""Figures that :func:`merge_figures` may give of an update."""
+
+
+def merge_figures(learners: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Figures of one update from those of all its learners.
+
+    Sums add up, and means are made of them; norms are the same everywhere. Empty means and
+    unmeasured norms are left out.
+    """
+
+    def total(name: str) -> float:
+        return sum(float(figures.get(name, 0.0)) for figures in learners)
+
+    merged = {name: total(name) for name in SUMS}
+    for name, (above, below) in MEANS.items():
+        if total(below):
+            merged[name] = total(above) / total(below)
+    for name in ("grad_norm", "skipped_updates", *ROLE_NORMS):
+        same = float(learners[0].get(name, math.nan))
+        if not math.isnan(same) or name not in ROLE_NORMS:
+            merged[name] = same
+    return merged

@@ -24,10 +24,11 @@ from torch import Tensor
 from agents.config import LORA
 from ssp_env.errors import MissingExtra, ModelError, UsageError
 
-_UNREADABLE = (OSError, ValueError, KeyError, RuntimeError)
 LORA_SCALE = 2
 """Factor on B A, whatever its rank."""
 _A, _B = ".lora_A.default.weight", ".lora_B.default.weight"
+_COPIED = (".json", ".txt", ".model", ".jinja")
+"""Files of config and tokenizer."""
 
 
 # -- model directories -------------------------------------------------------------------------
@@ -36,6 +37,20 @@ _A, _B = ".lora_A.default.weight", ".lora_B.default.weight"
 def tiny_directory() -> Path:
     """The checkpoint that ships with the checkout."""
     return Path(str(resources.files("agents.tiny") / "checkpoint"))
+
+
+def meta_model(directory: str | Path) -> Any:
+    """The causal LM of a directory on PyTorch's meta device: only ``config.json`` is read."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    offline = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        config = AutoConfig.from_pretrained(directory, **offline)
+        with torch.device("meta"):
+            return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        said = str(error).splitlines()[0]
+        raise ModelError(f"{Path(directory) / 'config.json'} cannot be used: {said}") from error
 
 
 def load_model(
@@ -63,6 +78,7 @@ def load_model(
     logging.disable_progress_bar()
     logging.set_verbosity_error()
 
+    unreadable = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)
     try:
         model, info = AutoModelForCausalLM.from_pretrained(
             path,
@@ -72,7 +88,7 @@ def load_model(
             ignore_mismatched_sizes=True,  # they are refused below, by name
             output_loading_info=True,
         )
-    except (*_UNREADABLE, SafetensorError, StrictDataclassError) as error:
+    except (*unreadable, StrictDataclassError) as error:
         raise ModelError(f"the model in {path} cannot be loaded: {error}") from error
 
     # Weights that are missing, or do not fit the config, would be random numbers.
@@ -103,7 +119,7 @@ def autocast_dtype(device: torch.device) -> torch.dtype | None:
 
 
 def save_policy(
-    weights: dict[str, Any],
+    weights: Mapping[str, Any],
     source: str | Path,
     directory: str | Path,
     dtype: torch.dtype | None = None,
@@ -122,11 +138,9 @@ def save_policy(
     target.mkdir(parents=True, exist_ok=True)
 
     for file in sorted(Path(source).iterdir()):
-        copied = (
-            file.suffix in (".json", ".txt", ".model", ".jinja") and ".index" not in file.suffixes
-        )
-        # origin.json describes the weights that these were trained from, not these.
-        if file.is_file() and copied and file.name != "origin.json":
+        # origin.json describes the weights that these were trained from, an index their files.
+        others = file.name == "origin.json" or ".index" in file.suffixes
+        if file.is_file() and file.suffix in _COPIED and not others:
             shutil.copyfile(file, target / file.name)
 
     config = json.loads((target / "config.json").read_text(encoding="utf-8"))

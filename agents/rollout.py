@@ -13,10 +13,9 @@ from agents.engines.base import Engine, Request
 from ssp_env.errors import ServiceError
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.parts import is_remote
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round, take_found
-from ssp_env.game.rules import Rules
+from ssp_env.game.rules import Rules, is_remote
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.judge.base import Verdict
 from ssp_env.search.base import search_each
@@ -56,7 +55,7 @@ def play_all(rounds: Sequence[Round], engine: Engine, *, temperature: float) -> 
 
     No trajectory waits for another one of its phase: its search goes out while others write, and it
     writes on when the documents are there. Searches, judges and verifiers that wait for another
-    machine (see :mod:`ssp_env.game.parts`) run in threads beside the engine.
+    machine (see :mod:`ssp_env.game.rules`) run in threads beside the engine.
 
     What is sampled follows from the round's seed, the trajectory's place in it and the tokens so
     far. So whatever finishes first, games are the same, up to the last digits of the arithmetic of
@@ -67,12 +66,7 @@ def play_all(rounds: Sequence[Round], engine: Engine, *, temperature: float) -> 
     if not rounds:
         return
 
-    scheduler = _Scheduler(rounds, engine, temperature)
-    try:
-        scheduler.play()
-    except BaseException:
-        scheduler.cancel()
-        raise
+    _Scheduler(rounds, engine, temperature).play()
 
 
 def answer(
@@ -84,13 +78,9 @@ def answer(
     seed: int,
     at_once: int | None = None,
 ) -> list[GameRecord]:
-    """Lets the solver answer fixed questions, once each; nothing is learnt from it.
+    """Lets the solver answer fixed questions, once each; one record per question, in order.
 
-    Args:
-        at_once: number that is answered side by side, for an engine without memory for more.
-
-    Returns:
-        One record per question, in order.
+    ``at_once`` is the number that is answered side by side, for an engine without memory for more.
     """
     once = replace(rules, config=rules.config.replace(attempts=1))
     records: list[GameRecord] = []
@@ -146,29 +136,25 @@ class _Scheduler:
         """By a round's identity, trajectories and calls of its phase that are not over."""
 
     def play(self) -> None:
-        """Plays all rounds to their end."""
-        for round_ in self._rounds:
-            self._begin_phase(round_)
+        """Plays all rounds to their end; after an error, engine and threads are free again."""
+        try:
+            for round_ in self._rounds:
+                self._begin_phase(round_)
 
-        while self._writing or self._due or self._calls:
-            if self._writing:
-                self._write()
-            self._search()
-            if self._calls:
-                # While the engine has something to do, nobody waits for services.
-                timeout = 0.0 if self._writing else None
-                done, _ = wait(self._calls, timeout, FIRST_COMPLETED)
-                for future in [future for future in self._calls if future in done]:
-                    self._calls.pop(future)(future.result())
-        if self._threads is not None:
-            self._threads.shutdown()
-
-    def cancel(self) -> None:
-        """Ends what engine and threads do for these rounds, after an error; both may be used
-        again."""
-        self._engine.release(self._writing)
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            while self._writing or self._due or self._calls:
+                if self._writing:
+                    self._write()
+                self._search()
+                if self._calls:
+                    # While the engine has something to do, nobody waits for services.
+                    timeout = 0.0 if self._writing else None
+                    done, _ = wait(self._calls, timeout, FIRST_COMPLETED)
+                    for future in [future for future in self._calls if future in done]:
+                        self._calls.pop(future)(future.result())
+        finally:
+            self._engine.release(self._writing)
+            if self._threads is not None:
+                self._threads.shutdown(wait=False, cancel_futures=True)
 
     # -- phases --------------------------------------------------------------------------------
 

@@ -1,15 +1,19 @@
-"""From played games to training rows: reward, advantage and loss weight of each trajectory.
+"""From played games to what a model is trained on: rows, advantages, weights, padded columns.
 
 Paper, Algorithm 1, lines 8 to 13. ``rows_of`` works on one runner's games; advantages and weights
 need the whole step, whose rows come together in :func:`credited` and :func:`with_loss_weights`.
+Columns are dealt to learners as shards, and cut into micro-batches there. No Ray.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from agents.config import ROLES, LearningConfig
 from agents.losses import find_algorithm
@@ -18,6 +22,14 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import Trajectory
 
 ROLE_IDS = {"proposer": 0, "solver": 1}
+
+Columns = dict[str, Any]
+"""One array or tensor per column, all with the same first dimension (rows)."""
+PADDED = ("ids", "loss_mask", "behaviour_logprobs")
+"""Columns with a second dimension: the length of the longest row."""
+MAX_PADDING = 1.15
+"""A micro-batch holds at most this many padded tokens per true token. Padding costs as much
+arithmetic as text; at the tiny preset, unbounded, it was more than half of the learner's time."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +52,6 @@ class Row:
     reward: float = 0.0
     group: str = ""
     """Rewards are compared within one role and group."""
-    question: str | None = None
-    """Question that a proposal ended with."""
 
     @property
     def tokens(self) -> int:
@@ -56,13 +66,16 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
     """Rows of one runner's games, without advantages; void games give none."""
     proposals, attempts, examples, from_memory = [], [], [], []
     for game in games:
-        # A question that is reused, or put together from others, has no proposal to pay for.
+        # R = 1 - mean solve rate for a valid question, 0 for an invalid one (or as
+        # game.proposer_reward says). One that is reused, or put together from others, has no
+        # proposal to pay for.
         decided = game.outcome in (Outcome.VALID, Outcome.INVALID)
         if decided and game.origin is Origin.PROPOSED and game.proposer is not None:
             group = f"answer {game.start.seed} {game.start.group}"
-            row = _row(game, game.proposer, "proposer", game.proposer_reward or 0.0, group)
-            proposals.append(replace(row, question=game.question))
+            reward = game.proposer_reward or 0.0
+            proposals.append(_row(game, game.proposer, "proposer", reward, group))
 
+        # r = 1 for a right answer, compared among the n attempts at one question.
         question = f"question {game.start.seed} {game.slot}"
         if game.outcome is Outcome.VALID:
             attempts += [
@@ -86,10 +99,9 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
 
 
 def _row(game: Game, trajectory: Trajectory, role: str, reward: float, group: str) -> Row:
-    mask = np.frombuffer(bytes(trajectory.mask), dtype=np.uint8)
     return Row(
         np.asarray(trajectory.ids, dtype=np.int32),
-        mask,
+        np.frombuffer(bytes(trajectory.mask), dtype=np.uint8),
         np.asarray(trajectory.logprobs, dtype=np.float32),
         role,
         game.slot,
@@ -110,6 +122,7 @@ def credited(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
     """
     advantages, kept = np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
     for role in ROLES:
+        # own: bool (rows,); rewards, groups and found: (rows of this role,).
         own = np.array([row.role == role for row in rows], dtype=bool)
         rewards = np.array([row.reward for row in rows if row.role == role])
         names = [row.group for row in rows if row.role == role]
@@ -152,14 +165,8 @@ def with_loss_weights(
     """Sets each row's weight, from denominators over the *whole* update.
 
     This happens before rows are dealt to learners, so the losses of all learners simply add up.
-    With B ``games`` (slots) and n ``attempts`` each, a row's token losses are multiplied by
-
-    - ``sum``: 1/B for a proposal (equation 5), 1/(B n) for an attempt;
-    - ``sequence``: the same, divided by the trajectory's length (equation 4);
-    - ``token``: 1 / all tokens of the role's rows.
-
-    Empty slots count in B and void attempts in n: what did not happen has no gradient, and changes
-    nobody else's weight. ``rows`` are all of one optimizer update.
+    Empty slots count in B (``games``) and void attempts in n (``attempts``): what did not happen
+    has no gradient, and changes nobody else's weight. ``rows`` are all of one optimizer update.
     """
     totals = {role: sum(row.tokens for row in rows if row.role == role) for role in ROLE_IDS}
     weighted = []
@@ -168,12 +175,146 @@ def with_loss_weights(
         trajectories = games * (attempts if row.role == "solver" else 1)
         match config.aggregation(row.role):
             case "sum":
+                # Equation 5: 1/B sum over proposals of sum over tokens; 1/(B n) for attempts.
                 weight = scale / trajectories
             case "sequence":
+                # Equation 4: 1/B sum over questions, 1/n sum over attempts, 1/|rho| over tokens.
                 weight = scale / (trajectories * max(1, row.tokens))
             case "token":
+                # One mean over all tokens of the role (DAPO).
                 weight = scale / max(1, totals[row.role])
 
         weighted.append(replace(row, weight=weight))
 
     return weighted
+
+
+# -- columns -----------------------------------------------------------------------------------
+
+
+def columns_of(rows: Sequence[Row]) -> dict[str, np.ndarray]:
+    """The columns of an update; ids, mask and log-probabilities are padded on the right.
+
+    Returns:
+        ``ids`` int64, ``loss_mask`` and ``behaviour_logprobs`` float32, all (rows, longest);
+        ``lengths`` and ``role`` int64, ``advantages`` and ``weights`` float32, all (rows,).
+    """
+    shape = len(rows), max(len(row.ids) for row in rows)
+    columns: dict[str, np.ndarray] = {
+        "ids": np.zeros(shape, dtype=np.int64),
+        "loss_mask": np.zeros(shape, dtype=np.float32),
+        "behaviour_logprobs": np.zeros(shape, dtype=np.float32),
+        "lengths": np.array([len(row.ids) for row in rows], dtype=np.int64),
+        "role": np.array([ROLE_IDS[row.role] for row in rows], dtype=np.int64),
+        "advantages": np.array([row.advantage for row in rows], dtype=np.float32),
+        "weights": np.array([row.weight for row in rows], dtype=np.float32),
+    }
+
+    for i, row in enumerate(rows):
+        for name, values in zip(PADDED, (row.ids, row.mask, row.logprobs), strict=True):
+            columns[name][i, : len(values)] = values
+
+    return columns
+
+
+def deal_to_learners(rows: Sequence[Row], shards: int) -> list[list[Row]]:
+    """Shards of rows: longest first, each to the shard with the fewest tokens.
+
+    Rows of one text go to one learner, which reads it once. A shard that would stay empty gets a
+    row of weight 0, because a learner without rows hangs its peers."""
+    dealt: list[list[Row]] = [[] for _ in range(shards)]
+    loads = [0] * shards
+    texts: dict[tuple[bytes, bytes], list[Row]] = {}
+    for row in sorted(rows, key=lambda row: (-len(row.ids), row.game, row.role)):
+        texts.setdefault((row.ids.tobytes(), row.mask.tobytes()), []).append(row)
+
+    for equal in texts.values():
+        lightest = loads.index(min(loads))
+        dealt[lightest].extend(equal)
+        loads[lightest] += len(equal[0].ids)
+
+    for part in dealt:
+        if not part:
+            part.append(replace(min(rows, key=lambda row: len(row.ids)), weight=0.0))
+
+    return dealt
+
+
+def of_role(columns: Columns, role: int) -> Columns:
+    """The rows of one role.
+
+    Where there are none, the shortest row with weight 0: learners exchange gradients, so that each
+    has to have some.
+    """
+    mine = columns["role"] == role
+    chosen = torch.nonzero(mine).flatten() if mine.any() else columns["lengths"].argmin()[None]
+    part = {name: column[chosen] for name, column in columns.items() if isinstance(column, Tensor)}
+    return {**part, "weights": part["weights"] * mine[chosen]}
+
+
+def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
+    """Cuts the rows of an update, tensors as :func:`columns_of` names them, into groups of similar
+    length, longest first.
+
+    A group is closed before it would exceed ``max_tokens`` padded tokens, or ``MAX_PADDING`` times
+    its true tokens. A single text always fits. Attempts at one question are often equal to the last
+    token: such rows stay together and count once, because the model reads each text once, see
+    :func:`one_of_each`. Groups have one more column, ``text`` int64 (rows,), which rises, and is
+    the same for rows that are equal.
+    """
+    ids, mask = (columns[name].cpu().numpy() for name in ("ids", "loss_mask"))
+    length_of = columns["lengths"].tolist()
+    rows_of_text: dict[tuple[bytes, bytes], list[int]] = {}
+    for row in sorted(range(len(length_of)), key=lambda row: -length_of[row]):
+        read = slice(length_of[row])
+        text = ids[row, read].tobytes(), mask[row, read].tobytes()
+        rows_of_text.setdefault(text, []).append(row)
+
+    texts = list(rows_of_text.values())
+    lengths = [length_of[rows[0]] for rows in texts]
+    device, start = columns["ids"].device, 0
+    while start < len(texts):
+        longest, true, stop = lengths[start], lengths[start], start + 1
+        while stop < len(texts):
+            padded = longest * (stop + 1 - start)
+            true += lengths[stop]
+            if padded > max_tokens or padded > MAX_PADDING * true:
+                break
+            stop += 1
+
+        numbered = [(number, row) for number in range(start, stop) for row in texts[number]]
+        rows = torch.tensor([row for _, row in numbered], device=device)
+        part = {name: c[rows] for name, c in columns.items() if isinstance(c, Tensor)}
+        part |= {name: part[name][:, :longest] for name in PADDED if name in part}
+        yield {**part, "text": torch.tensor([number for number, _ in numbered], device=device)}
+        start = stop
+
+
+def one_of_each(part: Columns) -> tuple[Columns, Tensor | None]:
+    """Columns that a model has to read of a micro-batch, or of some of its rows: equal ones once.
+
+    Also the place of each of the policy's tokens (of all rows, row by row) among those of the rows
+    that are read: int64 (tokens,); ``None`` where all rows are read, as all are of columns that are
+    not from :func:`microbatches`.
+    """
+    if "text" not in part:
+        return part, None
+
+    numbers, text = torch.unique_consecutive(part["text"], return_inverse=True)
+    if len(numbers) == len(text):
+        return part, None
+
+    first = torch.searchsorted(part["text"], numbers)  # (texts,)
+    read = {name: column[first] for name, column in part.items()}
+    own = read["loss_mask"][:, 1:] > 0  # (texts, length - 1)
+    places = own.flatten().cumsum(0).view_as(own) - 1
+    return read, places[text][own[text]]  # (rows, length - 1) -> (tokens,)
+
+
+def idle(part: Columns) -> Columns:
+    """A pass that adds nothing: the last row of a micro-batch, its shortest, with weight 0."""
+    last = {name: column[-1:] for name, column in part.items()}
+    longest = int(last["lengths"])
+
+    last |= {name: last[name][:, :longest] for name in PADDED}
+    return {**last, "weights": torch.zeros_like(last["weights"])}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from agents.columns import Columns
+from agents.rows import Columns
 
 LOGITS_PER_CHUNK = 2**25
 """Logits that exist at a time (128 MiB in float32): 220 tokens of a vocabulary of 152,000."""
@@ -34,7 +34,8 @@ def token_scores(
     *,
     entropies: bool = True,
 ) -> Scores:
-    """Log-probabilities of the masked tokens under a model, at their sampling temperature.
+    """Log-probabilities of the masked tokens under a model, at their sampling temperature, row by
+    row.
 
     Right padding needs no attention mask: every layer is causal, and padding is masked. Logits are
     computed only for the masked tokens, a fraction of all, and chunk by chunk. Chunks are
@@ -48,17 +49,15 @@ def token_scores(
         vocab_size: logits from this id on are left out, as in sampling.
         logits_per_chunk: how many logits may exist at a time; memory, not results, depends on it.
         entropies: whether to compute entropies.
-
-    Returns:
-        Log-probabilities and entropies, row by row.
     """
     # The state at position t predicts the token at t + 1: (rows, length - 1, width).
     hidden = lm.base_model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
-    own = mask[:, 1:] > 0
+    own = mask[:, 1:] > 0  # (rows, length - 1)
     states, targets = hidden[own], ids[:, 1:][own]  # (tokens, width), (tokens,)
     head = lm.get_output_embeddings()
 
     def score(states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        # log softmax(logits / T), the distribution that was sampled from: (chunk, vocabulary).
         logits = head(states)[:, :vocab_size].float() / temperature
         every = torch.log_softmax(logits, dim=-1)
         chosen = every.gather(1, targets[:, None]).squeeze(1)
@@ -78,7 +77,7 @@ def token_scores(
 
 @torch.no_grad()
 def _entropies(logprobs: Tensor) -> Tensor:
-    """Entropy of each row of log-probabilities (tokens, vocabulary), in nats: (tokens,)."""
+    """Entropy -sum p log p of each row of log-probabilities (tokens, vocabulary): (tokens,)."""
     # A token that is impossible has no part in it; 0 x -inf would be NaN.
     finite = logprobs.clamp(min=torch.finfo(logprobs.dtype).min)
     # In place: each of these is as large as all logits of a chunk.

@@ -41,7 +41,6 @@ from ssp_env.errors import RunError
 MOMENTS = ("exp_avg", "exp_avg_sq")
 """Adam's state of each weight."""
 _WEIGHTS = "weights."
-_UNREADABLE = (OSError, RuntimeError, ValueError, SafetensorError, CheckpointException)
 
 
 def layers_of(module: torch.nn.Module) -> list[torch.nn.Module]:
@@ -114,15 +113,11 @@ def save_shares(
     ``alone`` means that this process holds, and writes, everything. Else every process of the group
     has to call it, with one directory that all of them see.
     """
-    _prepare(module, optimizer)
-    state = dict(_named(module, optimizer))
-    try:
+    state = _state(module, optimizer)
+    with _storage(directory, "written"):
         Path(directory).mkdir(parents=True, exist_ok=True)
         writer = HuggingFaceStorageWriter(str(directory), save_distributed=True)
-        with _quiet():
-            save(state, storage_writer=writer, no_dist=alone)
-    except (OSError, SafetensorError, CheckpointException) as error:
-        raise RunError(f"{directory} cannot be written: {_cause(error)}") from error
+        save(state, storage_writer=writer, no_dist=alone)
 
 
 def load_shares(
@@ -133,15 +128,9 @@ def load_shares(
     alone: bool = True,
 ) -> None:
     """Takes back, in place, what :func:`save_shares` wrote with any number of processes."""
-    _prepare(module, optimizer)
-    state = dict(_named(module, optimizer))
-    try:
-        _check_there(directory)
-        with _quiet():
-            reader = HuggingFaceStorageReader(str(directory))
-            load(state, storage_reader=reader, no_dist=alone)
-    except _UNREADABLE as error:
-        raise RunError(f"{directory} cannot be read: {_cause(error)}") from error
+    state = _state(module, optimizer)
+    with _storage(directory, "read"):
+        load(state, storage_reader=_reader(directory), no_dist=alone)
 
     # Steps are kept as vectors of one number on disk.
     for name, parameter in _trained(module):
@@ -150,24 +139,20 @@ def load_shares(
 
 def read_weights(directory: str | Path) -> dict[str, Tensor]:
     """All weights that any number of processes have written there, whole, on the CPU."""
-    reader = HuggingFaceStorageReader(str(directory))
-    try:
-        _check_there(directory)
+    with _storage(directory, "read"):
+        reader = _reader(directory)
         held = reader.read_metadata().state_dict_metadata
         state = {
             name: torch.empty(tensor.size, dtype=tensor.properties.dtype)
             for name, tensor in held.items()
             if name.startswith(_WEIGHTS) and isinstance(tensor, TensorStorageMetadata)
         }
-        with _quiet():
-            load(state, storage_reader=reader, no_dist=True)
-    except _UNREADABLE as error:
-        raise RunError(f"{directory} cannot be read: {_cause(error)}") from error
+        load(state, storage_reader=reader, no_dist=True)
 
     return {name.removeprefix(_WEIGHTS): tensor for name, tensor in state.items()}
 
 
-def _check_there(directory: str | Path) -> None:
+def _reader(directory: str | Path) -> HuggingFaceStorageReader:
     shares = list(Path(directory).glob("*.safetensors"))
     if not shares:
         raise RunError(f"{directory} holds no shares of weights (*.safetensors)")
@@ -175,47 +160,39 @@ def _check_there(directory: str | Path) -> None:
         # PyTorch would print the traceback of a share that was cut off.
         with safe_open(share, framework="pt"):
             pass
+    return HuggingFaceStorageReader(str(directory))
 
 
-def _trained(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Parameter]]:
-    for name, parameter in module.named_parameters():
-        if parameter.requires_grad:
-            yield name, parameter
+def _trained(module: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
+    return [(name, p) for name, p in module.named_parameters() if p.requires_grad]
 
 
-def _prepare(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Gives Adam its moments where it has not made a step yet."""
-    for _, parameter in _trained(module):
+def _state(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Weights and Adam's state, by name, where they lie; its moments are made where there has been
+    no step yet."""
+    state = {f"{_WEIGHTS}{name}": tensor for name, tensor in state_of(module).items()}
+    for name, parameter in _trained(module):
         held = optimizer.state[parameter]
         if not held:
             # A fused Adam counts where it computes.
             fused = optimizer.defaults.get("fused")
             held["step"] = torch.tensor(0.0, device=parameter.device if fused else "cpu")
-            held.update({name: torch.zeros_like(parameter) for name in MOMENTS})
+            held.update({moment: torch.zeros_like(parameter) for moment in MOMENTS})
 
-
-def _named(
-    module: torch.nn.Module, optimizer: torch.optim.Optimizer
-) -> Iterator[tuple[str, Tensor]]:
-    for name, tensor in state_of(module).items():
-        yield f"{_WEIGHTS}{name}", tensor
-
-    for name, parameter in _trained(module):
-        held = optimizer.state[parameter]
-        yield f"step.{name}", held["step"].reshape(1).clone()
-        for moment in MOMENTS:
-            yield f"{moment}.{name}", held[moment].detach()
+        state[f"step.{name}"] = held["step"].reshape(1).clone()
+        state |= {f"{moment}.{name}": held[moment].detach() for moment in MOMENTS}
+    return state
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the warning that one process is alone: it was asked to be."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
-        yield
-
-
-def _cause(error: BaseException) -> object:
-    """Error of the first process that says one."""
-    failures = error.failures if isinstance(error, CheckpointException) else {}
-    return next((cause for cause, _ in failures.values()), error)
+def _storage(directory: str | Path, done: str) -> Iterator[None]:
+    """Names the directory in errors, with the first process's cause; leaves out the warning that a
+    process is alone, which it was asked to be."""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+            yield
+    except (OSError, RuntimeError, ValueError, SafetensorError, CheckpointException) as error:
+        failures = error.failures if isinstance(error, CheckpointException) else {}
+        cause = next((cause for cause, _ in failures.values()), error)
+        raise RunError(f"{directory} cannot be {done}: {cause}") from error

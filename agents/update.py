@@ -15,45 +15,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agents.columns import Columns, idle, microbatches, of_role, one_of_each
 from agents.config import LearningConfig
 from agents.losses import Tokens, find_algorithm, is_clipped, is_vetoed, kl_k3
-from agents.rows import ROLE_IDS
+from agents.metrics import ROLE_NORMS
+from agents.rows import ROLE_IDS, Columns, idle, microbatches, of_role, one_of_each
 from agents.scoring import Scores
 from agents.sharding import whole
 
 Scorer = Callable[[Columns], Scores]
 """From columns of rows to the scores of the tokens that the policy wrote, row by row."""
 
-SUMMED = (
-    *("loss", "policy_loss", "kl", "trained_tokens", "logprob_gap_sum", "ratio_sum"),
-    *("kl_tokens", "clipped_tokens", "truncated_tokens", "vetoed_rows"),
-    *("proposer_tokens", "proposer_entropy_sum", "solver_tokens", "solver_entropy_sum"),
-)
-"""Figures that add up over micro-batches and learners."""
-
-MEANS = {
-    "logprob_gap": ("logprob_gap_sum", "trained_tokens"),
-    "ratio": ("ratio_sum", "trained_tokens"),
-    "truncated_share": ("truncated_tokens", "trained_tokens"),
-    "clipped_share": ("clipped_tokens", "kl_tokens"),
-    "proposer_entropy": ("proposer_entropy_sum", "proposer_tokens"),
-    "solver_entropy": ("solver_entropy_sum", "solver_tokens"),
-}
-"""Figures of a whole update: a sum over all learners, divided by another."""
-
 MAX_GRAD_NORM = 1.0
 """Gradients are scaled down to this global norm, as in veRL."""
 ROLE_NORMS_EVERY = 10
 """Steps between two measurements of the gradient norm of each role alone."""
-ROLE_NORMS = ("proposer_grad_norm", "solver_grad_norm")
-"""Norms of the gradient of each role alone."""
-
-FIGURES = (
-    *("loss", "policy_loss", "kl", "trained_tokens", "vetoed_rows", *MEANS),
-    *("grad_norm", "skipped_updates", *ROLE_NORMS),
-)
-"""Figures that :func:`merge_figures` may give of an update."""
 
 
 def adam(parameters: Iterable[torch.nn.Parameter], learning: LearningConfig) -> torch.optim.Adam:
@@ -109,19 +84,17 @@ class Update:
         self._algorithms = [find_algorithm(learning.algorithm(role)) for role in ROLE_IDS]
 
     def __call__(self, columns: Columns, step: int) -> dict[str, float]:
-        """Learns from one batch.
-
-        Args:
-            columns: tensors on the policy's device, named as by :func:`agents.columns.columns_of`.
-            step: number of the training step, from 0, for the learning rate.
+        """Learns from one batch: tensors on the policy's device, as of
+        :func:`agents.rows.columns_of`, and the number of the training step, from 0.
 
         Returns:
-            The sums named in ``SUMMED``, ``grad_norm`` before clipping, and ``skipped_updates``: 1
-            if the gradient was not finite, so that weights and moments were left alone; and those
-            named in ``ROLE_NORMS``, which are NaN except in every tenth step.
+            Figures that :func:`agents.metrics.merge_figures` puts together with those of other
+            learners. Where the gradient is not finite, weights and moments are left alone
+            (``skipped_updates``).
         """
         learning = self.learning
-        # The learning rate rises linearly, then stays, or falls linearly all the way.
+        # lr(k) = lr min(1, (k + 1) / warm-up) max(0, 1 - k / decay): a rise, then a plateau, or a
+        # linear fall all the way.
         share = min(1.0, (step + 1) / max(1, learning.warmup_steps))
         if learning.decay_steps is not None:
             share *= max(0.0, 1.0 - step / learning.decay_steps)
@@ -138,8 +111,8 @@ class Update:
         if proposers is not None:
             figures |= dict(zip(ROLE_NORMS, self._role_norms(proposers), strict=True))
 
-        norm = torch.nn.utils.clip_grad_norm_(self._parameters(), MAX_GRAD_NORM)
-        norm = whole(norm)
+        # g <- g min(1, MAX_GRAD_NORM / |g|), over all parameters together.
+        norm = whole(torch.nn.utils.clip_grad_norm_(self._parameters(), MAX_GRAD_NORM))
         finite = bool(torch.isfinite(norm))
         if finite:
             self.optimizer.step()
@@ -176,56 +149,61 @@ class Update:
     def objective(
         self, part: Columns, logprobs: Tensor, entropies: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Equations 4 and 5 over one micro-batch: the weighted sum of its token losses.
+        """Equations 4 and 5 over one micro-batch: the weighted sum of its token losses, and the
+        figures that add up.
 
-        loss = sum over rows i of w_i * sum over their tokens t of (loss_it + beta KL_it), where w_i
+        L = sum over rows i of w_i sum over their tokens t of (loss_it + beta KL_it), where w_i
         holds the denominators B, n and |rho|, and the KL is that of equation 4, for the roles whose
-        algorithm has one.
-
-        Args:
-            part: columns of these rows.
-            logprobs: float32 (tokens,), the policy's, row by row.
-            entropies: float32 (tokens,), of the distributions that these tokens are from, without
-                gradients; only for the figures.
-
-        Returns:
-            The loss, and the figures that add up.
+        algorithm has one. ``logprobs`` and ``entropies`` are float32 (tokens,), row by row; the
+        latter, without gradients, are for the figures alone.
         """
         learning = self.learning
         # Column t of (rows, length) is scored by the logits at t - 1, so position 0 never counts.
-        own = part["loss_mask"][:, 1:] > 0
-        counts = own.sum(dim=1)
+        own = part["loss_mask"][:, 1:] > 0  # (rows, length - 1)
+        counts = own.sum(dim=1)  # (rows,)
         # From one value per row to one per token that the policy wrote: (rows,) -> (tokens,).
         role, advantages, weights = (
             part[name].repeat_interleave(counts) for name in ("role", "advantages", "weights")
         )
         rows = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
-        behaviour = part["behaviour_logprobs"][:, 1:][own]
+        behaviour = part["behaviour_logprobs"][:, 1:][own]  # (tokens,)
         # What nobody sampled is learnt from as if the policy had, with a ratio of 1.
         behaviour = torch.where(behaviour.isnan(), logprobs.detach(), behaviour)
+        # log(pi / mu) of each token: (tokens,).
         log_ratios = logprobs - behaviour
 
-        # Where engine and learner disagree too much, the whole trajectory is left out.
+        # Where engine and learner disagree too much, the whole trajectory is left out: (rows,).
         vetoed = torch.zeros(len(counts), dtype=torch.bool, device=counts.device)
         if learning.importance_cap is not None:
             vetoed = is_vetoed(log_ratios, rows, len(counts))
         counted = weights * ~vetoed.repeat_interleave(counts)
 
         # Each loss gets the tokens of its own role alone, so that it may compare or average them.
-        losses = torch.zeros_like(logprobs)
+        losses = torch.zeros_like(logprobs)  # (tokens,)
         for number, algorithm in enumerate(self._algorithms):
             chosen = role == number
             tokens = Tokens(*(x[chosen] for x in (logprobs, behaviour, advantages, rows)))
             losses = losses.masked_scatter(chosen, algorithm.loss(tokens, learning))
+        # sum_i w_i sum_t loss_it, and the same of the KL: scalars.
         loss = (counted * losses).sum()
         has_kl = self._has_kl(role)
         kl = (counted * self._kl(part, logprobs, has_kl)).sum()
 
         sums = {"loss": loss + learning.kl_coeff * kl, "policy_loss": loss, "kl": kl}
         with torch.no_grad():
-            trained = weights > 0
-            sums |= self._ratio_figures(log_ratios, advantages, trained, has_kl)
-            sums["vetoed_rows"] = (vetoed & (part["weights"] > 0)).sum()
+            trained = weights > 0  # (tokens,)
+            ratios = log_ratios.exp() * trained
+            clipped = is_clipped(log_ratios, advantages, learning)
+            cap = math.inf if learning.importance_cap is None else learning.importance_cap
+            sums |= {
+                "trained_tokens": trained.sum(),
+                "logprob_gap_sum": (log_ratios.abs() * trained).sum(),
+                "ratio_sum": ratios.sum(),
+                "kl_tokens": (has_kl & trained).sum(),
+                "clipped_tokens": (clipped & has_kl & trained).sum(),
+                "truncated_tokens": (ratios > cap).sum(),
+                "vetoed_rows": (vetoed & (part["weights"] > 0)).sum(),
+            }
             for name, number in ROLE_IDS.items() if entropies is not None else ():
                 trained_of_role = trained & (role == number)
                 sums[f"{name}_tokens"] = trained_of_role.sum()
@@ -254,28 +232,10 @@ class Update:
         """Roles whose algorithm has a KL, by role id: bool of the same shape."""
         return torch.tensor([a.kl for a in self._algorithms], device=role.device)[role]
 
-    def _ratio_figures(
-        self, log_ratios: Tensor, advantages: Tensor, trained: Tensor, has_kl: Tensor
-    ) -> dict[str, Tensor]:
-        """Distance from the policy that sampled, over the tokens that are trained on."""
-        cap = self.learning.importance_cap
-        ratios = log_ratios.exp() * trained
-        clipped = is_clipped(log_ratios, advantages, self.learning)
-
-        return {
-            "trained_tokens": trained.sum(),
-            "logprob_gap_sum": (log_ratios.abs() * trained).sum(),
-            "ratio_sum": ratios.sum(),
-            "kl_tokens": (has_kl & trained).sum(),
-            "clipped_tokens": (clipped & has_kl & trained).sum(),
-            "truncated_tokens": (ratios > (math.inf if cap is None else cap)).sum(),
-        }
-
     def _role_norms(self, proposers: Sequence[Tensor | None]) -> tuple[float, float]:
-        """Norms of both roles' gradients, from the proposer's and from that of both.
-
-        The rest is put in the proposer's place: a third set of gradients may not fit.
-        """
+        """Norms of both roles' gradients, from the proposer's and from that of both."""
+        # |g_solver| = |g_both - g_proposer|. The rest is put in the proposer's place, because a
+        # third set of gradients may not fit.
         alone = _norm(proposers)
         rest = [
             both.grad if part is None or both.grad is None else part.neg_().add_(both.grad)
@@ -287,30 +247,7 @@ class Update:
         return [p for group in self.optimizer.param_groups for p in group["params"]]
 
     def _arithmetic(self, device: torch.device) -> contextlib.AbstractContextManager[Any]:
-        if self._autocast is None:
-            return contextlib.nullcontext()
-        return torch.autocast(device.type, self._autocast)
-
-
-def merge_figures(learners: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Figures of one update from those of all its learners.
-
-    Sums add up, and means are made of them; norms are the same everywhere. Empty means and
-    unmeasured norms are left out.
-    """
-    first = learners[0]
-    totals = {name: sum(float(f[name]) for f in learners) for name in SUMMED if name in first}
-    means = {
-        name: totals[above] / totals[below]
-        for name, (above, below) in MEANS.items()
-        if totals.get(below)
-    }
-    kept = ("loss", "policy_loss", "kl", "trained_tokens", "vetoed_rows")
-    same = {name: float(first[name]) for name in ("grad_norm", "skipped_updates")}
-    norms = {name: float(first.get(name, math.nan)) for name in ROLE_NORMS}
-    measured = {name: norm for name, norm in norms.items() if not math.isnan(norm)}
-
-    return {name: totals[name] for name in kept} | means | same | measured
+        return torch.autocast(device.type, self._autocast, enabled=self._autocast is not None)
 
 
 def _scored(scorer: Scorer, part: Columns) -> Scores:

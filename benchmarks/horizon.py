@@ -23,7 +23,7 @@ from agents.tiny.traces import Trace, TraceWriter
 from benchmarks.harness import parser, write
 from ssp_env.game.config import MINI_GAME
 from ssp_env.tokenizers import HuggingFaceTokenizer
-from ssp_env.worlds.mini.lexicon import RELATIONS
+from ssp_env.worlds.mini_language import RELATIONS
 
 TEMPERATURES = (1.0, 1.5, 2.0)
 _NOUNS = frozenset(relation.noun for relation in RELATIONS)

@@ -19,6 +19,7 @@ from benchmarks.harness import headline, origin, parser, write
 from ssp_env.game.config import MINI_GAME, NoiseKind
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import UNVERIFIED
+from ssp_env.game.protocol import Tags
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Waiting
@@ -88,9 +89,9 @@ def play_round(
 ) -> Round:
     """A round of the scripted player that asks for citizens wherever it can, played to its end."""
     config = MINI_GAME.replace(attempts=1, noise_kind=kind, noise_documents=count)
-    tokenizer = WordTokenizer(world.vocabulary, config.tags.all())
+    tokenizer = WordTokenizer(world.vocabulary, Tags().all())
     rules = Rules.build(world, tokenizer, config, retriever=retriever)
-    players = [MiniPlayer(config.tags, hops, citizens=True) for hops in range(1, HOPS + 1)]
+    players = [MiniPlayer(Tags(), hops, citizens=True) for hops in range(1, HOPS + 1)]
     played = Round(rules, partial(answers, world), BATCH, seed)
 
     while played.pending():

@@ -85,7 +85,7 @@ def measure(seed: int, rounds: int) -> dict[str, Any]:
 
 def play_round(rules: Rules, world: MiniWorld, engine: Engine, seed: list[int]) -> Round:
     """A round of scripted proposals, verified and solved by the engine's policy."""
-    players = [MiniPlayer(rules.config.tags, hops, citizens=True) for hops in range(1, HOPS + 1)]
+    players = [MiniPlayer(rules.tags, hops, citizens=True) for hops in range(1, HOPS + 1)]
     played = Round(rules, partial(answers, world), BATCH, seed)
     # The policy plays all that follows the proposals.
     while proposing := [t for t in played.pending() if t.role is Role.PROPOSER]:

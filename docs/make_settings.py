@@ -8,13 +8,12 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import get_args
 
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from experiments.config import RunConfig
-from ssp_env.config import Settings
+from ssp_env.config import Settings, section_of
 from ssp_env.game.config import GameConfig, ViewConfig, suited
 
 PAGE = Path(__file__).with_name("settings.md")
@@ -27,14 +26,6 @@ sections: `--set section.name=VALUE`, a preset, or a run's `config.yaml`. Enviro
 mapping changes single fields of a world's own rules or view; a `GameConfig` or `ViewConfig`
 replaces all of them.
 """
-
-
-def section_of(field: FieldInfo) -> type[Settings] | None:
-    """The class of a field that is a section, also of one that may be ``None``."""
-    for kind in (field.annotation, *get_args(field.annotation)):
-        if isinstance(kind, type) and issubclass(kind, Settings):
-            return kind
-    return None
 
 
 def sections(kind: type[Settings], path: str = "") -> Iterator[tuple[str, type[Settings]]]:

@@ -178,7 +178,7 @@ def main() -> None:
     torch.set_num_threads(1)
 
     games = ssp_env.GameBatch(arguments.batch, world="small", game={"attempts": ATTEMPTS})
-    tokenizer, tags = games.rules.tokenizer, games.rules.config.tags
+    tokenizer, tags = games.rules.tokenizer, games.rules.tags
     ends = {tokenizer.encode(tags.closing(a))[0] for a in ("search", "question", "answer")}
     policies = {role: Policy(tokenizer.vocab_size) for role in ("proposer", "solver")}
     curve, began, steps = [], time.process_time(), 0

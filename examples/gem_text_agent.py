@@ -18,7 +18,7 @@ import gem
 from gem.wrappers.observation_wrapper import ObservationWrapper
 
 import ssp_env
-from ssp_env.worlds.mini.lexicon import RELATIONS
+from ssp_env.worlds.mini_language import RELATIONS
 
 parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

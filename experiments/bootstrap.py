@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from agents.tiny.bootstrap import bootstrap, save_policy
 from agents.tiny.model import HEAD_SIZE
 from experiments.run.process import git_commit, interruptible, machine, quiet_libraries
-from ssp_env.disk import make_directories
+from ssp_env.disk import make_directories, new_folder, remove_empty
 from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.config import MINI_GAME
 
@@ -32,28 +31,22 @@ def make_policy(out: Path, seed: int, width: int, steps: int) -> int:
         raise RunError(f"{out} exists already; choose another --out")
 
     quiet_libraries()
-    unfinished = out.with_name(f".{out.name}.unfinished")
-    if unfinished.exists():
-        shutil.rmtree(unfinished)
-
-    made: list[Path] = []
-
+    made = make_directories(out.parent)
     try:
-        with interruptible(lambda: None) as interrupted:
-            made = make_directories(unfinished)
-            model = _train(seed, width, steps, interrupted)
+        with new_folder(out) as folder:
+            with interruptible(lambda: None) as interrupted:
+                model = _train(seed, width, steps, interrupted)
 
-        save_policy(model, unfinished)
-        digest = hashlib.sha256((unfinished / "model.safetensors").read_bytes()).hexdigest()
-        origin = {
-            "command": f"ssp bootstrap --seed {seed} --width {width} --steps {steps} --out DIR",
-            "sha256": digest,
-            "git_commit": git_commit(),
-            "machine": machine(),
-        }
-        text = json.dumps(origin, indent=2) + "\n"
-        (unfinished / "origin.json").write_text(text, encoding="utf-8")
-        unfinished.rename(out)
+            save_policy(model, folder)
+            digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+            origin = {
+                "command": f"ssp bootstrap --seed {seed} --width {width} --steps {steps} --out DIR",
+                "sha256": digest,
+                "git_commit": git_commit(),
+                "machine": machine(),
+            }
+            text = json.dumps(origin, indent=2) + "\n"
+            (folder / "origin.json").write_text(text, encoding="utf-8")
     except OSError as error:
         raise RunError(f"{out} cannot be written: {error}") from error
     except KeyboardInterrupt:
@@ -61,16 +54,9 @@ def make_policy(out: Path, seed: int, width: int, steps: int) -> int:
         print(said, file=sys.stderr)
         raise
     finally:
-        if unfinished.exists():
-            shutil.rmtree(unfinished)
-            for folder in made[1:]:
-                if not any(folder.iterdir()):
-                    folder.rmdir()
+        remove_empty(made)
 
-    Console(stderr=True).print(
-        f"wrote {out} (model.safetensors sha256 {digest})", highlight=False, soft_wrap=True
-    )
-
+    print(f"wrote {out} (model.safetensors sha256 {digest})", file=sys.stderr)
     return 0
 
 

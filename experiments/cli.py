@@ -150,8 +150,6 @@ def evaluate(
 class SweepOptions:
     """Options of ``ssp sweep``."""
 
-    list: bool = False
-    """List the sweeps that ship."""
     dry_run: bool = False
     """Show what would be played."""
     arms: Annotated[tuple[str, ...] | None, Several] = None
@@ -186,7 +184,7 @@ def sweep(
     Each trial is a run as of ssp train, in DIR/trials. RAY_ADDRESS names a cluster.
 
     Args:
-        name: A sweep that ships (--list), or a YAML file.
+        name: A sweep that ships, or a YAML file; without it, those that ship are listed.
     """
     from experiments.commands.sweep import run
 
@@ -213,7 +211,7 @@ def league(
         attempts: Attempts of each solver at a question (default: as in training).
         out: Directory of tables, data and figure.
     """
-    from experiments.commands.league import run
+    from experiments.league import run
 
     return run(chosen, players, answers=answers, attempts=attempts, out=Path(out))
 

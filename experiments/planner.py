@@ -10,29 +10,25 @@ import logging
 import math
 import os
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
 from rich.table import Table
-from transformers import AutoConfig
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from agents.memory import (
     Device,
-    Plan,
     Shape,
-    gpus_of,
     least_share,
     longest_row,
     plan,
     rows_per_pass,
     shape_of,
 )
-from experiments.config import RunConfig
+from agents.models import meta_model
+from experiments.config import ComputeConfig, RunConfig
 from experiments.run.checks import TINY_WORLDS, check_model_directory
 from experiments.run.process import quiet_libraries
-from ssp_env.errors import ConfigError, ModelError
+from ssp_env.errors import ConfigError
 
 MEMORY = 80.0
 """GiB of a GPU, unless it is said."""
@@ -79,24 +75,30 @@ def show_plan(
             fix = "set compute.gpus_per_learner and gpus_per_env_runner, or take --preset h200"
             raise ConfigError(name, given, f"these settings use no GPU; {fix}")
 
-    shape, size = read_shape(config.model_dir), (memory or MEMORY) * 2**30
-    made = check_fit(config, shape, size, gpus or math.ceil(used))
+    shape, size = shape_of(meta_model(config.model_dir)), (memory or MEMORY) * 2**30
+    devices = check_fit(config, shape, size, gpus or math.ceil(used))
     if as_json:
-        print(json.dumps(_plain(config, made)))
+        held = [
+            {"name": each.name, "count": each.count, "holds": each.parts, "all": each.total}
+            for each in devices
+        ]
+        sizes = {
+            "parameters": shape.parameters,
+            "longest_row": longest_row(config.game),
+            "rows_per_pass": rows_per_pass(config.game, config.learning),
+        }
+        print(json.dumps({"model": str(config.model_dir), **sizes, "devices": held}))
     else:
-        _show(config, made, size)
+        _show(config, shape, devices, size)
     return 0
 
 
-def check_memory(config: RunConfig) -> Plan | None:
-    """Makes sure that a run fits on its GPUs, of this machine or of its Ray cluster.
+def check_memory(config: RunConfig) -> tuple[Device, ...] | None:
+    """Makes sure that a run fits on this machine's GPUs.
 
     Returns:
-        Its plan; ``None`` if it uses no GPU, or if none could be asked, which is then logged.
-
-    Raises:
-        ConfigError: it does not fit; names the setting to change.
-        ServiceError: the cluster cannot be reached.
+        Its plan; ``None`` if it uses no GPU, or if none could be asked, which is then logged: those
+        of a Ray cluster are not.
     """
     if not gpus_of(config.compute):
         return None
@@ -105,24 +107,12 @@ def check_memory(config: RunConfig) -> Plan | None:
     if not memories:
         _log.warning(UNCHECKED)
         return None
-
-    # A cluster may get more GPUs than it has now.
-    gpus = max(len(memories), math.ceil(gpus_of(config.compute)))
-    return check_fit(config, read_shape(config.model_dir), min(memories), gpus)
+    return check_fit(config, shape_of(meta_model(config.model_dir)), min(memories), len(memories))
 
 
-def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> Plan:
-    """The plan of a run that fits.
-
-    Args:
-        config: of the run.
-        shape: of its policy.
-        memory: bytes of each GPU.
-        gpus: how many there are.
-
-    Raises:
-        ConfigError: it does not fit, or could not be dealt to its processes.
-    """
+def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> tuple[Device, ...]:
+    """The plan of a run that fits on that many GPUs of ``memory`` bytes each; a ConfigError, which
+    names the setting to change, if it does not fit."""
     config.check()
     asked = gpus_of(config.compute)
     if not asked:
@@ -132,8 +122,8 @@ def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> Plan
         fix = f"{what}; ask for fewer compute.learners and compute.env_runners"
         raise ConfigError("compute.learners", config.compute.learners, fix)
 
-    made = plan(shape, config, memory)
-    full = max((device for device in made.devices if device.gpu), key=lambda each: each.total)
+    devices = plan(shape, config, memory)
+    full = max((device for device in devices if device.gpu), key=lambda each: each.total)
     if full.total > USABLE * memory:
         raise _too_full(config, full, memory)
     if config.engine.kind == "vllm" and config.compute.gpus_per_env_runner:
@@ -141,7 +131,7 @@ def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> Plan
         if config.engine.memory < least - 0.05:
             fix = f"policy and longest row take {least:.2f} of the GPU; give at least that"
             raise ConfigError("engine.memory", config.engine.memory, fix)
-    return made
+    return devices
 
 
 def _too_full(config: RunConfig, full: Device, memory: float) -> ConfigError:
@@ -156,93 +146,31 @@ def _too_full(config: RunConfig, full: Device, memory: float) -> ConfigError:
     return ConfigError(name, getattr(getattr(config, section), field), f"{what}; {fix}")
 
 
-def read_shape(directory: Path) -> Shape:
-    """Sizes of the policy of a model directory, of which only ``config.json`` is read."""
-    try:
-        config: Any = AutoConfig.from_pretrained(
-            directory, local_files_only=True, trust_remote_code=False
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{directory / 'config.json'} cannot be used: {error}") from error
-
-    if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-        raise ModelError(f"the model in {directory} ({config.model_type}) is not a causal LM")
-    return shape_of(config)
-
-
-# -- GPUs that are there -----------------------------------------------------------------------
+def gpus_of(compute: ComputeConfig) -> float:
+    """GPUs that all processes of a run take together."""
+    runners = max(1, compute.env_runners) * compute.gpus_per_env_runner
+    return runners + max(1, compute.learners) * compute.gpus_per_learner
 
 
 def gpu_memories() -> list[int]:
-    """Bytes of each GPU that a run may use, as far as they are known.
-
-    With ``RAY_ADDRESS``, each node of that cluster is asked about its GPUs, in a task of its own;
-    the main process need not have any.
-
-    Raises:
-        ServiceError: the cluster cannot be reached.
-    """
-    if not os.environ.get("RAY_ADDRESS"):
-        there = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        return [torch.cuda.get_device_properties(i).total_memory for i in range(there)]
-
-    import ray  # takes seconds, and only clusters need it here
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    from experiments.run.cluster import started_ray
-
-    with started_ray():
-        asked = {}
-        for node in ray.nodes():
-            if node["Alive"] and (count := int(node["Resources"].get("GPU", 0))):
-                there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-                task = ray.remote(num_cpus=0, num_gpus=0.01, scheduling_strategy=there)
-                asked[task(_first_memory).remote()] = count
-
-        # Nodes that are too busy to answer within a minute are left out.
-        answered, busy = (
-            ray.wait([*asked], num_returns=len(asked), timeout=60) if asked else ([], [])
-        )
-        for reference in busy:
-            ray.cancel(reference)
-        return [size for ref in answered for size in [ray.get(ref)] * asked[ref] if size]
+    """Bytes of each GPU of this machine; none where a Ray cluster has the run's."""
+    elsewhere = os.environ.get("RAY_ADDRESS") or not torch.cuda.is_available()
+    there = 0 if elsewhere else torch.cuda.device_count()
+    return [torch.cuda.get_device_properties(i).total_memory for i in range(there)]
 
 
-def _first_memory() -> int:
-    """Bytes of the GPU that this process was given; 0 if PyTorch does not see it."""
-    return torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else 0
-
-
-# -- what is printed ---------------------------------------------------------------------------
-
-
-def _plain(config: RunConfig, made: Plan) -> dict[str, Any]:
-    """A plan as plain data; all sizes in bytes."""
-    return {
-        "model": str(config.model_dir),
-        "parameters": made.shape.parameters,
-        "longest_row": longest_row(config.game),
-        "rows_per_pass": rows_per_pass(config.game, config.learning),
-        "devices": [
-            {"name": device.name, "count": device.count, "holds": device.parts, "all": device.total}
-            for device in made.devices
-        ],
-        "moved_per_step": made.moved,
-    }
-
-
-def _show(config: RunConfig, made: Plan, memory: float) -> None:
-    """Prints which model was counted, one table per kind of device, then what a step moves."""
+def _show(config: RunConfig, shape: Shape, devices: tuple[Device, ...], memory: float) -> None:
+    """Prints which model was counted, then one table per kind of device."""
     console = Console(highlight=False)
     model = config.model or "the tiny policy that ships"
     rows = rows_per_pass(config.game, config.learning)
     passes = f"{rows} row{'s' if rows > 1 else ''} of {longest_row(config.game):,} tokens"
-    billions = made.shape.parameters / 1e9
+    billions = shape.parameters / 1e9
     count = f"{billions:.2f}B" if billions >= 1 else f"{1000 * billions:.2f}M"
     size = f"{count} parameters; a pass takes up to {passes}"
     console.print(f"{model}: {size}", markup=False, soft_wrap=True)
 
-    for device in made.devices:
+    for device in devices:
         where = "GPU" if device.gpu else "process"
         several = f"{where}s, each" if device.gpu else f"{where}es, each"
         console.print(f"{device.name}: {device.count} {where if device.count == 1 else several}")
@@ -256,9 +184,6 @@ def _show(config: RunConfig, made: Plan, memory: float) -> None:
         if device.gpu:
             table.add_row(f"of {gib(memory)}, of which {USABLE:.0%} may be used", "fits")
         console.print(table)
-
-    for name, moved in made.moved.items():
-        console.print(f"a step moves, {name}: {gib(moved)}")
 
 
 def gib(size: float) -> str:

@@ -43,7 +43,7 @@ class Estimate:
 
 
 def share(right: int, asked: int) -> Estimate:
-    """A share of questions with Wilson's interval; everything is possible if nothing was asked."""
+    """A share of questions with Wilson's interval; from 0 to 1 if nothing was asked."""
     if not asked:
         return Estimate(math.nan, 0.0, 1.0, 0)
     found = stats.binomtest(right, asked).proportion_ci(LEVEL, method="wilson")
@@ -62,16 +62,11 @@ def over_runs(values: Sequence[float]) -> Estimate:
 def over_questions(
     scores: Sequence[float], rng: np.random.Generator, lowest: float = 0.0
 ) -> Estimate:
-    """The mean of one score per question, with an interval from resampling questions.
+    """The mean of one score per question, from ``lowest`` to 1, with an interval by bootstrap.
 
     Of scores that are all alike, resampling would say that they are certain. Another score may
     still come, with as large a share as Wilson's interval leaves for what never came; of scores
     that are 0 or 1, the interval is Wilson's.
-
-    Args:
-        scores: at least one, from ``lowest`` to 1.
-        rng: draws the resamples.
-        lowest: the least that a score can be.
     """
     mean, count = float(np.mean(scores)), len(scores)
     if lowest == 0 and {*scores} <= {0.0, 1.0}:
@@ -87,13 +82,7 @@ def over_questions(
 def resampled(
     sample: ArrayLike, statistic: Callable[..., Any], rng: np.random.Generator
 ) -> tuple[Any, Any]:
-    """Ends of the percentile bootstrap's interval.
-
-    Args:
-        sample: what is drawn from, one-dimensional.
-        statistic: of a sample; a number or a vector, whose ends are then vectors too.
-        rng: draws the resamples.
-    """
+    """Ends of the percentile bootstrap's interval of a statistic, which is a number or a vector."""
     found = stats.bootstrap(
         (np.asarray(sample),),
         statistic,
@@ -123,7 +112,7 @@ def compare(
     first: Sequence[float], second: Sequence[float], rng: np.random.Generator
 ) -> Comparison:
     """Two policies' scores on the same questions, in the same order, compared pair by pair."""
-    apart: Floats = np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64)
+    apart = np.subtract(second, first, dtype=np.float64)
     p_value = 1.0
     if len(apart) > 1 and apart.any():
         p_value = stats.permutation_test(
@@ -135,5 +124,4 @@ def compare(
         ).pvalue
 
     difference = over_questions(apart.tolist(), rng, lowest=-1.0)
-    better, worse = int((apart > 0).sum()), int((apart < 0).sum())
-    return Comparison(difference, better, worse, float(p_value))
+    return Comparison(difference, int((apart > 0).sum()), int((apart < 0).sum()), float(p_value))

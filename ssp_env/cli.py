@@ -24,8 +24,10 @@ EXTRAS = {
         "train",
     ),
     "matplotlib": "plot",
-    "sklearn": "analysis",
     "choix": "analysis",
+    "faiss": "dense",
+    "sentence_transformers": "dense",
+    "diskcache": "cache",
     "fastapi": "serve",
     "uvicorn": "serve",
 }

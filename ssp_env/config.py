@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
+import pkgutil
 import re
-import textwrap
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
+from pathlib import Path
 from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
@@ -78,19 +77,6 @@ def _complaint(kind: type[Settings], error: dict[str, Any]) -> tuple[str, object
     return prefix + name, value, error["msg"][0].lower() + error["msg"][1:]
 
 
-def setting_docs(kind: type[Settings]) -> dict[str, str]:
-    """The docstring under each field. Reads the source, which would slow down every import."""
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    assert isinstance(tree, ast.ClassDef)
-
-    docs = {}
-    for field, below in pairwise(tree.body):
-        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
-            assert isinstance(field.target, ast.Name)
-            docs[field.target.id] = inspect.cleandoc(ast.literal_eval(below.value))
-    return docs
-
-
 def setting_names(kind: type[Settings]) -> list[str]:
     """Names of all settings, those of sections within as ``section.name``."""
     names = []
@@ -116,3 +102,17 @@ def named(where: str) -> Iterator[None]:
         yield
     except ConfigError as error:
         raise ConfigError(f"{where}.{error.field}", error.value, error.fix) from None
+
+
+def load(field: str, name: str) -> Any:
+    """The object that ``module:name`` names, looked for in the working directory as well.
+
+    Raises:
+        ConfigError: no such module, or nothing of that name in it.
+    """
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # the command `ssp` does not look there
+    try:
+        return pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(field, name, f"give module:name ({error})") from error

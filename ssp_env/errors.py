@@ -9,27 +9,15 @@ voids the attempt that was hit (or the game, where too few attempts remain); it 
 reward or an observation. A service that works and refuses a player's text is no outage: that
 counts against the text (``fault``).
 
-Everything else is raised to the caller, as early as it can be known:
-
-=================== ============================================================================
-``ConfigError``     a setting that cannot work; names the field, the value and the fix
-``RenderModeError`` a render mode that an environment does not have; a ``ConfigError`` too
-``DataError``       a corpus, answer or question file that cannot be read; names file and line
-``TokenizerError``  a tokenizer that cannot spell the protocol's tags or its prompts
-``ModelError``      a model directory that cannot be loaded or sampled from
-``RunError``        a run directory that cannot be written, resumed or read
-``UnhealthyRun``    a training run that was stopped because it had gone wrong; says what helps
-``UsageError``      a call in the wrong order (a step after the end, an action outside the space)
-``ServiceError``    an outage that outlasted its retries
-``LearnerDied``     a learner that died; a ``ServiceError`` too
-``MissingExtra``    a feature whose optional dependency is not installed; says what to install
-=================== ============================================================================
+Everything else is raised to the caller, as early as it can be known.
 """
 
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
+from typing import Literal
 
 
 class SSPError(Exception):
@@ -46,11 +34,11 @@ class ConfigError(SSPError, ValueError):
     """
 
     def __init__(self, field: str, value: object, fix: str) -> None:
+        super().__init__(field, value, fix)
         self.field, self.value, self.fix = field, value, fix
-        super().__init__(f"{field} = {value!r}: {fix}")
 
-    def __reduce__(self) -> tuple[type[ConfigError], tuple[str, object, str]]:
-        return type(self), (self.field, self.value, self.fix)
+    def __str__(self) -> str:
+        return f"{self.field} = {self.value!r}: {self.fix}"
 
 
 class RenderModeError(ConfigError, TypeError):
@@ -62,8 +50,9 @@ class RenderModeError(ConfigError, TypeError):
 
     def __init__(self, field: str, value: object = None, fix: str = "") -> None:
         super().__init__(field, value, fix)
-        if not fix:
-            self.args = (field,)
+
+    def __str__(self) -> str:
+        return super().__str__() if self.fix else self.field
 
 
 class DataError(SSPError, ValueError):
@@ -76,12 +65,11 @@ class DataError(SSPError, ValueError):
     """
 
     def __init__(self, path: object, what: str, line: int | None = None) -> None:
+        super().__init__(str(path), what, line)
         self.path, self.what, self.line = str(path), what, line
-        where = f"{path}:{line}" if line is not None else str(path)
-        super().__init__(f"{where}: {what}")
 
-    def __reduce__(self) -> tuple[type[DataError], tuple[str, str, int | None]]:
-        return type(self), (self.path, self.what, self.line)
+    def __str__(self) -> str:
+        return f"{self.path}{'' if self.line is None else f':{self.line}'}: {self.what}"
 
 
 class TokenizerError(SSPError, ValueError):
@@ -104,8 +92,7 @@ class UsageError(SSPError, RuntimeError):
     """A call that does not fit the game's state, such as a step after the end."""
 
 
-FAULTS = ("service", "text")
-"""Faults that a :class:`ServiceError` can name."""
+Fault = Literal["service", "text"]
 
 
 class ServiceError(SSPError):
@@ -117,21 +104,16 @@ class ServiceError(SSPError):
         calls: how many calls were made before giving up, where someone counted them.
         fault: what is to blame: ``"service"``, an outage; or ``"text"``, if the service works and
             has no result for this very text, which then counts against the player who wrote it.
-
-    Raises:
-        UsageError: another fault than these.
     """
 
     def __init__(
-        self, service: str, what: str, calls: int | None = None, fault: str = "service"
+        self, service: str, what: str, calls: int | None = None, fault: Fault = "service"
     ) -> None:
-        if fault not in FAULTS:
-            raise UsageError(f"a ServiceError's fault is one of {', '.join(FAULTS)}, not {fault!r}")
+        super().__init__(service, what, calls, fault)
         self.service, self.what, self.calls, self.fault = service, what, calls, fault
-        super().__init__(f"{service}: {what}")
 
-    def __reduce__(self) -> tuple[type[ServiceError], tuple[str, str, int | None, str]]:
-        return type(self), (self.service, self.what, self.calls, self.fault)
+    def __str__(self) -> str:
+        return f"{self.service}: {self.what}"
 
 
 class LearnerDied(ServiceError):
@@ -147,32 +129,39 @@ class TransientServiceError(ServiceError):
     """
 
     def __init__(
-        self, service: str, what: str, retry_after: float | None = None, fault: str = "service"
+        self, service: str, what: str, retry_after: float | None = None, fault: Fault = "service"
     ) -> None:
-        self.retry_after = retry_after
         super().__init__(service, what, None, fault)
-
-    def __reduce__(self) -> tuple[type[TransientServiceError], tuple[str, str, float | None, str]]:  # type: ignore[override]
-        return type(self), (self.service, self.what, self.retry_after, self.fault)
+        self.args = service, what, retry_after, fault  # a pickle makes it anew from these
+        self.retry_after = retry_after
 
 
 class MissingExtra(SSPError, ImportError):
     """A feature whose optional dependency is not installed."""
 
     def __init__(self, feature: str, install: str) -> None:
+        super().__init__(feature, install)
         self.feature, self.install = feature, install
-        super().__init__(f"{feature} needs a package that is not installed; run: {install}")
 
-    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
-        return type(self), (self.feature, self.install)
+    def __str__(self) -> str:
+        return f"{self.feature} needs a package that is not installed; run: {self.install}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint for an unknown name: the nearest known ones, or all of them if none is near."""
     names = sorted(known)
-
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if close:
-        return "did you mean " + " or ".join(repr(c) for c in close) + "?"
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    return f"known: {', '.join(names)}"
 
-    return "known: " + ", ".join(names)
+
+def one_of(field: str, value: str, known: Iterable[str]) -> None:
+    """Refuses a name that is not a known one, and offers the nearest."""
+    if value not in known:
+        raise ConfigError(field, value, nearest(value, known))
+
+
+def describe(value: object) -> str:
+    """Type and value, as errors show them; a large value is abridged."""
+    return "None" if value is None else f"{type(value).__name__} {reprlib.repr(value)}"

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
-from ssp_env.errors import ConfigError, ServiceError, TransientServiceError, UsageError
+from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
 
 T = TypeVar("T")
 
@@ -53,14 +53,12 @@ class Connections(Generic[T]):
     def __init__(
         self, owner: object, make: Callable[[], T], close: Callable[[T], Coroutine[Any, Any, None]]
     ) -> None:
-        self._make, self._aclose, self._closed = make, close, False
+        self._make, self._aclose = make, close
         self._made: list[tuple[asyncio.AbstractEventLoop, T]] = []
         weakref.finalize(owner, self.close).atexit = False
 
     def get(self) -> T:
-        """The client of the running loop; a closed one raises ``UsageError``."""
-        if self._closed:
-            raise UsageError("this client is closed; make a new one")
+        """The client of the running loop."""
         loop = asyncio.get_running_loop()
         if not self._made or self._made[0][0] is not loop:
             self._made[:] = [(loop, self._make())]
@@ -68,7 +66,6 @@ class Connections(Generic[T]):
 
     def close(self) -> None:
         """Closes the connections; those of a parent process are left alone."""
-        self._closed = True
         while self._made:
             loop, client = self._made.pop()
             if loop is _loops.get(os.getpid()):

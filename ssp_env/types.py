@@ -80,9 +80,7 @@ class GroundTruth(Immutable):
 
     def __post_init__(self) -> None:
         if isinstance(self.aliases, str):
-            raise ConfigError(
-                "GroundTruth.aliases", self.aliases, f"give a tuple of strings: ({self.aliases!r},)"
-            )
+            raise ConfigError("GroundTruth.aliases", self.aliases, "give a tuple of strings")
 
     @property
     def wordings(self) -> tuple[str, ...]:
@@ -102,20 +100,11 @@ class Question(Immutable):
     """Group that accuracies are reported by: a hop count such as ``"2"``, or a benchmark's name."""
 
     def __post_init__(self) -> None:
-        answers = self.answers
-        if isinstance(answers, str):
-            raise ConfigError(
-                "Question.answers", answers, f"give a tuple of strings: ({answers!r},)"
-            )
-        if not isinstance(answers, tuple | list) or not all(
-            isinstance(answer, str) for answer in answers
-        ):
-            raise ConfigError(
-                "Question.answers", answers, "give a tuple of strings, the canonical wording first"
-            )
-        if not answers:
-            raise ConfigError("Question.answers", answers, "give at least one accepted wording")
-        object.__setattr__(self, "answers", tuple(answers))
+        # One string would be taken for many answers of one letter.
+        if isinstance(self.answers, str) or not self.answers:
+            fix = "give a tuple of strings, the canonical wording first"
+            raise ConfigError("Question.answers", self.answers, fix)
+        object.__setattr__(self, "answers", tuple(self.answers))
 
     @property
     def truth(self) -> GroundTruth:

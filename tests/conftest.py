@@ -27,7 +27,7 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 TOGETHER = {
     "tests/experiments/run/": "runs",
     "tests/experiments/commands/test_kinds_of_runs.py": "runs",
-    "tests/experiments/commands/test_other_commands.py": "runs",
+    "tests/experiments/commands/test_bootstrap_command.py": "runs",
     "tests/experiments/commands/test_search_in_training.py": "runs with services",
     "tests/experiments/commands/test_runs_with_an_api.py": "runs with services",
     "tests/experiments/commands/test_eval.py": "runs with services",

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ssp_env.game.config import GameConfig
+from ssp_env.game.prompts import tags_of
 from ssp_env.game.protocol import ScannerTags
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Action, Role
@@ -60,7 +61,7 @@ class StopRule:
         """Stops at every tag that can end a turn of any role, and at the end token."""
         tokens: set[int] = set() if tokenizer.eos_id is None else {tokenizer.eos_id}
         strings: list[bytes] = []
-        for tag in sorted(ScannerTags(config.tags, tuple(Action)).stops()):
+        for tag in sorted(ScannerTags(tags_of(config.prompts), tuple(Action)).stops()):
             ids = tokenizer.encode(tag)
             if len(ids) == 1:
                 tokens.add(ids[0])
@@ -72,10 +73,8 @@ class StopRule:
 
 
 def _can_be_spelled(tag: bytes, tokenizer: Tokenizer, own: int) -> bool:
-    """True if a tag can be written without its own token.
-
-    It can if another token contains the tag, or ends with the beginning of it.
-    """
+    """True if a tag can be written without its own token: another one contains it, or ends with the
+    beginning of it."""
     beginnings = tuple(tag[:length] for length in range(1, len(tag) + 1))
     return any(
         tag in piece or piece.endswith(beginnings)
@@ -101,9 +100,7 @@ class Engine(Protocol):
     def step(self) -> list[tuple[int, Generation]]:
         """Goes on with all requests by about one token; returns those that it finished, by key.
 
-        Raises:
-            ServiceError: the engine failed (service ``engine``); nothing is running any more.
-        """
+        After a ServiceError (service ``engine``), nothing is running any more."""
 
     def release(self, keys: Iterable[int]) -> None:
         """Ends these requests, if they run, and forgets what was computed under their keys."""
@@ -111,10 +108,8 @@ class Engine(Protocol):
     def update_weights(self, state: Mapping[str, Any], version: int) -> None:
         """Takes new weights in place, when nothing runs, and forgets all that was computed before.
 
-        Args:
-            state: parameter name -> tensor or array, as the `transformers` model names them.
-            version: how many updates they have seen.
-        """
+        ``state`` has tensors or arrays, named as the `transformers` model names them; ``version``
+        is how many updates they have seen."""
 
     def weights(self) -> dict[str, Any]:
         """The present weights as float arrays, named as the `transformers` model names them; a
@@ -142,21 +137,6 @@ def generate(engine: Engine, requests: Sequence[Request]) -> list[Generation]:
 
 class Turn:
     """One request's sampled tokens, and whether they have come to an end."""
-
-    __slots__ = (
-        "_reach",
-        "_room",
-        "_stop",
-        "_tail",
-        "_tokenizer",
-        "ids",
-        "key",
-        "logprobs",
-        "numbers",
-        "prompt",
-        "stopped",
-        "temperature",
-    )
 
     def __init__(self, request: Request, stop: StopRule, tokenizer: Tokenizer) -> None:
         self.key, self.prompt = request.key, list(request.ids)
@@ -189,17 +169,12 @@ class Turn:
         self.stopped = (
             len(self.ids) >= self._room or token in self._stop.token_ids or self._spelled(token)
         )
-
         return not self.stopped
 
     def _spelled(self, token: int) -> bool:
-        if not self._stop.strings:
-            return False
-
+        """True if this token completes one of the stopping texts."""
         before, text = len(self._tail), self._tail + self._tokenizer.pieces[token]
         self._tail = text[-self._reach :] if self._reach else b""
-
-        # Only what this token completes counts.
         return any(
             text.find(string, max(0, before - len(string) + 1)) >= 0
             for string in self._stop.strings

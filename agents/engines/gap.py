@@ -52,12 +52,8 @@ def compared_rows(
 ) -> list[Row]:
     """Up to ``MOST_ROWS`` trajectories of a step's games, from all over it, of the roles that the
     policy that learns plays."""
-    written = [
-        trajectory
-        for game in games
-        for trajectory in game.trajectories
-        if trajectory.policy_tokens and plays(trajectory.role)
-    ]
+    every = [trajectory for game in games for trajectory in game.trajectories]
+    written = [t for t in every if t.policy_tokens and plays(t.role)]
     chosen = np.linspace(0, len(written) - 1, min(MOST_ROWS, len(written))).round().astype(int)
     rows = []
     for trajectory in (written[i] for i in chosen):

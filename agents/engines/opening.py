@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,15 +44,8 @@ def open_engine(
         # It reads the environment when it is imported.
         from agents.engines.vllm_engine import VLLMEngine
 
-        return VLLMEngine(
-            model_dir,
-            tokenizer,
-            stop,
-            device=device,
-            memory=config.memory,
-            longest=longest,
-            sleeps=shares,
-        )
+        given: dict[str, Any] = {"device": device, "memory": config.memory, "longest": longest}
+        return VLLMEngine(model_dir, tokenizer, stop, sleeps=shares, **given)
 
     if model is None:
         model = load_model(model_dir, device)
@@ -68,44 +61,38 @@ class Partnered:
     def __init__(self, policy: Engine, partner: Engine, plays: Callable[[str], bool]) -> None:
         """``plays`` is true for roles that the policy plays, such as
         :meth:`~agents.config.LearningConfig.plays`."""
-        self._policy, self._partner, self._plays = policy, partner, plays
+        self._both, self._plays = (policy, partner), plays
+        self.weights, self.update_weights = policy.weights, policy.update_weights
 
     @property
     def weights_version(self) -> int:
-        return self._policy.weights_version
+        return self._both[0].weights_version
 
     @property
     def running(self) -> int:
-        return self._policy.running + self._partner.running
+        return sum(engine.running for engine in self._both)
 
     def submit(self, requests: Sequence[Request]) -> None:
-        self._policy.submit([request for request in requests if self._plays(request.role)])
-        self._partner.submit([request for request in requests if not self._plays(request.role)])
+        for engine, own in zip(self._both, (True, False), strict=True):
+            engine.submit([r for r in requests if self._plays(r.role) == own])
 
     def step(self) -> list[tuple[int, Generation]]:
         """One step of each that has something to do; if one fails, all that runs is void."""
-        busy = [engine for engine in (self._policy, self._partner) if engine.running]
+        busy = [engine for engine in self._both if engine.running]
         return [finished for engine in busy for finished in engine.step()]
 
     def release(self, keys: Iterable[int]) -> None:
         keys = [*keys]
-        self._policy.release(keys)
-        self._partner.release(keys)
-
-    def update_weights(self, state: Mapping[str, Any], version: int) -> None:
-        """Gives the policy that learns new weights; the partner keeps its own."""
-        self._policy.update_weights(state, version)
-
-    def weights(self) -> dict[str, Any]:
-        return self._policy.weights()
+        for engine in self._both:
+            engine.release(keys)
 
     def sleep(self) -> None:
-        self._policy.sleep()
-        self._partner.sleep()
+        for engine in self._both:
+            engine.sleep()
 
     def wake(self) -> None:
-        self._policy.wake()
-        self._partner.wake()
+        for engine in self._both:
+            engine.wake()
 
 
 def check_same_tokens(partner: str | Path, model_dir: str | Path) -> None:

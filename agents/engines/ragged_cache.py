@@ -32,20 +32,17 @@ class RaggedCache:
         self._visible = 0
 
     def expect(self, new: Tensor, width: int) -> tuple[Tensor, Tensor]:
-        """Announces the next forward call.
+        """Announces the next forward call, on padded input of this width.
 
-        Args:
-            new: int64 (rows,), how many real tokens each row gets; 0 leaves a row as it is.
-            width: length of the padded input.
-
-        Returns: Position ids (rows, width), and a boolean mask (rows, 1, width, visible), true
-            where a token may look.
+        ``new``, int64 (rows,), is how many real tokens each row gets; 0 leaves a row as it is.
+        Returns position ids (rows, width), and a boolean mask (rows, 1, width, visible), true where
+        a token may look.
         """
+        # Token j of row i lies at position lengths[i] + j, and sees columns up to there.
         steps = torch.arange(width, device=self.lengths.device)
         self._positions, self._new = self.lengths[:, None] + steps, new
         self._visible = int(self.lengths.max()) + width
         columns = torch.arange(self._visible, device=self.lengths.device)
-
         return self._positions, columns[None, None, None, :] <= self._positions[:, None, :, None]
 
     def commit(self) -> None:
@@ -72,8 +69,7 @@ class RaggedCache:
         lengths = [cache.lengths[rows] for cache, rows in parts]
         whole = cls(sum(map(len, lengths)), parts[0][0].lengths.device)
         whole.lengths = torch.cat(lengths)
-        longest = int(whole.lengths.max()) if len(whole.lengths) else 0
-        capacity = _capacity(longest + room)
+        capacity = _capacity(whole.get_seq_length() + room)
 
         # Convolution states have one length for all.
         for name, length in (("_keys", capacity), ("_values", capacity), ("_conv", None)):
@@ -86,7 +82,6 @@ class RaggedCache:
                 del pieces
                 for cache in spent:
                     getattr(cache, name).pop(layer, None)
-
         return whole
 
     def select(self, rows: Tensor, *, spent: bool = False) -> RaggedCache:
@@ -100,6 +95,7 @@ class RaggedCache:
         self, keys: Tensor, values: Tensor, layer_idx: int, *_: object, **__: object
     ) -> tuple[Tensor, Tensor]:
         """Writes new keys and values (rows, heads, width, size); returns all that are visible."""
+        # (rows, width) -> (rows, heads, width, size): where each new number goes.
         index = self._positions[:, None, :, None].expand(-1, keys.shape[1], -1, keys.shape[3])
         for store, new in ((self._keys, keys), (self._values, values)):
             if layer_idx not in store:
@@ -107,9 +103,8 @@ class RaggedCache:
             store[layer_idx] = _room(store[layer_idx], self._visible)
             store[layer_idx].scatter_(2, index, new)
 
-        return self._keys[layer_idx][:, :, : self._visible], self._values[layer_idx][
-            :, :, : self._visible
-        ]
+        keys, values = self._keys[layer_idx], self._values[layer_idx]
+        return keys[:, :, : self._visible], values[:, :, : self._visible]
 
     def update_conv_state(
         self, states: Tensor, layer_idx: int, conv_kernel_size: int, **_: object
@@ -119,12 +114,12 @@ class RaggedCache:
         if layer_idx not in self._conv:
             self._conv[layer_idx] = states.new_zeros(rows, channels, conv_kernel_size)
 
+        # (rows, channels, kernel + width).
         joined = torch.cat([self._conv[layer_idx], states], dim=-1)
         # A row with n real inputs keeps the kernel's width up to its own n-th input, not up to the
         # padding.
         columns = self._new[:, None] + torch.arange(conv_kernel_size, device=states.device)
         self._conv[layer_idx] = joined.gather(2, columns[:, None, :].expand(-1, channels, -1))
-
         return joined
 
     def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
@@ -172,7 +167,6 @@ def _room(tensor: Tensor, length: int) -> Tensor:
 
     grown = tensor.new_zeros(*tensor.shape[:2], _capacity(length), tensor.shape[3])
     grown[:, :, : tensor.shape[2]] = tensor
-
     return grown
 
 

@@ -48,12 +48,10 @@ class TransformersEngine:
         """``model`` is a `transformers` causal LM, in evaluation mode, on its device; the tokenizer
         gives the bytes behind ids, where closing tags have several tokens."""
         check_architecture(model)
-        known = model.get_input_embeddings().num_embeddings
-        if known < tokenizer.vocab_size:
-            raise ModelError(
-                f"the tokenizer has {tokenizer.vocab_size} tokens, the model only {known}: "
-                f"resize its embeddings"
-            )
+        known, tokens = model.get_input_embeddings().num_embeddings, tokenizer.vocab_size
+        if known < tokens:
+            what = f"the tokenizer has {tokens} tokens, the model only {known}"
+            raise ModelError(f"{what}: resize its embeddings")
 
         self.model, self.weights_version = model, 0
         self._tokenizer, self._stop = tokenizer, stop
@@ -97,8 +95,7 @@ class TransformersEngine:
     def sleep(self) -> None:
         """Drops what was computed; the weights stay where they are."""
         self._forget()
-        if self._device.type == "cuda":
-            torch.cuda.empty_cache()
+        self._empty_cache()
 
     def wake(self) -> None:
         """Has nothing to fetch back."""
@@ -116,9 +113,7 @@ class TransformersEngine:
             turns = self._join() if joins else self._go_on()
         except BaseException as error:
             unfinished = self._turns
-            # A cache that was left in the middle of a step would continue rows wrongly, and
-            # silently.
-            self._forget()
+            self._forget()  # a half-written cache would continue rows wrongly, and silently
             if not _is_out_of_memory(error):
                 raise
             self._halve(unfinished, error)
@@ -134,10 +129,12 @@ class TransformersEngine:
         self._turns: dict[int, Turn] = {}
         self._waiting: dict[int, Turn] = {}
         self._kept: dict[int, _Kept] = {}
-        self._run([], RaggedCache(0, self._device))
+        self._rows: list[Turn] = []
+        self._cache = RaggedCache(0, self._device)
 
-    def _run(self, rows: list[Turn], cache: RaggedCache) -> None:
-        self._rows, self._cache = rows, cache
+    def _empty_cache(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def _live(self) -> list[int]:
         """The rows of the batch whose turns go on."""
@@ -160,8 +157,7 @@ class TransformersEngine:
             here, all_new = self._tensor(live), torch.arange(len(joined), device=self._device)
             parts = [(self._cache, here), (cache, all_new)]
             cache = RaggedCache.gathered(parts, spent=[self._cache, cache])
-        self._run([self._rows[row] for row in live] + joined, cache)
-
+        self._rows, self._cache = [self._rows[row] for row in live] + joined, cache
         return self._take(first, *_sample(logits, joined))
 
     def _go_on(self) -> list[Turn]:
@@ -171,14 +167,13 @@ class TransformersEngine:
             return []
         if len(live) < _COMPACT_BELOW * len(self._rows):
             self._set_apart()
-            going_on = self._cache.select(self._tensor(live), spent=True)
-            self._run([self._rows[i] for i in live], going_on)
+            self._cache = self._cache.select(self._tensor(live), spent=True)
+            self._rows = [self._rows[i] for i in live]
 
         self._tried = len(self._rows)
         last = self._tensor([turn.ids[-1] for turn in self._rows])
         going = self._tensor([not turn.stopped for turn in self._rows])
-        logits = self._forward(self._cache, last[:, None], going)
-
+        logits = self._forward(self._cache, last[:, None], going)  # (rows, vocabulary)
         return self._take(0, *_sample(logits, self._rows))
 
     def _set_apart(self) -> None:
@@ -194,9 +189,8 @@ class TransformersEngine:
             if len(part) == len(cache.lengths) and cache is not self._cache:
                 continue
             own = cache.select(self._tensor([kept.row for _, kept in part]))
-            self._kept.update(
-                {key: _Kept(own, row, kept.seen) for row, (key, kept) in enumerate(part)}
-            )
+            for row, (key, kept) in enumerate(part):
+                self._kept[key] = _Kept(own, row, kept.seen)
 
     def _take(self, first: int, tokens: Tensor, logprobs: Tensor) -> list[Turn]:
         """Hands the rows from ``first`` on their tokens; returns the turns that these finish."""
@@ -214,21 +208,16 @@ class TransformersEngine:
             # The last token was never read: it belongs to the next turn's prefill.
             self._kept[turn.key] = _Kept(self._cache, row, turn.read[:-1])
             finished.append(turn)
-
         return finished
 
     def _halve(self, turns: dict[int, Turn], error: BaseException) -> None:
         """Starts requests again where they are, half as many side by side."""
-        if self._device.type == "cuda":
-            torch.cuda.empty_cache()
+        self._empty_cache()
         if self._tried <= 1:
             longest = max(len(turn.read) for turn in turns.values())
-            reason = (str(error) or type(error).__name__).splitlines()[0]
-            raise ModelError(
-                f"the engine has no memory for a sequence of up to {longest} tokens, even alone: "
-                f"lower game.max_prompt_tokens and game.max_response_tokens, or give it more "
-                f"memory ({reason})"
-            ) from error
+            what = f"the engine has no memory for a sequence of up to {longest} tokens, even alone"
+            fix = "lower game.max_prompt_tokens and game.max_response_tokens"
+            raise ModelError(f"{what}: {fix} ({error or type(error).__name__})") from error
 
         self._most_rows = self._tried // 2
         self._turns, self._waiting = turns, dict(turns)
@@ -236,14 +225,11 @@ class TransformersEngine:
     # -- what the model computes ---------------------------------------------------------------
 
     def _read(self, joining: Sequence[Turn]) -> tuple[RaggedCache, Tensor, list[Turn]]:
-        """Computes what the model has not yet read of these turns.
+        """Computes what the model has not yet read of these turns: a cache of their rows, logits
+        (rows, vocabulary) at the last token of each, and the turns in the order of the rows.
 
         Attempts at one question often begin alike, down to what their searches found. Equal
         sequences are fed once and their rows copied.
-
-        Returns:
-            A cache of their rows, logits (rows, vocabulary) at the last token of each, and the
-            turns in the order of the rows.
         """
         equal: dict[tuple[int, ...], list[Turn]] = {}
         for turn in joining:
@@ -270,7 +256,7 @@ class TransformersEngine:
             ],
             room=max(map(len, new)),
         )
-        padded = torch.zeros(len(new), max(map(len, new)), dtype=torch.long)
+        padded = torch.zeros(len(new), max(map(len, new)), dtype=torch.long)  # (rows, width)
         for row, fed in enumerate(new):
             padded[row, : len(fed)] = torch.tensor(fed, dtype=torch.long)
         lengths = self._tensor([len(fed) for fed in new])
@@ -282,6 +268,7 @@ class TransformersEngine:
         return cache, logits, [turn for _, ids in rows for turn in equal[ids]]
 
     def _forward(self, cache: RaggedCache, ids: Tensor, new: Tensor) -> Tensor:
+        # ids: (rows, width), of which row i has new[i] real ones; logits at the last of these.
         positions, visible = cache.expect(new, ids.shape[1])
         dtype = self.model.dtype
         mask: Any = torch.zeros(visible.shape, dtype=dtype, device=self._device)
@@ -317,6 +304,7 @@ def _sample(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:
     Each row has a random number of its own, which says how far into its cumulated distribution the
     token lies; so no row's token hangs on another row.
     """
+    # p = softmax(logits / T), the distribution whose log-probabilities are given out.
     temperatures = [turn.temperature for turn in turns]
     if set(temperatures) - {0.0, 1.0}:
         scale = torch.tensor([t or 1.0 for t in temperatures], device=logits.device)
@@ -326,8 +314,8 @@ def _sample(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:
     if not any(temperatures):
         tokens = logprobs.argmax(dim=-1)
     else:
-        # In double precision: in single, the likely tokens of a large vocabulary would swallow
-        # the unlikely ones.
+        # Token = the first whose cumulated probability exceeds u: (rows,). In double precision: in
+        # single, the likely tokens of a large vocabulary would swallow the unlikely ones.
         reached = logprobs.exp().cumsum(dim=-1, dtype=torch.float64)
         numbers = [0.0 if turn.stopped else next(turn.numbers) for turn in turns]
         aims = torch.tensor(numbers, dtype=torch.float64, device=logits.device)[:, None]
@@ -358,9 +346,6 @@ def check_architecture(model: Any) -> None:
         )
 
     for name in _LOGIT_SETTINGS:
-        if getattr(config, name, None) not in (None, 1.0):
-            raise ModelError(
-                f"the transformers engine cannot serve {config.model_type} with {name} = "
-                f"{getattr(config, name)}: "
-                "it takes logits from the output layer as they are"
-            )
+        if (value := getattr(config, name, None)) not in (None, 1.0):
+            what = f"the transformers engine cannot serve {config.model_type} with {name} = {value}"
+            raise ModelError(f"{what}: it takes logits from the output layer as they are")

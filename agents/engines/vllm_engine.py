@@ -60,16 +60,9 @@ class VLLMEngine:
         longest: int | None = None,
         sleeps: bool = False,
     ) -> None:
-        """
-        Args:
-            model_dir: a causal LM that vLLM serves.
-            tokenizer: for the bytes behind ids.
-            stop: where turns end.
-            device: a GPU, which computes in bfloat16, or the CPU, in float32.
-            memory: share of the GPU's memory that vLLM may fill.
-            longest: tokens of the longest trajectory; the model's own limit when not given.
-            sleeps: whether :meth:`sleep` gives the GPU's memory back, for a learner beside it.
-        """
+        """Arguments as of :func:`~agents.engines.opening.open_engine`. ``memory`` is the share of a
+        GPU's that vLLM may fill; ``longest`` defaults to the model's own limit; with ``sleeps``,
+        :meth:`sleep` gives the memory back, for a learner beside it."""
         self._tokenizer, self._stop, self._model_dir = tokenizer, stop, model_dir
         self._base: dict[str, Tensor] | None = None
         self._on_gpu = torch.device(device).type == "cuda"
@@ -101,10 +94,9 @@ class VLLMEngine:
             self._asked += 1
             name = f"{request.key}-{self._asked}"
             turn = Turn(request, self._stop, self._tokenizer)
-            prompt = {"prompt_token_ids": turn.prompt}
             parameters = self._parameters(request)
             with self._calling():
-                self._llm.add_request(name, prompt, parameters)
+                self._llm.add_request(name, {"prompt_token_ids": turn.prompt}, parameters)
             self._turns[name], self._names[request.key] = turn, name
 
     def step(self) -> list[tuple[int, Generation]]:
@@ -139,9 +131,8 @@ class VLLMEngine:
         self._abort(names)
 
     def update_weights(self, state: Mapping[str, Any], version: int) -> None:
-        """Takes new weights; adapters are merged into the weights of the model directory,
-        so that vLLM samples at the speed of a plain model.
-        """
+        """Takes new weights; adapters are merged into those of the model directory, so that vLLM
+        samples at the speed of a plain model."""
         if self._turns:
             raise UsageError(f"{len(self._turns)} requests still run with the old weights")
 
@@ -199,11 +190,8 @@ class VLLMEngine:
 
     @contextmanager
     def _calling(self) -> Iterator[None]:
-        """Keeps what vLLM fails with for the next step to tell.
-
-        That may be anything: an error of CUDA's, one of memory, a failed assertion, ``ValueError``,
-        vLLM's own ``EngineDeadError``.
-        """
+        """Keeps what vLLM fails with for the next step to tell. That may be anything: an error of
+        CUDA's, one of memory, a failed assertion, vLLM's own ``EngineDeadError``."""
         try:
             yield
         except Exception as error:
@@ -272,11 +260,9 @@ def arguments(
 
 
 def surplus_bias(logits: int, tokens: int) -> dict[int, float] | None:
-    """Bias that keeps vLLM from sampling logits behind which there is no token.
-
-    Models often have a few hundred more, to round up their matrices. A list of the tokens that are
-    allowed would be longer than the sampler takes.
-    """
+    """Bias that keeps vLLM from sampling logits behind which there is no token: models often have a
+    few hundred more, to round up their matrices. A list of the tokens that are allowed would be
+    longer than the sampler takes."""
     if not 0 <= logits - tokens <= _MOST_BIASED:
         raise ModelError(
             f"the tokenizer has {tokens} tokens and the model {logits} logits; vLLM needs at least "
@@ -343,11 +329,8 @@ def _attributes(value: Any) -> Mapping[str, Any]:
 
 
 def _flatten_rotary() -> None:
-    """Gives vLLM's rotary kernel for CPUs the layout that it takes.
-
-    It takes (tokens, heads, size) for something else, and is silently wrong for models that bring
-    their queries so, such as Lfm2; (tokens, heads * size) is right for all.
-    """
+    """Gives vLLM's rotary kernel for CPUs the layout that is right for all models: (tokens, heads *
+    size). It is silently wrong for those that bring (tokens, heads, size), such as Lfm2."""
     from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbedding
 
     original = RotaryEmbedding.forward_cpu

@@ -26,9 +26,8 @@ from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS
 
-from agents.columns import deal_to_learners
 from agents.engines.gap import CHECK_EVERY, Gap, compared_rows, measure
-from agents.metrics import step_figures
+from agents.metrics import merge_figures, step_figures
 from agents.models import as_tensor, load_state, plain_weights
 from agents.rllib.config import SSPConfig
 from agents.rllib.env_runner import Sample, busiest, renumber, rounds_of
@@ -36,8 +35,7 @@ from agents.rllib.learner import ask_learners, freeze_collected, naming_dead_lea
 from agents.rllib.module import LM, MODULE_ID, to_batch
 from agents.rllib.results import complete, evaluation_figures, log_learnt, log_played
 from agents.rllib.runners import Runners
-from agents.rows import Row, credited, deal, with_loss_weights
-from agents.update import merge_figures
+from agents.rows import Row, credited, deal, deal_to_learners, with_loss_weights
 from ssp_env.errors import UsageError
 from ssp_env.game.record import GameRecord
 from ssp_env.game.strategies import BatchStrategy, update_strategy

@@ -23,6 +23,7 @@ from agents.rllib.module import MODULE_ID, LLMModule, module_spaces
 from ssp_env.config import named
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig, suited
+from ssp_env.game.prompts import tags_of
 from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, make_strategy
@@ -248,7 +249,7 @@ class SSPConfig(AlgorithmConfig):
         check_packages(learning)
         if learning.partner:
             check_same_tokens(learning.partner, self.model_dir)
-        check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), game.tags)
+        check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), tags_of(game.prompts))
 
         if self.num_env_runners and self.create_local_env_runner:
             # It would hold one more copy of the model in the main process, which may have no GPU

@@ -17,12 +17,11 @@ from ray.rllib.core import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from torch import Tensor
 
-from agents.columns import Columns, columns_of
 from agents.config import LearningConfig
 from agents.losses import find_algorithm
 from agents.models import autocast_dtype, load_model, state_of, without_adapters
 from agents.rllib.module import ENTROPY, MODULE_ID, pack
-from agents.rows import Row
+from agents.rows import Columns, Row, columns_of
 from agents.scoring import Scores, TokenScorer, checkpoint_layers
 from agents.sharding import agreed_maximum, load_shares, save_shares, shard, whole
 from agents.update import Scorer, Update, adam

@@ -14,9 +14,8 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from torch import Tensor
 
-from agents.columns import columns_of
 from agents.models import adapt, as_tensor, load_model
-from agents.rows import Row
+from agents.rows import Row, columns_of
 from agents.scoring import token_scores
 
 MODULE_ID = "llm"

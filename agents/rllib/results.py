@@ -11,8 +11,8 @@ from ray.rllib.core import ALL_MODULES
 from ray.rllib.utils import metrics as names
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
+from agents.metrics import FIGURES
 from agents.rllib.module import MODULE_ID
-from agents.update import FIGURES
 from ssp_env.game.record import GameRecord
 
 

@@ -19,11 +19,8 @@ from ssp_env.tokenizers import HuggingFaceTokenizer
 
 _POOL = 256
 """Traces that are sorted by length together."""
-
 _TRACES = 0xB007
 """Second number of the seed that demonstrations are drawn by."""
-
-
 STEPS = 1800
 """Optimizer steps of the policy that ships."""
 TOKENS_PER_STEP = 6000
@@ -99,11 +96,8 @@ def _schedule(step: int, steps: int, warmup: int = 50) -> float:
 def _batches(
     stream: Iterator[Trace], rng: np.random.Generator
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Batches of traces of similar length, in random order.
-
-    Each is int64 ids and a float mask, both (rows, length). Sorting within a pool of a few batches
-    saves a third of the padding.
-    """
+    """Batches of traces of similar length, in random order: int64 ids and a float mask, both (rows,
+    length). Sorting within a pool of a few batches saves a third of the padding."""
     while True:
         pool = sorted((next(stream) for _ in range(_POOL)), key=lambda trace: len(trace.ids))
         parts: list[list[Trace]] = [[]]
@@ -122,10 +116,9 @@ def _loss(model: Lfm2ForCausalLM, ids: torch.Tensor, mask: torch.Tensor) -> torc
     """Mean cross-entropy over the player's own tokens; causal layers ignore the right padding."""
     hidden = model.model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
     own = mask[:, 1:] > 0
-    logits = model.lm_head(hidden[own])
+    logits = model.lm_head(hidden[own])  # (tokens, vocabulary)
     loss = torch.nn.functional.cross_entropy(logits, ids[:, 1:][own])
 
     if not math.isfinite(float(loss.detach())):
         raise FloatingPointError("the bootstrap diverged: its loss is not finite")
-
     return loss

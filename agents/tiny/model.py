@@ -12,7 +12,7 @@ from transformers import Lfm2Config, Lfm2ForCausalLM, PreTrainedTokenizerFast
 
 from ssp_env.game.protocol import Tags
 from ssp_env.tokenizers.plain import EOS, PAD, UNKNOWN, WORD, WordTokenizer
-from ssp_env.worlds.mini.lexicon import vocabulary
+from ssp_env.worlds.mini_language import vocabulary
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
@@ -31,7 +31,6 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 WIDTH = 128
 """Of the tiny policy that ships."""
-
 HEAD_SIZE = 64
 """Of each attention head, at every width: copying of names needs heads of this size."""
 
@@ -39,10 +38,8 @@ HEAD_SIZE = 64
 def tiny_config(vocab_size: int, width: int = WIDTH) -> Lfm2Config:
     """Four layers: convolution, attention, convolution, attention.
 
-    Args:
-        vocab_size: number of tokens.
-        width: of the layers, a multiple of ``HEAD_SIZE``; with the vocabulary of the mini-wiki,
-            64, 128, 192 and 320 give 0.3, 0.9, 2.0 and 5.2 million parameters.
+    ``width`` is a multiple of ``HEAD_SIZE``; with the vocabulary of the mini-wiki, 64, 128, 192 and
+    320 give 0.3, 0.9, 2.0 and 5.2 million parameters.
     """
     return Lfm2Config(
         vocab_size=vocab_size,
@@ -87,5 +84,4 @@ def tiny_model(vocab_size: int, generator: torch.Generator, width: int = WIDTH) 
                 parameter.normal_(0.0, spread, generator=generator)
 
     model.tie_weights()
-
     return model

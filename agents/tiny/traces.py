@@ -13,19 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from ssp_env.game.config import GameConfig
-from ssp_env.game.protocol import Tags
+from ssp_env.game.prompts import tags_of
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
-from ssp_env.worlds.mini.grammar import Fact, Hop, read_facts, write_question
-from ssp_env.worlds.mini.graph import Graph
-from ssp_env.worlds.mini.lexicon import NATION, RELATIONS
+from ssp_env.worlds.mini_language import NATION, RELATIONS, Fact, Hop, read_facts, write_question
 
 CARELESS_ORDER = (*RELATIONS[::2], *RELATIONS[1::2])
 """Relations in the order in which they become careless: some of every kind of entity first."""
-
-
 SOLVER_HOPS = (0.58, 0.22, 0.20)
 """Shares of solver questions with 1, 2, 3 hops."""
 CARELESS = CARELESS_ORDER[:8]
@@ -50,15 +46,6 @@ PROPOSER_CITIZENS = 0.75
 of all proposals."""
 WORLDS_EVERY = 400
 """Demonstrations per world; a fixed world would be learnt by heart."""
-
-
-@dataclass(frozen=True)
-class _Step:
-    """One look-up of a chain: what is looked up, which hop, and what the solver takes from it."""
-
-    entity: str
-    hop: Hop
-    value: str
 
 
 @dataclass
@@ -94,7 +81,7 @@ class TraceWriter:
             proposer_share: share of proposer demonstrations.
         """
         self.game, self.tokenizer, self.rng = game, tokenizer, rng
-        self.tags: Tags = game.tags
+        self.tags = tags_of(game.prompts)
         self._faults = faults
         self._solver_hops, self._proposer_hops = solver_hops, proposer_hops
         self._proposer_share = proposer_share
@@ -111,62 +98,48 @@ class TraceWriter:
                     trace = self._propose(rules, str(self.rng.choice(answers)))
                 else:
                     trace = self._solve(world, rules)
-
                 if trace is not None:
                     yield trace
 
     def _solve(self, world: MiniWorld, rules: Rules) -> Trace | None:
         graph, wanted = world.train_graph, self._hops(self._solver_hops)
         self.rng.random()  # unused; the weights that ship came of a stream that drew it
-        steps = self._chain(graph, wanted)
-        if steps is None:
+        chain = graph.walk(self.rng, wanted)
+        if chain is None:
             return None
 
-        start, hops = steps[0].entity, [step.hop for step in steps]
-        prompt = rules.prompts.solver(write_question(start, hops), self.game.max_searches)
-        trace = Trace(list(prompt), [0] * len(prompt))
-        stop_after = len(steps)
+        # The entities along a random chain of functional facts, and its hops.
+        hops = [Hop(relation) for relation in chain[1]]
+        places = [chain[0]]
+        for relation in chain[1]:
+            places.append(graph.facts[places[-1]][relation])
 
-        for count in range(1, len(steps)):
+        prompt = rules.prompts.solver(write_question(places[0], hops), self.game.max_searches)
+        trace = Trace(list(prompt), [0] * len(prompt))
+        stop_after = len(hops)
+        for count in range(1, len(hops)):
             if self.rng.random() < self._haste(count, hops):
                 stop_after = count
                 break
 
         slips = self._happens(SOLVER_SLIPS)
         slip_at = int(self.rng.integers(stop_after)) if slips else -1
-        entity = start
-
-        for place, step in enumerate(steps[:stop_after]):
+        entity = places[0]
+        for i, hop in enumerate(hops[:stop_after]):
             documents = self._look_up(rules, trace, entity)
 
             # After a slip, the facts of the wrong entity are followed.
-            on_track = entity == step.entity
-            value = step.value if on_track else graph.facts[entity].get(step.hop.relation)
-            if place == slip_at or value is None:
+            on_track = entity == places[i]
+            value = places[i + 1] if on_track else graph.facts[entity].get(hop.relation)
+            if i == slip_at or value is None:
                 value = self._some_name(documents, entity)
             if value is None:
                 return None
 
-            self._write(
-                trace, f"{self._tag('think')}{entity} {step.hop.noun} {value}{self._end('think')}"
-            )
+            self._write(trace, "think", f"{entity} {hop.noun} {value}")
             entity = value
 
-        self._finish(trace, "answer", entity)
-
-        return trace
-
-    def _chain(self, graph: Graph, hops: int) -> list[_Step] | None:
-        """A random chain of functional facts."""
-        chain = graph.walk(self.rng, hops)
-        if chain is None:
-            return None
-
-        entity, steps = chain[0], []
-        for relation in chain[1]:
-            steps.append(_Step(entity, Hop(relation), graph.facts[entity][relation]))
-            entity = steps[-1].value
-        return steps
+        return self._finished(trace, "answer", entity)
 
     def _haste(self, count: int, hops: list[Hop]) -> float:
         """Chance of an answer after this many hops, though the question goes on."""
@@ -194,16 +167,12 @@ class TraceWriter:
             if place == slip_at:
                 hop = Hop(RELATIONS[int(self.rng.integers(len(RELATIONS)))])
 
-            self._write(
-                trace, f"{self._tag('think')}{entity} {hop.noun} of {source}{self._end('think')}"
-            )
+            self._write(trace, "think", f"{entity} {hop.noun} of {source}")
             hops.append(hop)
             seen.add(source)
             entity = source
 
-        self._finish(trace, "question", write_question(entity, hops[::-1]))
-
-        return trace
+        return self._finished(trace, "question", write_question(entity, hops[::-1]))
 
     def _step_back(
         self, documents: list[Document], entity: str, seen: set[str], citizens: bool
@@ -223,33 +192,33 @@ class TraceWriter:
         ]
         return back[int(self.rng.integers(len(back)))] if back else None
 
-    def _write(self, trace: Trace, text: str) -> None:
-        ids = self.tokenizer.encode(text)
+    def _write(self, trace: Trace, tag: str, text: str, *, closed: bool = True) -> None:
+        end = f" {self.tags.closing(tag)} " if closed else ""
+        ids = self.tokenizer.encode(f"{self.tags.opening(tag)} {text}{end}")
         trace.ids.extend(ids)
         trace.mask.extend([1] * len(ids))
 
-    def _finish(self, trace: Trace, kind: str, content: str) -> None:
+    def _finished(self, trace: Trace, tag: str, text: str) -> Trace:
         broken = self._happens(BROKEN)
-        self._write(trace, f"{self._tag(kind)}{content}{'' if broken else self._end(kind)}")
+        self._write(trace, tag, text, closed=not broken)
         if broken:
             assert self.tokenizer.eos_id is not None, "the tiny tokenizer has an end token"
             trace.ids.append(self.tokenizer.eos_id)
             trace.mask.append(1)
+        return trace
 
     def _look_up(self, rules: Rules, trace: Trace, entity: str) -> list[Document]:
-        self._write(trace, f"{self._tag('search')}{entity}{self._end('search')}")
+        self._write(trace, "search", entity)
         (found,) = rules.retriever.search([entity], self.game.top_k)
         shuffled = [found[i] for i in self.rng.permutation(len(found))]
         information = rules.prompts.information(shuffled, self.game.max_document_tokens)
         trace.ids.extend(information)
         trace.mask.extend([0] * len(information))
-
         return shuffled
 
     def _some_name(self, documents: list[Document], other_than: str) -> str | None:
-        names = sorted(
-            {name for fact in read_facts(documents) for name in (fact[0], fact[2])} - {other_than}
-        )
+        facts = read_facts(documents)
+        names = sorted({name for fact in facts for name in (fact[0], fact[2])} - {other_than})
         return str(self.rng.choice(names)) if names else None
 
     def _happens(self, chance: float) -> bool:
@@ -258,9 +227,3 @@ class TraceWriter:
 
     def _hops(self, shares: tuple[float, ...]) -> int:
         return int(self.rng.choice(len(shares), p=shares)) + 1
-
-    def _tag(self, name: str) -> str:
-        return f"{self.tags.opening(name)} "
-
-    def _end(self, name: str) -> str:
-        return f" {self.tags.closing(name)} "

@@ -15,8 +15,9 @@ from ssp_env.doors.aec import PROPOSER, SOLVER, SearchSelfPlayEnv
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Ending, Outcome
+from ssp_env.game.protocol import Tags
 from ssp_env.game.rules import Rules
-from ssp_env.game.trajectory import MAX_ANSWER_TOKENS, Trajectory
+from ssp_env.game.trajectory import MAX_CALL_TOKENS, Trajectory
 from ssp_env.types import Action, Document, Role
 
 SERVICES = {"search", "judge", "verifier", "engine"}
@@ -90,7 +91,7 @@ class Watch:
 
         for search in trajectory.searches:
             length = len(tokenizer.encode_data(search.query))
-            assert length <= config.max_query_tokens, "a query beyond its budget"
+            assert length <= MAX_CALL_TOKENS, "a query beyond its budget"
             assert len(search.documents) <= config.top_k, "more documents than were asked for"
 
     def _check_turns(self, trajectory: Trajectory) -> None:
@@ -102,7 +103,7 @@ class Watch:
         for ids in turns:
             text = b"".join(pieces[i] for i in ids)
             last = len(text) - len(pieces[ids[-1]])
-            think = self._rules.config.tags.opening("think").encode()
+            think = self._rules.tags.opening("think").encode()
             before, _, _ = without_thoughts(text[:last], self._rules).partition(think)
             actions = trajectory.limits.actions
             early = first_call(before, self._rules, actions)
@@ -125,7 +126,7 @@ class Watch:
             case Ending.BUDGET_ANSWER:
                 assert [call and call[0] for call in rest] == ["answer"]
                 tokenizer = self._rules.tokenizer
-                assert len(tokenizer.encode_data((rest[0] or "")[1])) > MAX_ANSWER_TOKENS
+                assert len(tokenizer.encode_data((rest[0] or "")[1])) > MAX_CALL_TOKENS
             case Ending.FORMAT | Ending.BUDGET_TOKENS:
                 assert rest in ([None], []), "a complete call counts as none"
             case _:
@@ -152,11 +153,11 @@ class Watch:
                 b"".join(tokenizer.pieces[i] for i in run).decode("utf-8", "replace")
                 for run in (ids, ours)
             )
-            seen, known = (_tags_in(t, self._rules.config) for t in (text, ours_text))
+            seen, known = (_tags_in(t, self._rules.tags) for t in (text, ours_text))
             assert seen == known, f"a tag from outside: {seen}"
 
             if thorough:
-                seen, known = (_tags_in(squashed(t), self._rules.config) for t in (text, ours_text))
+                seen, known = (_tags_in(squashed(t), self._rules.tags) for t in (text, ours_text))
                 assert seen == known, f"a look-alike of a tag from outside: {seen}"
 
         opening, closing = (tokenizer.encode(tag) for tag in ("<information>", "</information>"))
@@ -199,9 +200,9 @@ def first_call(
 ) -> tuple[str, str] | str | None:
     """The first complete call: ``(action, content)``, :data:`FORGED` or ``None``. Naive, slow."""
     opened: tuple[bytes, int] | None = None
-    for found in _tag_pattern(rules.config, actions).finditer(text):
+    for found in _tag_pattern(rules.tags, actions).finditer(text):
         name = found[0].strip(b"</>")
-        if name == rules.config.tags.information.encode():
+        if name == rules.tags.information.encode():
             return FORGED
 
         if not found[0].startswith(b"</"):
@@ -214,7 +215,7 @@ def first_call(
 
 def without_thoughts(text: bytes, rules: Rules) -> bytes:
     """A turn with a space for every complete thought."""
-    tags = rules.config.tags
+    tags = rules.tags
     opening, closing = (
         re.escape(tag.encode()) for tag in (tags.opening("think"), tags.closing("think"))
     )
@@ -283,15 +284,15 @@ def _runs(trajectory: Trajectory) -> Iterator[tuple[bool, list[int]]]:
         yield bool(mask), [token for _, token in run]
 
 
-def _tags_in(text: str, config: GameConfig) -> list[str]:
-    return re.findall("|".join(map(re.escape, config.tags.all())), text)
+def _tags_in(text: str, tags: Tags) -> list[str]:
+    return re.findall("|".join(map(re.escape, tags.all())), text)
 
 
 @cache
-def _tag_pattern(config: GameConfig, actions: frozenset[Action]) -> re.Pattern[bytes]:
+def _tag_pattern(tags: Tags, actions: frozenset[Action]) -> re.Pattern[bytes]:
     names = ["information", *(action.value for action in actions)]
-    tags = [tag for name in names for tag in (config.tags.opening(name), config.tags.closing(name))]
-    return re.compile("|".join(map(re.escape, tags)).encode())
+    known = [tag for name in names for tag in (tags.opening(name), tags.closing(name))]
+    return re.compile("|".join(map(re.escape, known)).encode())
 
 
 def _harmless_prompt(rules: Rules, role: Role, asked: int) -> list[int]:

@@ -20,14 +20,14 @@ from experiments.cli import DEFAULT_PRESET, Chosen, EvalOptions
 from experiments.config import RunConfig, load_preset
 from experiments.evaluation.answers import answer_all, by_player, from_memory
 from experiments.evaluation.retrievers import with_retriever
-from experiments.evaluation.scores import Row, paired, score, table, void_groups, void_reasons
+from experiments.evaluation.scores import Row, paired, score, table, voids
 from experiments.run.checks import check_model, open_run
 from experiments.run.process import quiet_libraries
 from ssp_env.commands.base import plural
 from ssp_env.errors import ConfigError
 from ssp_env.game.outcome import BUDGET_PROMPT
-from ssp_env.game.parts import fingerprint
-from ssp_env.game.prompts.sets import format_settings
+from ssp_env.game.prompts import format_settings
+from ssp_env.game.rules import fingerprint
 from ssp_env.judge.chat import ChatClient
 from ssp_env.judge.judges import name_of
 from ssp_env.players import ChatPlayer
@@ -64,7 +64,17 @@ def run(chosen: Chosen, options: EvalOptions, targets: Sequence[str]) -> int:
             evaluated.append(_evaluate(config, options))
 
     seed = chosen.seed or 0
-    data: Row = {"evaluations": [_as_data(one, seed) for one in evaluated]}
+    data: Row = {
+        "evaluations": [
+            {
+                "policy": one.name,
+                "fingerprint": one.fingerprint,
+                "rows": table(one.scores, seed),
+                **voids(one.scores),
+            }
+            for one in evaluated
+        ]
+    }
     if len(evaluated) == 2:
         first, second = evaluated
         # Two judges that differ cannot be compared; the judges by rules are always there.
@@ -173,16 +183,6 @@ def _read(file: str) -> Evaluated:
 
 
 # -- what is printed ---------------------------------------------------------------------------
-
-
-def _as_data(one: Evaluated, seed: int) -> Row:
-    return {
-        "policy": one.name,
-        "fingerprint": one.fingerprint,
-        "rows": table(one.scores, seed),
-        "void_groups": void_groups(one.scores),
-        "void_reasons": void_reasons(one.scores),
-    }
 
 
 def _show(one: Evaluated, found: Row) -> None:

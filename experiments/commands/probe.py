@@ -19,8 +19,7 @@ from experiments.config import RunConfig
 from experiments.run.checks import build_rules
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, ServiceError
-from ssp_env.game.parts import fingerprint
-from ssp_env.game.rules import Rules
+from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.judge.chat import ChatClient
 from ssp_env.players import ChatPlayer
 from ssp_env.testing.hacks import (

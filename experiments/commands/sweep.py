@@ -8,10 +8,8 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from experiments.cli import Chosen, SweepOptions
-from experiments.run.process import git_commit, machine
 from experiments.sweeps.definition import (
     ENDED,
     Sweep,
@@ -29,13 +27,11 @@ from ssp_env.errors import ConfigError, RunError, SSPError
 
 def run(chosen: Chosen, options: SweepOptions, file: str | None) -> int:
     """Plays what is left of a sweep, and prints its tables."""
-    if options.list:
+    if file is None:
         for known in shipped():
             sweep = read_sweep(known)
             print(f"{known}: {sweep.title}\n    {', '.join(sweep.all_arms())}")
         return 0
-    if file is None:
-        raise SSPError(f"name a sweep ({', '.join(shipped())}) or a YAML file of your own")
     if options.parallel is not None and options.parallel < 1:
         raise ConfigError("--parallel", options.parallel, "must be at least 1")
 
@@ -102,12 +98,7 @@ def _changed(sweep: Sweep, chosen: Chosen, options: SweepOptions) -> Sweep:
 
 
 def check_trials(planned: Sequence[Trial], directory: SweepDirectory, resume: bool) -> None:
-    """Finds out what would make the sweep fail, before anything is written or played.
-
-    Raises:
-        SSPError: the directory holds something else, a trial was begun with other settings, or a
-            trial cannot be played.
-    """
+    """Finds out what would make the sweep fail, before anything is written or played."""
     from experiments.run.checks import open_run
 
     if not resume and directory.path.is_dir() and any(directory.path.iterdir()):
@@ -123,43 +114,29 @@ def check_trials(planned: Sequence[Trial], directory: SweepDirectory, resume: bo
 
 
 def _finish(name: str, sweep: Sweep, commands: list[str], directory: SweepDirectory) -> None:
-    """Writes results, tables and figure, and prints the tables.
-
-    Raises:
-        SSPError: no trial has ended.
-    """
+    """Writes results, tables and figure, and prints the tables."""
     results = Results(sweep, trials(sweep), directory)
     tables = results.tables()
     if not tables:
         raise SSPError(f"no trial has ended; the run directories are in {directory.trials}")
 
+    ended = [trial for trial, _ in results.ended]
     summaries = [run.summary for _, run in results.ended if run.summary]
-    known: dict[str, Any] = {
-        "sweep": name,
-        "commands": commands,
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commits": sorted({s["git_commit"] or "unknown" for s in summaries})
-        or [git_commit() or "unknown"],
-        "machines": sorted({s["machine"] for s in summaries}) or [machine()],
-        "seeds": sorted({trial.seed for trial, _ in results.ended}),
-        "trials": len(results.ended),
-        "trial_hours": round(float(results.steps["seconds.wall"].sum()) / 3600, 4),
-        "left_out": {str(t): s for t, s in results.states if s not in ENDED},
-    }
+    commits = sorted({summary["git_commit"] or "unknown" for summary in summaries})
+    machines = sorted({summary["machine"] for summary in summaries})
+    seeds = ", ".join(map(str, sorted({trial.seed for trial in ended})))
+    minutes = float(results.steps["seconds.wall"].sum()) / 60
     text = "\n\n".join(map(str, tables)) + "\n"
     page = (
         f"# {sweep.title or name}\n\n"
-        f"{', then '.join(f'`{command}`' for command in commands)}, {known['date']}, commit "
-        f"{', '.join(known['git_commits'])}, {'; '.join(known['machines'])}. Preset "
-        f"`{sweep.preset}`, seeds {', '.join(map(str, known['seeds']))}; ± is half of a 95% "
-        f"interval over seeds (Student's t). {plural(known['trials'], 'trial')} took "
-        f"{60 * known['trial_hours']:.1f} minutes, added up over trials.\n\n"
+        f"{', then '.join(f'`{command}`' for command in commands)}, {datetime.now(UTC):%Y-%m-%d}, "
+        f"commit {', '.join(commits)}, {'; '.join(machines)}. Preset `{sweep.preset}`, seeds "
+        f"{seeds}; ± is half of a 95% interval over seeds (Student's t). "
+        f"{plural(len(ended), 'trial')} took {minutes:.1f} minutes, added up over trials.\n\n"
         f"![accuracy of all arms, and its curves](figure.png)\n\n{text}"
     )
     write_atomically(directory.path / "tables.md", page)
     write_atomically(directory.path / "results.csv", results.steps.to_csv(index=False))
-    summary = {**known, "arms": results.as_data()}
-    write_atomically(directory.path / "summary.json", json.dumps(summary, indent=2) + "\n")
     results.draw(directory.path / "figure.png")
     print(text)
     print(f"everything is in {directory.path}/ (tables.md, figure.png, results.csv, trials/)")
@@ -167,11 +144,9 @@ def _finish(name: str, sweep: Sweep, commands: list[str], directory: SweepDirect
 
 def _show_plan(sweep: Sweep, planned: Sequence[Trial]) -> None:
     """Prints what would be played."""
-    arms = {trial.arm: trial.settings for trial in planned}
+    arms = sweep.all_arms()
     for arm, settings in arms.items():
-        text = "  ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
-        mark = " (the others are compared with it)" if arm == sweep.compared_with else ""
-        print(f"{arm}{mark}: {text or 'the preset as it is'}")
+        print(f"{arm}: {json.dumps(settings)}")
     steps = " or ".join(map(str, sorted({trial.config.steps for trial in planned})))
     counts = f"{plural(len(arms), 'arm')}, {plural(len(sweep.seeds), 'seed')}"
     print(f"{plural(len(planned), 'trial')}: {counts}, {steps} steps each")

@@ -6,16 +6,17 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from signal import SIGINT, SIGTERM
 from typing import Any
 
 from experiments.cli import DEFAULT_PRESET, Chosen, TrainOptions
 from experiments.run.checks import check_early
 from experiments.run.process import (
+    Terminated,
     handling,
     ignore_at_exit,
     quiet_libraries,
     raise_interruption,
-    status_of,
     uninterrupted,
 )
 from experiments.run.rundir import RunDirectory
@@ -52,9 +53,10 @@ def run(chosen: Chosen, options: TrainOptions) -> int:
         with uninterrupted():
             print(f"ssp: {after_interrupt(out)}", file=sys.stderr)
             ignore_at_exit()
-            return status_of(interruption)
+            return 128 + (SIGTERM if isinstance(interruption, Terminated) else SIGINT)
     except UnhealthyRun as error:
-        print(f"ssp: {after_collapse(out, error)}", file=sys.stderr)
+        again = f"{_again(out)} (--set patience=null never stops)"
+        print(f"ssp: stopped and saved: {error}. To go on all the same: {again}", file=sys.stderr)
         return UNHEALTHY
     show(summary, out)
     return 0
@@ -83,22 +85,15 @@ def after_interrupt(out: Path) -> str:
     """Sentence about what is left of an interrupted run, and how to resume it."""
     directory = RunDirectory(out)
     latest = directory.latest_checkpoint()
-    again = f"ssp train --resume --out {shlex.quote(str(out))}"
-    if latest is None and directory.config.exists():
-        return f"interrupted before the first checkpoint. Start it over with: {again}"
-    if latest is None:
-        return "interrupted before the first step; nothing was written"
-    return f"stopped; saved up to step {latest[0]}. Go on with: {again}"
+    if latest is not None:
+        return f"stopped; saved up to step {latest[0]}. Go on with: {_again(out)}"
+    if directory.config.exists():
+        return f"interrupted before the first checkpoint. Start it over with: {_again(out)}"
+    return "interrupted before the first step; nothing was written"
 
 
-def after_collapse(out: Path, error: UnhealthyRun) -> str:
-    """Why a run was stopped, what helps, and where it is."""
-    latest = RunDirectory(out).latest_checkpoint()
-    assert latest is not None, "a run is saved before it is stopped"
-    return (
-        f"stopped after step {latest[0]}: {error}. Saved in {latest[1]}; to go on all the same: "
-        f"ssp train --resume --out {shlex.quote(str(out))} (--set patience=null never stops)"
-    )
+def _again(out: Path) -> str:
+    return f"ssp train --resume --out {shlex.quote(str(out))}"
 
 
 def show(summary: dict[str, Any], out: Path) -> None:

@@ -18,11 +18,10 @@ from experiments.evaluation.scores import outage_of
 from experiments.run.progress import heartbeat
 from ssp_env.disk import replacing, unwritten
 from ssp_env.errors import ServiceError
-from ssp_env.game.parts import fingerprint
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.referee import ask_each
 from ssp_env.game.round import Round
-from ssp_env.game.rules import Rules
+from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.players import Player

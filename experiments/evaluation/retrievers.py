@@ -54,16 +54,11 @@ class LyingRetriever:
     """
 
     def __init__(self, retriever: Retriever, planted: Mapping[str, str]) -> None:
-        """
-        Args:
-            retriever: the real one.
-            planted: wording -> what stands in its place.
-        """
+        """``planted`` maps a wording to what stands in its place."""
         self._retriever = retriever
         self._planted = {wording.casefold(): other for wording, other in planted.items()}
         # Long wordings first, so that "New York City" is not read as "New York" and "City".
-        wordings = sorted(planted, key=len, reverse=True)
-        body = "|".join(map(re.escape, wordings))
+        body = "|".join(map(re.escape, sorted(planted, key=len, reverse=True)))
         self._pattern = re.compile(rf"(?<!\w)(?:{body})(?!\w)", re.IGNORECASE)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
@@ -105,24 +100,18 @@ def planted_answers(questions: Sequence[Question], seed: int) -> dict[str, str]:
 
 
 def with_retriever(name: str, rules: Rules, questions: Sequence[Question], seed: int) -> Rules:
-    """Rules with another retriever in the place of theirs.
+    """Rules with another retriever in the place of theirs, one of :data:`NAMES`.
 
-    Args:
-        name: one of :data:`NAMES`.
-        rules: whose retriever is replaced.
-        questions: what will be asked; their answers are what ``lying`` replaces.
-        seed: of what is drawn.
-    """
-    made: Retriever
-    if name == "empty":
-        made = EmptyRetriever()
-    elif name == "random":
-        made = RandomRetriever(rules.corpus, seed)
-    elif name != "lying":
+    ``lying`` replaces the answers of ``questions``; ``seed`` is of what is drawn."""
+    if name not in NAMES:
         raise ConfigError("--retriever", name, nearest(name, NAMES))
-    elif planted := planted_answers(questions, seed):
-        made = LyingRetriever(rules.retriever, planted)
-    else:
+    planted = planted_answers(questions, seed) if name == "lying" else {}
+    if name == "lying" and not planted:
         fix = "needs questions with at least two different answers in a group"
-        raise ConfigError("--retriever", "lying", fix)
-    return replace(rules, retriever=made)
+        raise ConfigError("--retriever", name, fix)
+    made: dict[str, Retriever] = {
+        "empty": EmptyRetriever(),
+        "random": RandomRetriever(rules.corpus, seed),
+        "lying": LyingRetriever(rules.retriever, planted),
+    }
+    return replace(rules, retriever=made[name])

@@ -159,20 +159,17 @@ def table(scores: pd.DataFrame, seed: int) -> list[Row]:
     return rows
 
 
-def void_groups(scores: pd.DataFrame) -> dict[str, int]:
-    """The groups without any answer, with their numbers of questions."""
-    groups = _once(scores).groupby("group")["avg"].agg(["size", "count"])
-    return {str(group): int(size) for group, size in groups["size"][groups["count"] == 0].items()}
-
-
-def void_reasons(scores: pd.DataFrame) -> dict[str, int]:
-    """Services and reason codes that left questions without an answer, and how many."""
-    return {str(why): int(n) for why, n in _once(scores)["why_void"].value_counts().items()}
-
-
-def _once(scores: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the first judge: every question once."""
-    return scores[scores["judge"] == scores["judge"].iloc[0]]
+def voids(scores: pd.DataFrame) -> Row:
+    """Groups without any answer, with their numbers of questions (``void_groups``), and numbers of
+    questions without an answer by the service or reason code that took it (``void_reasons``)."""
+    once = scores[scores["judge"] == scores["judge"].iloc[0]]
+    answered = once.groupby("group")["avg"].agg(["size", "count"])
+    lost = answered["size"][answered["count"] == 0]
+    reasons = once["why_void"].value_counts()
+    return {
+        "void_groups": {str(group): int(size) for group, size in lost.items()},
+        "void_reasons": {str(why): int(count) for why, count in reasons.items()},
+    }
 
 
 def paired(first: pd.DataFrame, second: pd.DataFrame, judge: str, seed: int) -> list[Row]:

@@ -106,7 +106,7 @@ def spoken(name: str) -> str:
     if found := re.fullmatch(r"share_(\d+)hop|accuracy\.(.*)", name):
         return spoken_group(found[1] or found[2])
     name = re.sub(rf"^({REASON}|learner_|seconds\.)", "", name)  # its heading says that
-    name = re.sub(r"^(proposer|solver)_(tokens|searches|baseline|overlong|reward)$", r"\1", name)
+    name = re.sub(r"^(proposer|solver)_(tokens|searches|overlong|reward)$", r"\1", name)
     return re.sub(r"[_.]+", " ", name)
 
 
@@ -219,14 +219,40 @@ def plot(paths: Sequence[str], file: Path, smooth: int) -> int:
     known = {name for run in runs for name in run.figures}
     accuracies = sorted(name for name in known if name.startswith(ACCURACY))
     names = [*accuracies, *(name for name in PLOTTED if name in known)]
-    figure, axes = panels(len(names))
-    for axis, name in zip(axes, names, strict=True):
-        draw_curves(axis, runs, arms, name, smooth)
-    handles = axes[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=3, frameon=False)
-    save_figure(figure, file)
+    draw_runs(file, runs, arms, names, smooth)
     print(f"wrote {file} ({plural(len(runs), 'run')}, {plural(len(arms), 'line')})")
     return 0
+
+
+def draw_runs(
+    out: Path, runs: Sequence[Run], arms: Sequence[Arm], names: Sequence[str], smooth: int
+) -> None:
+    """Draws figures, one line per arm: its mean over seeds, up to the last step that all of them
+    have. All but accuracies are running means over ``smooth`` steps."""
+    figure, axes = panels(len(names))
+    for axis, name in zip(axes, names, strict=True):
+        is_accuracy = name.startswith(ACCURACY)
+        for place, arm in enumerate(arms):
+            if not arm.runs:
+                continue
+            curves = [curve(runs[i], name) for i in arm.runs]
+            if not is_accuracy:
+                curves = [found.rolling(smooth, min_periods=1).mean() for found in curves]
+            mean, look = mean_curve(curves), {"color": f"C{place % 10}"}
+            marker = "o" if is_accuracy else None
+            axis.plot(mean.index, mean["y"], marker=marker, label=arm.name, **look)
+            if len(curves) >= FEWEST:
+                ends = mean["low"], mean["high"]
+                axis.fill_between(mean.index, *ends, alpha=0.12, linewidth=0, **look)
+
+        axis.set_title(titled(name), fontsize="medium")
+        axis.set(xlabel="step" if is_accuracy else f"step (mean of the last {smooth})")
+        if is_accuracy:
+            axis.set(ylim=(-0.02, 1.02))
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    handles = axes[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=3, frameon=False)
+    save_figure(figure, out)
 
 
 def panels(count: int) -> tuple[Any, list[Any]]:
@@ -242,52 +268,10 @@ def panels(count: int) -> tuple[Any, list[Any]]:
     return figure, axes
 
 
-def draw_curves(
-    axis: Any, runs: Sequence[Run], arms: Sequence[Arm], name: str, smooth: int
-) -> None:
-    """Draws a figure: one line per arm, its mean over seeds with an interval if they are several.
-
-    Args:
-        axis: of matplotlib.
-        runs: all of them.
-        arms: they are drawn up to the step that all of their runs have.
-        name: in ``metrics.jsonl``.
-        smooth: steps of a running mean; accuracies have none.
-    """
-    is_accuracy = name.startswith(ACCURACY)
-    for place, arm in enumerate(arms):
-        if not arm.runs:
-            continue
-        curves = [curve(runs[i], name) for i in arm.runs]
-        if not is_accuracy:
-            curves = [found.rolling(smooth, min_periods=1).mean() for found in curves]
-        mean, look = mean_curve(curves), {"color": f"C{place % 10}"}
-        axis.plot(
-            mean.index, mean["y"], marker="o" if is_accuracy else None, label=arm.name, **look
-        )
-        if len(curves) >= FEWEST:
-            axis.fill_between(
-                mean.index, mean["low"], mean["high"], alpha=0.12, linewidth=0, **look
-            )
-
-    axis.set_title(titled(name), fontsize="medium")
-    axis.set(xlabel="step")
-    if is_accuracy:
-        axis.set(ylim=(-0.02, 1.02))
-    elif smooth > 1:
-        axis.set(xlabel=f"step (mean of the last {smooth})")
-    axis.xaxis.get_major_locator().set_params(integer=True)
-
-
 def save_figure(figure: Any, out: Path) -> None:
-    """Writes a figure of matplotlib, in full or not at all.
-
-    Raises:
-        RunError: the file cannot be written.
-    """
+    """Writes a figure of matplotlib, in full or not at all."""
     try:
         with replacing(out, "wb") as file:
             figure.savefig(file, dpi=120, format=out.suffix.removeprefix(".") or "png")
-    except ValueError as error:
-        # matplotlib's, for an unknown file type.
+    except ValueError as error:  # an unknown file type
         raise RunError(f"{out} cannot be written: {error}") from error

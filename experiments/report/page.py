@@ -9,6 +9,7 @@ import math
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from experiments.run.rundir import flat
 from ssp_env.commands.base import plural
 from ssp_env.disk import replacing
 from ssp_env.errors import SSPError
+from ssp_env.game.prompts import read_tags
 from ssp_env.game.protocol import Tags
 from ssp_env.game.record import GameRecord, TrajectoryRecord
 from ssp_env.replay import SavedGame, read_games
@@ -31,13 +33,6 @@ from ssp_env.types import Document
 PARTS = Path(__file__).parent / "page"
 STYLES = ("vendor/uPlot.min.css", "report.css")
 SCRIPTS = ("vendor/uPlot.iife.min.js", "charts.js", "list.js", "main.js")
-REASONS = {"action": "a complete action", "budget_tokens": "out of tokens", "format": "bad format"}
-"""Reasons whose codes say too little; others are shown with spaces for underscores."""
-ABOUT = (
-    *("directory", "state", "world", "seed", "verifier", "wall_seconds"),
-    *("git_commit", "machine"),
-)
-"""Rows of the table of runs."""
 DOUBTS = 6
 """Shades of tokens, from likely to unlikely."""
 
@@ -47,31 +42,10 @@ def report(paths: Sequence[str], out: str | None = None, tokens: bool = False) -
     runs = open_runs(paths)
     more = f"-and-{len(runs) - 1}-more" if len(runs) > 1 else ""
     page = Path(out or f"report-{runs[0].key}{more}.html")
-    games = write_page(runs, page, tokens=tokens)
-
-    size = page.stat().st_size / 1e6
-    print(f"wrote {page} ({plural(len(runs), 'run')}, {plural(games, 'game')}, {size:.1f} MB)")
-    if games and not tokens:
-        print("left out: token ids and log-probabilities (--tokens puts them in)")
-    return 0
-
-
-def write_page(runs: Sequence[Run], path: Path, *, tokens: bool) -> int:
-    """Writes the page of some runs; returns the number of its games.
-
-    Args:
-        runs: in the order of the page.
-        path: the file; it is replaced once all of the page is there.
-        tokens: also token ids and log-probabilities, which multiply the size of the games.
-
-    Raises:
-        DataError: a game that cannot be read; names file and line.
-        RunError: the page cannot be written.
-    """
-    with replacing(path) as file:
+    steps = [(place, step) for place, run in enumerate(runs) for step in run.files]
+    indexes: list[dict[int, Any]] = [{} for _ in runs]
+    with replacing(page) as file:
         held = {"data": packed(described(runs, live=False))}
-        indexes: list[dict[int, Any]] = [{} for _ in runs]
-        steps = [(place, step) for place, run in enumerate(runs) for step in run.files]
         console = Console(stderr=True)
         for place, step in track(steps, "reading games", console=console, transient=True):
             saved = list(read_games(runs[place].files[step]))
@@ -80,7 +54,13 @@ def write_page(runs: Sequence[Run], path: Path, *, tokens: bool) -> int:
             held[f"step_{step}_{place}"] = packed(shown)
         held |= {f"index_{place}": packed(index) for place, index in enumerate(indexes)}
         file.write(page_html(runs, held))
-    return sum(len(rows) for index in indexes for rows in index.values())
+
+    games = sum(len(rows) for index in indexes for rows in index.values())
+    size = page.stat().st_size / 1e6
+    print(f"wrote {page} ({plural(len(runs), 'run')}, {plural(games, 'game')}, {size:.1f} MB)")
+    if games and not tokens:
+        print("left out: token ids and log-probabilities (--tokens puts them in)")
+    return 0
 
 
 def page_html(runs: Sequence[Run], held: dict[str, str], live: bool = False) -> str:
@@ -121,11 +101,12 @@ def described(runs: Sequence[Run], live: bool) -> dict[str, Any]:
 
     overview = TEMPLATES.get_template("overview.html")
     settings = TEMPLATES.get_template("settings.html")
+    results = [dict(run.summary or {}) for run in runs]
+    prints = [flat(result.pop("fingerprint", {})) for result in results]
     about = [
-        {"directory": run.path, "state": run.state, **run.config, **(run.summary or {})}
-        for run in runs
+        {"directory": run.path, "state": run.state, **flat(result)}
+        for run, result in zip(runs, results, strict=True)
     ]
-    prints = [flat((run.summary or {}).get("fingerprint") or {}) for run in runs]
     going = [run for run in runs if run.summary is None]
     state = runs[0].state if len(runs) == 1 else f"{len(going)} unfinished" if going else "finished"
     return {
@@ -134,12 +115,19 @@ def described(runs: Sequence[Run], live: bool) -> dict[str, Any]:
         "overview": overview.render(runs=runs, groups=groups, means=means, zero=zero),
         "settings": settings.render(
             runs=runs,
-            about=[cells for cells in compared(about) if cells[0] in ABOUT],
+            about=compared(about),
             settings=compared([flat(run.config) for run in runs]),
             fingerprint=compared(prints),
         ),
         "charts": drawn,
-        "runs": [{"key": run.key, "steps": [*map(_version, run.files.items())]} for run in runs],
+        # With a version of each file, which changes when a resumed run plays its step again.
+        "runs": [
+            {
+                "key": run.key,
+                "steps": [[n, str(f.stat().st_mtime_ns)] for n, f in run.files.items()],
+            }
+            for run in runs
+        ],
     }
 
 
@@ -155,13 +143,6 @@ def packed(value: Any) -> str:
     """JSON, deflated, as base64: a browser's DecompressionStream unpacks it."""
     text = json.dumps(value, separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")
-
-
-def _version(step_file: tuple[int, Path]) -> list[Any]:
-    """A step and a version of its file, which changes when a resumed run plays it again."""
-    step, path = step_file
-    found = path.stat()
-    return [step, f"{found.st_mtime_ns:x}-{found.st_size:x}"]
 
 
 # -- games -------------------------------------------------------------------------------------
@@ -186,26 +167,17 @@ def row(game: GameRecord) -> dict[str, Any]:
 
 
 def game_html(key: str, step: int, saved: SavedGame, tokens: bool) -> str:
-    """A game as HTML to read.
-
-    Args:
-        key: of its run.
-        step: the step that it was played in.
-        saved: the game.
-        tokens: with its tokens, where they were recorded.
-    """
+    """A game as HTML to read, with its tokens if they are wanted and were recorded."""
     record, rules = saved.record, saved.rules
     pieces = None
     if tokens and rules.tokens:
-        try:
+        with suppress(SSPError):  # a policy's own tokenizer, which is not on this machine
             pieces = rules.tokenizer.open().pieces
-        except SSPError:  # a policy's own tokenizer, which is not on this machine
-            pieces = None
     return TEMPLATES.get_template("game.html").render(
         key=key,
         step=step,
         game=record,
-        tags=rules.config.tags,
+        tags=read_tags(rules.prompts.get("tags")),
         read=materials(record),
         recorded=rules.tokens,
         with_tokens=tokens and rules.tokens,
@@ -254,14 +226,14 @@ def alike(plays: list[TrajectoryRecord]) -> Iterator[tuple[str, TrajectoryRecord
 
 def materials(game: GameRecord) -> list[tuple[Document, str | None]]:
     """Documents that verification read, in its order, with the origin of those that are noise."""
-    noise = {item.document.id: item for item in game.noise}
-    known = {item.document.id: item.document for item in game.noise}
+    origins = {item.document.id: item.origin for item in game.noise}
     searches = [search for play in game.trajectories for search in play.searches]
-    known |= {document.id: document for search in searches for document in search.documents}
+    found = [document for search in searches for document in search.documents]
+    known = {each.id: each for each in (*(item.document for item in game.noise), *found)}
     return [
         (
-            known.get(name) or Document(name, name, ""),
-            noise[name].origin if name in noise and name not in game.evidence else None,
+            known.get(name, Document(name, name, "")),
+            None if name in game.evidence else origins.get(name),
         )
         for name in game.materials or ()
     ]
@@ -270,9 +242,7 @@ def materials(game: GameRecord) -> list[tuple[Document, str | None]]:
 def token_spans(play: TrajectoryRecord, pieces: Any) -> Iterator[tuple[str, str, str]]:
     """The tokens of a trajectory: class, title and text.
 
-    Args:
-        play: recorded with its tokens.
-        pieces: bytes of each token id, or ``None`` where the tokenizer cannot be opened.
+    ``pieces`` are the bytes of each token id, or ``None`` where the tokenizer cannot be opened.
     """
     for segment in play.segments:
         logprobs = segment.logprobs or ()
@@ -296,7 +266,7 @@ TEMPLATES = Environment(
 )
 TEMPLATES.filters |= {
     "group": spoken_group,
-    "reason": lambda code: REASONS.get(code, code.replace("_", " ")),
+    "reason": lambda code: code.replace("_", " "),
     "share": lambda value: "–" if value is None else f"{value:.2f}".replace("-", "−"),
 }
 TEMPLATES.tests["differing"] = lambda cells: len({*cells[1:]}) > 1

@@ -79,14 +79,7 @@ def figures_of(lines: Iterable[dict[str, Any]]) -> pd.DataFrame:
 
 
 def open_runs(paths: Sequence[str]) -> list[Run]:
-    """Reads everything of run directories but their games.
-
-    Args:
-        paths: the directories.
-
-    Raises:
-        RunError: one is no run directory, is named twice, or cannot be read.
-    """
+    """Reads everything of run directories but their games; runs may be in progress."""
     parts = [Path(path).resolve().parts for path in paths]
     # The shortest ends of paths that tell the runs apart.
     for length in range(1, max(map(len, parts)) + 1):
@@ -97,7 +90,7 @@ def open_runs(paths: Sequence[str]) -> list[Run]:
 
 
 def read_run(key: str, path: str | Path) -> Run:
-    """A run, by the name that it gets; see :func:`open_runs`."""
+    """A run, with the name that it gets; see :func:`open_runs`."""
     directory = RunDirectory(path)
     if not directory.config.exists():
         raise RunError(f"{path} is no run directory (no config.yaml); of a sweep, name trials/*")

@@ -34,17 +34,7 @@ def view(paths: Sequence[str], host: str, port: int) -> int:
 
 
 class Viewer(ThreadingHTTPServer):
-    """A server of the page of some runs, of which any may be going on.
-
-    Args:
-        paths: run directories.
-        host: the address to bind.
-        port: 0 for a free one.
-
-    Raises:
-        RunError: one is no run directory, or has no figures yet.
-        SSPError: the address cannot be bound.
-    """
+    """A server of the page of some runs, of which any may be going on; port 0 is a free one."""
 
     daemon_threads = True
 
@@ -57,12 +47,7 @@ class Viewer(ThreadingHTTPServer):
             raise SSPError(f"--host {host} --port {port}: {error}") from error
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[str, str]:
-        """Content type and body of a request's answer.
-
-        Raises:
-            LookupError: there is no such page, run, step or game.
-            SSPError: a run cannot be read.
-        """
+        """Content type and body; a ``LookupError`` where there is no such page, run or game."""
         if path == "/":
             runs = open_runs(self.paths)
             return "text/html", page_html(

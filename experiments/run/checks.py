@@ -13,10 +13,10 @@ from typing import Any
 from agents.config import check_packages
 from experiments.config import ComputeConfig, RunConfig
 from experiments.run.rundir import RunDirectory
-from ssp_env.checks import load
+from ssp_env.config import load
 from ssp_env.errors import ConfigError, ModelError, ServiceError
 from ssp_env.game.config import GameConfig
-from ssp_env.game.prompts import api_prompt
+from ssp_env.game.prompts import prompt_file
 from ssp_env.game.rules import Parts, Rules, own_judge
 from ssp_env.judge.chat import ChatClient
 from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
@@ -130,22 +130,13 @@ def check_model(directory: Path) -> Any:
 
     Its weights are not loaded, but the headers of their files are read.
     """
-    import torch
     from safetensors import SafetensorError, safe_open
-    from transformers import AutoConfig, AutoModelForCausalLM
 
     from agents.engines.transformers_engine import check_architecture
+    from agents.models import meta_model
 
     check_model_directory(directory)
-    try:
-        config = AutoConfig.from_pretrained(
-            directory, local_files_only=True, trust_remote_code=False
-        )
-        with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        what = str(error).splitlines()[0]
-        raise ModelError(f"{directory / 'config.json'} cannot be used: {what}") from error
+    model = meta_model(directory)
     check_architecture(model)
 
     files = sorted(directory.glob("*.safetensors"))
@@ -157,7 +148,7 @@ def check_model(directory: Path) -> Any:
                 pass
         except (OSError, SafetensorError) as error:
             raise ModelError(f"{file} cannot be read: {error}") from error
-    return config
+    return model.config
 
 
 def check_lengths(rules: Rules, question: Question, positions: int | None) -> None:
@@ -208,10 +199,10 @@ def build_rules(config: RunConfig, world: World, tokenizer: Tokenizer, game: Gam
     client = chat_client(config)
     if client is not None:
         if config.served_model().judge:
-            parts["judge"] = OpenAIJudge(client, api_prompt(game.prompts, "judge"))
+            parts["judge"] = OpenAIJudge(client, prompt_file(game.prompts, "judge.txt"))
         if game.verifier == "openai":
             form = game.verification_prompt
-            own = api_prompt(game.prompts, "verify" if form == "documents" else "solve")
+            own = prompt_file(game.prompts, "verify.txt" if form == "documents" else "solve.txt")
             judge = parts.get("judge") or own_judge(world)
             parts["verifier"] = OpenAIVerifier(client, judge, own, form, game.max_searches)
     retriever = open_search(config.search)

@@ -27,11 +27,6 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM, as sent by SLURM, Kubernetes and ``docker stop``: treated like Ctrl-C."""
 
 
-def status_of(interruption: KeyboardInterrupt) -> int:
-    """Exit status of a process that was interrupted: 128 plus the signal's number."""
-    return 128 + (signal.SIGTERM if isinstance(interruption, Terminated) else signal.SIGINT)
-
-
 def raise_interruption(signum: int, frame: Any) -> None:
     """Signal handler that interrupts at once."""
     raise Terminated if signum == signal.SIGTERM else KeyboardInterrupt

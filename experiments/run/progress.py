@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
@@ -60,7 +59,7 @@ def heartbeat(
 
 
 class Progress(Bar):
-    """Shows steps, figures and accuracies as they come."""
+    """Shows steps, figures and accuracies as they come; a context, which holds the bar."""
 
     def __init__(
         self, steps: int, *, done: int = 0, quiet: bool = False, console: Console | None = None
@@ -72,9 +71,10 @@ class Progress(Bar):
             quiet: show nothing.
             console: where to; standard error when not given.
         """
+        shown = console if console is not None else Console(stderr=True, quiet=quiet)
         self._steps, self._figures, self._seconds = steps, dict[str, float](), 0.0
         self._began = self._news = time.monotonic()
-        self._heartbeat = heartbeat(self._beat, lambda: self._news)
+        self._heartbeat = heartbeat(self.note, lambda: self._news)
         super().__init__(
             TextColumn("[bold]self-play"),
             BarColumn(),
@@ -82,28 +82,23 @@ class Progress(Bar):
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            console=console if console is not None else Console(stderr=True, quiet=quiet),
+            console=shown,
+            disable=not shown.is_terminal,
         )
         self._task = self.add_task("", total=steps, completed=done)
 
-    def __enter__(self) -> Progress:
-        self._heartbeat.__enter__()
-        return self
+    def start(self) -> None:
+        """Shows the bar on a terminal, which says what is sampled; elsewhere a line does."""
+        if self.disable:
+            self._heartbeat.__enter__()
+        super().start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._heartbeat.__exit__(None, None, None)
-        if self.live.is_started:
-            self.stop()
-
-    def show_panel(self) -> None:
-        """Shows bar and figures from now on, where there is a terminal."""
-        if self.console.is_terminal:
-            self.start()
+    def stop(self) -> None:
+        """Ends what :meth:`start` began."""
+        if self.disable:
+            self._heartbeat.__exit__(None, None, None)
+        else:
+            super().stop()
 
     def get_renderables(self) -> Iterator[RenderableType]:
         """The bar, and the latest figures below it."""
@@ -117,7 +112,7 @@ class Progress(Bar):
         self._news = time.monotonic()
         seconds = int(self._news - self._began)
         clock = f"{seconds // 60:3d}:{seconds % 60:02d}"
-        self.console.print(Text(f"{clock} {text}"), soft_wrap=not self.console.is_terminal)
+        self.console.print(Text(f"{clock} {text}"), soft_wrap=self.disable)
 
     def accuracy(self, label: str, result: dict[str, Accuracy]) -> None:
         """Shows accuracies by group, and how many questions an outage hit."""
@@ -133,15 +128,10 @@ class Progress(Bar):
         """Shows that a step is done, and the seconds that it took."""
         self._figures, self._seconds = figures, seconds
         self._news = time.monotonic()
-        self.show_panel()
-        self.update(self._task, completed=step, refresh=self.console.is_terminal)
-        if not self.console.is_terminal and (step % LINE_EVERY == 0 or step in (1, self._steps)):
+        self.update(self._task, completed=step, refresh=True)
+        if self.disable and (step % LINE_EVERY == 0 or step in (1, self._steps)):
             cells = "  ".join(f"{name} {value}" for name, value in self._cells().items())
             self.note(f"step {step}/{self._steps}  {cells}")
-
-    def _beat(self, text: str) -> None:
-        if not self.live.is_started:  # it shows what is sampled
-            self.note(text)
 
     def _cells(self) -> dict[str, str]:
         """The figures that matter, as text."""

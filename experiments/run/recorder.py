@@ -18,9 +18,8 @@ from experiments.run.rundir import RunDirectory
 from experiments.stats import share
 from ssp_env.errors import RunError, ServiceError
 from ssp_env.game.outcome import Outage
-from ssp_env.game.parts import fingerprint
 from ssp_env.game.record import GameRecord, outages
-from ssp_env.game.rules import Rules, resolve_verifier
+from ssp_env.game.rules import Rules, fingerprint, resolve_verifier
 from ssp_env.types import Question
 
 Solve = Callable[[Sequence[Question]], list[GameRecord]]

@@ -21,8 +21,8 @@ from experiments.run.progress import Progress
 from experiments.run.recorder import Recorder, Report, summarise
 from experiments.run.rundir import RunDirectory
 from ssp_env.errors import LearnerDied, UnhealthyRun
-from ssp_env.game.parts import idle_settings
 from ssp_env.game.record import outages
+from ssp_env.game.rules import idle_settings
 from ssp_env.replay.header import SavedRules
 
 
@@ -112,7 +112,6 @@ class _Run:
             elif not self.directory.metrics.exists():
                 self.recorder.base(algorithm.solve)
 
-            self.progress.show_panel()
             stopping = "stopping after this step; a second time stops at once"
             with interruptible(lambda: self.progress.note(stopping)) as interrupted:
                 for step in range(steps_done + 1, self.config.steps + 1):

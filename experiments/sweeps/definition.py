@@ -1,13 +1,4 @@
-"""A sweep: its definition (preset, settings, arms, seeds), its trials, and its directory.
-
-================== =========================================================================
-``sweep.yaml``     the sweep as it is played, and the commands that played it
-``trials/NAME/``   an ordinary run directory: `ssp report`, `ssp plot`, `ssp replay` read it
-``results.csv``    one row per trial and step
-``tables.md``      means, intervals and comparisons; ``figure.png`` draws them
-``summary.json``   the same as data, with machine, commits and seeds
-================== =========================================================================
-"""
+"""A sweep: its definition, its trials, and its directory (docs/sweeps.md lists the files)."""
 
 from __future__ import annotations
 
@@ -25,7 +16,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from agents.health import OUTAGE
-from experiments.config import RunConfig, assign, load_preset, make_config
+from experiments.config import RunConfig, load_preset, make_config
 from experiments.run.rundir import RunDirectory, flat
 from ssp_env.config import Settings
 from ssp_env.disk import locked, make_directories, write_atomically
@@ -93,9 +84,6 @@ class Sweep(Settings):
         for arm in arms:
             if arm not in known:
                 raise ConfigError("--arms", arm, nearest(arm, known))
-        if baseline not in arms:
-            fix = f"the others are compared with {baseline!r}: add it"
-            raise ConfigError("--arms", list(arms), fix)
         chosen = {arm: settings for arm, settings in known.items() if arm in arms}
         return self.replace(arms=chosen, grid={}, baseline=baseline)
 
@@ -107,12 +95,7 @@ def shipped() -> dict[str, Path]:
 
 
 def read_sweep(name: str) -> Sweep:
-    """A sweep that ships, or the one in a YAML file.
-
-    Raises:
-        ConfigError: there is neither (offers the nearest of those that ship).
-        DataError: the file cannot be read, or holds an unknown name or a value that cannot work.
-    """
+    """A sweep that ships, or the one in a YAML file."""
     path = shipped().get(name, Path(name))
     if not path.is_file():
         raise ConfigError("sweep", name, f"no such file; {nearest(name, shipped())}")
@@ -143,19 +126,13 @@ class Trial:
 
 
 def trials(sweep: Sweep) -> list[Trial]:
-    """All runs of a sweep, seed by seed, so that the first seed of all arms is there first.
-
-    Raises:
-        ConfigError: a setting that is not known or cannot work.
-    """
+    """All runs of a sweep, seed by seed, so that the first seed of all arms is there first."""
     planned: list[Trial] = []
     folders: list[str] = []
     for arm, settings in sweep.all_arms().items():
-        values = load_preset(sweep.preset)
-        for name, value in {**flat(sweep.set), **settings}.items():
-            if name == "seed":
-                raise ConfigError(f"{arm}: seed", value, "give seeds, a list")
-            assign(values, name, value)
+        changes = {**flat(sweep.set), **settings}
+        if "seed" in changes:
+            raise ConfigError(f"{arm}: seed", changes["seed"], "give seeds, a list")
 
         # A name that every file system takes.
         folder = re.sub(r"[^a-z0-9.=+]+", "-", arm.lower()).strip("-.")
@@ -163,7 +140,7 @@ def trials(sweep: Sweep) -> list[Trial]:
             folder = f"arm-{len(folders)}-{folder}"
         folders.append(folder)
         for seed in sweep.seeds:
-            config = make_config(values, {"seed": seed})
+            config = make_config(load_preset(sweep.preset), {**changes, "seed": seed})
             planned.append(Trial(arm, seed, f"{folder}-seed{seed}", settings, config))
     return sorted(planned, key=lambda trial: sweep.seeds.index(trial.seed))
 
@@ -188,11 +165,7 @@ class SweepDirectory:
 
     @contextmanager
     def claimed(self, name: str, sweep: Sweep, commands: Sequence[str]) -> Iterator[None]:
-        """Holds the directory while trials are played, with the sweep written down.
-
-        Raises:
-            RunError: another process holds it, or it cannot be written.
-        """
+        """Holds the directory while trials are played, with the sweep written down."""
         make_directories(self.trials)
         with locked(self.path):
             held = {"name": name, "commands": [*commands], "sweep": sweep.model_dump(mode="json")}
@@ -205,21 +178,17 @@ class SweepDirectory:
         return RunDirectory(self.trials / trial.name)
 
     def state(self, trial: Trial) -> str:
-        """State of a trial: ``waiting``, ``begun``, or one of :data:`ENDED`."""
+        """State of a trial: ``not begun``, ``not finished``, or one of :data:`ENDED`."""
         run = self.run(trial)
-        if self.summary(trial).get("steps") == trial.config.steps:
-            return "done"
+        if run.summary.exists():
+            held = json.loads(run.summary.read_text("utf-8"))
+            if held["steps"] == trial.config.steps:
+                return "done"
         stopped = run.read_stopped()
         # An outage is no result: the same trial goes well where its services are there.
         if stopped is not None and stopped.sign != OUTAGE:
             return "stopped"
-        return "begun" if run.config.exists() else "waiting"
-
-    def summary(self, trial: Trial) -> dict[str, Any]:
-        """The summary of a trial, empty where it has none yet."""
-        file = self.run(trial).summary
-        found: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.exists() else {}
-        return found
+        return "not finished" if run.config.exists() else "not begun"
 
     def failure(self, trial: Trial) -> Path:
         """The file that holds the error of a trial that failed."""

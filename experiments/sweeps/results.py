@@ -6,15 +6,15 @@ seed, since trials of one seed play for the same answers.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from experiments.report.curves import draw_curves, panels, save_figure, spoken
+from experiments.report.curves import draw_runs, spoken
 from experiments.report.runs import ACCURACY, MEAN, Arm, read_run
 from experiments.stats import over_runs
 from experiments.sweeps.definition import ENDED, Sweep, SweepDirectory, Trial
@@ -80,7 +80,8 @@ class Results:
         rest = sorted({*steps} - {*first}, key=lambda name: (name.startswith("seconds."), name))
         self.steps = steps.reindex(columns=[*first, *rest])
 
-        found = pd.DataFrame(ends).T.reindex(columns=self.groups).rename_axis(["arm", "seed"])
+        index = pd.MultiIndex.from_tuples(list(ends), names=["arm", "seed"])
+        found = pd.DataFrame(list(ends.values()), index, self.groups)
         self.ends = found.dropna(subset=[MEAN]) if self.groups else found
         is_baseline = self.ends.index.get_level_values("arm") == sweep.compared_with
         baseline = self.ends[is_baseline].droplevel("arm")
@@ -99,27 +100,6 @@ class Results:
             made.append(self._with_paper())
         return made
 
-    def as_data(self) -> dict[str, Any]:
-        """By arm and group: values by seed, mean, interval, and difference from the baseline."""
-
-        def estimate(values: pd.Series) -> dict[str, Any] | None:
-            if values.empty:
-                return None
-            found = over_runs(list(values))
-            return {"mean": found.mean, "interval": found.interval}
-
-        data: dict[str, Any] = {arm: {} for arm in self.arms}
-        for arm, ends in self.ends.groupby("arm", sort=False):
-            apart = self.apart.loc[ends.index]
-            for column in self.groups:
-                values = ends[column].droplevel("arm").dropna()
-                data[str(arm)][column.removeprefix(ACCURACY)] = {
-                    "by_seed": {int(seed): float(value) for seed, value in values.items()},
-                    "accuracy": estimate(values),
-                    "difference": estimate(apart[column].dropna()),
-                }
-        return data
-
     def _accuracies(self) -> Table:
         started = self.steps[(self.steps["step"] == 0) & self.steps["state"].isin(ENDED)]
         base = started.groupby("arm", sort=False)[self.groups].mean().round(9)
@@ -130,7 +110,7 @@ class Results:
             base = base.set_axis([f"{arm}, before" for arm in base.index])
 
         counts = self.ends.groupby("arm").size().reindex(self.arms, fill_value=0)
-        cells = pd.concat([base.map(_short), _cells(self.ends, self.arms)])
+        cells = pd.concat([base.map(short), _cells(self.ends, self.arms)])
         cells.insert(0, "seeds", [*[NONE] * len(base), *map(str, counts)])
         steps = sorted({trial.config.steps for trial, _ in self.ended})
         title = f"Accuracy on held-out questions after {' or '.join(map(str, steps))} steps"
@@ -174,43 +154,26 @@ class Results:
         """Trials that are not like the others."""
         notes: dict[str, list[str]] = {}
         for trial, state in self.states:
-            note = {
-                "begun": "not finished: not in the tables",
-                "waiting": "not begun: not in the tables",
-                "stopped": "stopped because its figures went wrong: its last evaluation counts",
-                "done": "",
-            }[state]
-            if state in ENDED and (trial.arm, trial.seed) not in self.ends.index:
-                note = "an outage hit whole groups at its last evaluation: not in the tables"
-            if note:
-                notes.setdefault(note, []).append(str(trial))
+            if state not in ENDED:
+                note = f"{state}, so not in the tables"
+            elif (trial.arm, trial.seed) not in self.ends.index:
+                note = "an outage hit whole groups at its last evaluation, so not in the tables"
+            elif state == "stopped":
+                note = "stopped because its figures went wrong; its last evaluation counts"
+            else:
+                continue
+            notes.setdefault(note, []).append(str(trial))
         return tuple(f"{'; '.join(names)}: {note}." for note, names in notes.items())
 
     def draw(self, out: Path) -> None:
-        """Draws the trials that have ended: mean accuracy at the end, and curves of all groups."""
-        runs = [run for _, run in self.ended]
+        """Draws the trials that have ended: accuracies, and the figures of the tables."""
         arms = [
             Arm(arm, [place for place, (trial, _) in enumerate(self.ended) if trial.arm == arm])
             for arm in self.arms
         ]
         figures = [figure for figure in self.sweep.figures if figure in self.steps]
-        names = [*self.groups[1:], *figures]
-        figure, (ends, *axes) = panels(1 + len(names))
-        for axis, name in zip(axes, names, strict=True):
-            draw_curves(axis, runs, arms, name, SMOOTHED)
-
-        # Each seed, and the mean with its interval.
-        for arm, values in self.ends[MEAN].groupby("arm"):
-            found, place = over_runs(list(values)), self.arms.index(str(arm))
-            look: dict[str, Any] = {"color": f"C{place % 10}", "markersize": 6}
-            ends.plot(values, [place] * len(values), "o", alpha=0.35, **look)
-            ends.errorbar([found.mean], [place], xerr=found.half, fmt="D", capsize=3, **look)
-        ends.set(title="mean accuracy at the end (* baseline)")
-        marks = ["*" if arm == self.sweep.compared_with else "" for arm in self.arms]
-        ends.set_yticks(range(len(marks)), map(" ".join, zip(self.arms, marks, strict=True)))
-        ends.invert_yaxis()
-        figure.suptitle(self.sweep.title)
-        save_figure(figure, out)
+        runs = [run for _, run in self.ended]
+        draw_runs(out, runs, arms, [*self.groups, *figures], SMOOTHED)
 
 
 def _cells(values: pd.DataFrame, arms: Sequence[str], sign: str = "") -> pd.DataFrame:
@@ -221,11 +184,14 @@ def _cells(values: pd.DataFrame, arms: Sequence[str], sign: str = "") -> pd.Data
         if not known:
             return NONE
         found = over_runs(known)
-        half = "" if found.half is None else f" ±{_short(found.half, 2)}"
-        return f"{_short(found.mean, sign=sign)}{half}"
+        half = "" if found.half is None else f" ±{short(found.half, 2)}"
+        return f"{short(found.mean, sign=sign)}{half}"
 
     return values.groupby("arm", sort=False).agg(text).reindex(arms, fill_value=NONE)
 
 
-def _short(value: float, digits: int = 3, sign: str = "") -> str:
-    return NONE if pd.isna(value) else f"{value:{sign}.{1 if abs(value) >= 10 else digits}f}"
+def short(value: float | None, digits: int = 3, sign: str = "") -> str:
+    """A number as text."""
+    if value is None or math.isnan(value):
+        return NONE
+    return f"{value:{sign}.{1 if abs(value) >= 10 else digits}f}"

@@ -13,7 +13,6 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
-from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -40,12 +39,7 @@ SHOWN = {"step": "step", "solver_reward": "solver", "valid_rate": "valid", "accu
 def tune_trials(
     trials: Sequence[Trial], directory: SweepDirectory, options: SweepOptions
 ) -> dict[str, str]:
-    """Plays or resumes trials to their ends; by name, the errors of those that failed.
-
-    Raises:
-        ServiceError: Ray did not start.
-        KeyboardInterrupt: after Ctrl-C; every trial can be resumed.
-    """
+    """Plays or resumes trials to their ends; by name, the errors of those that failed."""
     quiet_libraries()
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -106,30 +100,20 @@ def tune_trials(
 def _trainable(config: dict[str, Any]) -> None:
     from ray import tune
 
-    given = config["trial"]
-    play(given["config"], Path(given["out"]), given["keep_checkpoints"], tune.report)
+    play(config["trial"], tune.report)
 
 
-def play(
-    config: dict[str, Any],
-    out: Path,
-    keep_checkpoints: bool,
-    report: Callable[[dict[str, Any]], object],
-) -> None:
+def play(given: dict[str, Any], report: Callable[[dict[str, Any]], object]) -> None:
     """Plays a run, or resumes it, as ``ssp train`` does.
 
-    A run that is stopped because its figures went wrong ends the trial like any other.
-
-    Args:
-        config: the run's settings, as plain data.
-        out: its directory.
-        keep_checkpoints: keep its last checkpoints when it has ended.
-        report: takes the figures of each step, with the mean accuracy of the last evaluation.
+    A run that is stopped because its figures went wrong ends the trial like any other. ``report``
+    takes the figures of each step, with the mean accuracy of the last evaluation.
     """
     quiet_libraries()
     from experiments.run.training import train
 
-    run, accuracy = RunDirectory(out), dict[str, float]()
+    run, accuracy = RunDirectory(given["out"]), dict[str, float]()
+    config = make_config(given["config"])
 
     def listen(line: dict[str, Any]) -> None:
         accuracy.update(line.get("accuracy", {}))
@@ -137,12 +121,12 @@ def play(
         report({**figures, "accuracy": fmean(accuracy.values()) if accuracy else None})
 
     try:
-        train(make_config(config), out, resume=run.config.exists(), quiet=True, report=listen)
+        train(config, run.path, resume=run.config.exists(), quiet=True, report=listen)
     except UnhealthyRun:
         stopped = run.read_stopped()
         if stopped is None or stopped.sign == OUTAGE:
             raise
-    if not keep_checkpoints:
+    if not given["keep_checkpoints"]:
         shutil.rmtree(run.checkpoints, ignore_errors=True)
 
 

@@ -7,8 +7,7 @@ from json import dumps
 from rich.console import Console
 from rich.text import Text
 
-from ssp_env.checks import one_of
-from ssp_env.errors import DataError, UsageError
+from ssp_env.errors import DataError, UsageError, one_of
 from ssp_env.judge.base import Judge
 from ssp_env.judge.chat import ChatClient, ChatConfig
 from ssp_env.judge.judges import BY_RULES, Pair, measure

@@ -14,8 +14,7 @@ from cyclopts.validators import Number
 from rich.console import Console
 from rich.text import Text
 
-from ssp_env.checks import one_of
-from ssp_env.errors import ConfigError, DataError, SSPError
+from ssp_env.errors import ConfigError, DataError, SSPError, one_of
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord, TrajectoryRecord
 from ssp_env.game.transcript import OUTCOME_STYLES, Line, transcript, visible

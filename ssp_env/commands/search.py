@@ -93,26 +93,22 @@ def _show(query: str, ranking: Sequence[Document], where: str) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    def printable(text: str) -> str:
+    def printable(text: str, style: str = "") -> Text:
         """The text without characters that a terminal would obey or cannot encode."""
-        return "".join(
+        kept = (
             c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cs") else "\ufffd"
             for c in text
         )
+        return Text("".join(kept), style)
 
     console = Console()
-    console.print(Text(printable(f"{len(ranking)} from {where} for: {query}")), style="dim")
-    if not ranking:
-        console.print("No passage was found for this query.")
+    console.print(printable(f"{len(ranking)} from {where} for: {query}", "dim"))
     for rank, document in enumerate(ranking, start=1):
+        title = f"{rank}. {document.title or '(no title)'}"
+        where = f"  score {document.score:.2f}, id {document.id}"
         console.print()
-        heading = Text.assemble(
-            (f"{rank}. ", "bold cyan"),
-            (printable(document.title or "(no title)"), "bold"),
-            (f"  score {document.score:.2f}, id {printable(document.id)}", "dim"),
-        )
-        console.print(heading)
-        console.print(Padding(Text(printable(document.text)), (0, 0, 0, 3), expand=False))
+        console.print(printable(title, "bold") + printable(where, "dim"))
+        console.print(Padding(printable(document.text), (0, 0, 0, 3), expand=False))
 
 
 def index(
@@ -141,8 +137,8 @@ def index(
         encoder: For a dense kind: directory of a sentence-transformers model.
         query_prefix: Text that the model needs before a query ('query: ').
         passage_prefix: Text that it needs before a passage ('passage: ').
-        adopt: For a dense kind: a FAISS file with the vectors of CORPUS, in its order. It is linked
-            (a hard link, so change neither), and nothing is encoded again.
+        adopt: For a dense kind: a FAISS file with the vectors of CORPUS, in its order, which is
+            linked; nothing is encoded again.
     """
     from rich.filesize import decimal
 

@@ -20,7 +20,7 @@ from ssp_env.game.round import Round, advance_all
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.game.transcript import LiveView, render_ansi, render_human
-from ssp_env.players import Player, player_for
+from ssp_env.players import Player, scripted_player
 from ssp_env.types import GroundTruth, Question, Role
 from ssp_env.worlds import WORLDS
 
@@ -65,7 +65,7 @@ class Episode:
         if role is Role.SOLVER and rules.config.attempts > 1:
             rules = replace(rules, config=rules.config.replace(attempts=1))
         self.rules, self.role, self.render_mode = rules, role, render_mode
-        self.other = None if role is None else player_for(rules, other)
+        self.other = None if role is None else other or scripted_player(rules)
         self.info: Info = {}
         """State of the game at the beginning of your turn, or at its end."""
 

@@ -12,11 +12,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from ssp_env.checks import check_positive_count
 from ssp_env.doors.episode import RENDER_MODES, Episode, advance_episodes
 from ssp_env.doors.observation import Info, Observation, Observer, Watcher
 from ssp_env.doors.setup import Setup, set_up
-from ssp_env.errors import UsageError
+from ssp_env.errors import ConfigError, UsageError
 from ssp_env.game.game import Game
 from ssp_env.players import Player
 from ssp_env.types import Question, Role
@@ -135,7 +134,8 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
             questions: for the solver: draw from these, with no proposer.
             setup: the game, as of the single env.
         """
-        check_positive_count("num_envs", num_envs)
+        if num_envs < 1:
+            raise ConfigError("num_envs", num_envs, "must be at least 1")
         resolved = set_up(setup)
         first = Episode(resolved.rules, self.role, other, questions)
         shared = first.rules, self.role, first.other, questions

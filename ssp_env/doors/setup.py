@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import UNMASKED, GameConfig, ViewConfig, suited
-from ssp_env.game.protocol import Tags
+from ssp_env.game.prompts import tags_of
 from ssp_env.game.rules import Parts, Rules
 from ssp_env.search.base import Retriever
 from ssp_env.tokenizers import (
@@ -90,7 +90,7 @@ def set_up(setup: Setup) -> ResolvedSetup:
     game = _config(GameConfig, setup.get("game"), default_game)
     view = _config(ViewConfig, setup.get("view"), default_view)
 
-    tokenizer = _tokenizer(setup.get("tokenizer"), world, game.tags)
+    tokenizer = _tokenizer(setup.get("tokenizer"), world, game.prompts)
     parts: dict[str, Any] = {name: given.get(name) for name in Parts.__annotations__}
     rules = Rules.build(world, tokenizer, game, **parts | {"retriever": _retriever(setup)})
 
@@ -130,7 +130,7 @@ def _retriever(setup: Setup) -> Retriever | None:
     return open_search(SearchConfig.of(setup["search"]))
 
 
-def _tokenizer(given: Tokenizer | str | Path | None, world: World, tags: Tags) -> Tokenizer:
+def _tokenizer(given: Tokenizer | str | Path | None, world: World, prompts: str) -> Tokenizer:
     if isinstance(given, Tokenizer):
         return given
 
@@ -144,7 +144,7 @@ def _tokenizer(given: Tokenizer | str | Path | None, world: World, tags: Tags) -
             if vocabulary is None:
                 fix = f"the world {world.name!r} has no vocabulary; choose 'bpe'"
                 raise ConfigError("tokenizer", given, fix)
-            return WordTokenizer(vocabulary, tags.all())
+            return WordTokenizer(vocabulary, tags_of(prompts).all())
         case str() | Path() as directory if Path(directory).is_dir():
             return HuggingFaceTokenizer.load(directory)
 

@@ -13,11 +13,10 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.checks import check_positive_count, one_of
 from ssp_env.doors.episode import Episode
 from ssp_env.doors.observation import Info, Observer, info_of
 from ssp_env.doors.setup import Setup, set_up
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ConfigError, ServiceError, UsageError, one_of
 from ssp_env.game.game import Game
 from ssp_env.game.round import Round, advance_all
 from ssp_env.game.trajectory import Trajectory
@@ -80,7 +79,8 @@ class GameBatch:
             num_games: number of games.
             setup: see :class:`~ssp_env.doors.setup.Setup`.
         """
-        check_positive_count("num_games", num_games)
+        if num_games < 1:
+            raise ConfigError("num_games", num_games, "must be at least 1")
         self._resolved = set_up(setup)
         self.rules = self._resolved.rules
         self._episodes = [Episode(self.rules) for _ in range(num_games)]

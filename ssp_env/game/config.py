@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, NonNegativeInt, PositiveInt, model_validator
+from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from ssp_env.config import Settings
 from ssp_env.errors import ConfigError
-from ssp_env.game.protocol import Tags
 
 VerifierName = Literal["auto", "world", "policy", "openai", "none"]
 FilterName = Literal[
-    "empty_question", "no_search", "short_question", "long_question", "spoiler", "repeated_query"
+    "empty_question",
+    "no_search",
+    "short_question",
+    "long_question",
+    "spoiler",
+    "few_words",
+    "repeated_query",
 ]
 NoiseKind = Literal["batch", "corpus", "near"]
 """Kinds of noise that ship; :mod:`ssp_env.game.verification` holds them."""
@@ -29,10 +33,6 @@ DEFAULT_FILTERS: tuple[FilterName, ...] = (
     "long_question",
     "spoiler",
 )
-
-
-def _as_text(given: object) -> object:
-    return str(given) if isinstance(given, Path) else given
 
 
 class GameConfig(Settings):
@@ -54,17 +54,11 @@ class GameConfig(Settings):
     """Token budget after the prompt, including retrieved text."""
     max_document_tokens: PositiveInt = 512
     """A longer passage is cut to this many tokens before a policy sees it."""
-    max_query_tokens: PositiveInt = 128
-    """A search call with a longer query ends its trajectory."""
-    min_question_chars: NonNegativeInt = 10
-    """A shorter question is invalid."""
-    max_question_chars: int = 1000
-    """A longer question is invalid."""
-    min_question_words: NonNegativeInt = 0
-    """A question of fewer words is invalid (the paper's released code: 10)."""
-    min_searches: int = 1
+    question_chars: tuple[NonNegativeInt, PositiveInt] = (10, 1000)
+    """Fewest and most characters of a valid question."""
+    min_searches: PositiveInt = 1
     """A proposer that searched less often has no valid question (the released code: 2)."""
-    asked_searches: tuple[int, int] = (1, 3)
+    asked_searches: tuple[PositiveInt, PositiveInt] = (1, 3)
     """The proposer's prompt names a number of searches drawn from this range (both ends included);
     not enforced."""
     filters: tuple[FilterName, ...] = DEFAULT_FILTERS
@@ -91,26 +85,23 @@ class GameConfig(Settings):
     invalid_reward: float = 0.0
     """Proposer's reward for an invalid question. The paper shows that a negative one can collapse
     the game."""
-    tags: Tags = Tags()
-    """Names of the protocol's tags."""
-    prompts: Annotated[str, BeforeValidator(_as_text)] = "plain"
+    prompts: str = "plain"
     """Prompt set: ``plain``, ``paper``, ``mini``, ``search-r1``, ``zerosearch``, ``r-search``,
     ``NAME:FILE`` (one of these, with the solver's instructions from a file), or a directory."""
 
     @model_validator(mode="after")
     def _check_ranges(self) -> Self:
-        if self.max_question_chars < self.min_question_chars:
-            fix = f"must not be below min_question_chars = {self.min_question_chars}"
-            raise ConfigError("game.max_question_chars", self.max_question_chars, fix)
-
-        if not 1 <= self.min_searches <= self.max_searches:
-            fix = f"give 1 to max_searches = {self.max_searches}"
-            raise ConfigError("game.min_searches", self.min_searches, fix)
-
-        low, high = self.asked_searches
-        if not 1 <= low <= high <= self.max_searches:
-            fix = f"give (low, high) with 1 <= low <= high <= max_searches = {self.max_searches}"
-            raise ConfigError("game.asked_searches", self.asked_searches, fix)
+        for name in ("question_chars", "asked_searches"):
+            low, high = getattr(self, name)
+            if low > high:
+                raise ConfigError(f"game.{name}", (low, high), "give (fewest, most)")
+        for name, asked in (
+            ("min_searches", self.min_searches),
+            ("asked_searches", self.asked_searches[1]),
+        ):
+            if asked > self.max_searches:
+                fix = f"give no more than max_searches = {self.max_searches}"
+                raise ConfigError(f"game.{name}", getattr(self, name), fix)
         return self
 
     @property
@@ -165,8 +156,6 @@ MINI_GAME = GameConfig(
     max_prompt_tokens=256,
     max_response_tokens=256,
     max_document_tokens=64,
-    max_query_tokens=16,
-    min_question_chars=10,
     asked_searches=(1, 1),
     verifier="auto",
     prompts="mini",

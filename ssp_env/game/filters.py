@@ -40,20 +40,14 @@ def no_search(proposal: Proposal) -> bool:
 
 
 def short_question(proposal: Proposal) -> bool:
-    """Fewer characters than ``min_question_chars``, or fewer words than ``min_question_words``.
-
-    Invisible characters and repeated spaces do not count.
-    """
+    """Fewer characters than ``question_chars`` asks for; padding does not count."""
     words = compatible(proposal.question).split()
-    config = proposal.config
-    return (
-        len(" ".join(words)) < config.min_question_chars or len(words) < config.min_question_words
-    )
+    return len(" ".join(words)) < proposal.config.question_chars[0]
 
 
 def long_question(proposal: Proposal) -> bool:
-    """More characters than ``max_question_chars``."""
-    return len(proposal.question) > proposal.config.max_question_chars
+    """More characters than ``question_chars`` allows."""
+    return len(proposal.question) > proposal.config.question_chars[1]
 
 
 def spoiler(proposal: Proposal) -> bool:
@@ -61,6 +55,11 @@ def spoiler(proposal: Proposal) -> bool:
 
     Clues that have to be worked out are left to verification and to the solvers' rewards."""
     return mentions(proposal.question, proposal.truth.wordings) is not None
+
+
+def few_words(proposal: Proposal) -> bool:
+    """Fewer than ten words, as in the paper's released code."""
+    return len(compatible(proposal.question).split()) < 10
 
 
 def repeated_query(proposal: Proposal) -> bool:
@@ -71,6 +70,14 @@ def repeated_query(proposal: Proposal) -> bool:
 
 FILTERS: dict[str, Filter] = {
     rule.__name__: rule
-    for rule in (empty_question, no_search, short_question, long_question, spoiler, repeated_query)
+    for rule in (
+        empty_question,
+        no_search,
+        short_question,
+        long_question,
+        spoiler,
+        few_words,
+        repeated_query,
+    )
 }
 """All filters that ship, by reason code."""

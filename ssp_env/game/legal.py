@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ssp_env.errors import ConfigError
 from ssp_env.game.rules import Rules
-from ssp_env.game.trajectory import MAX_ANSWER_TOKENS, Trajectory
+from ssp_env.game.trajectory import MAX_CALL_TOKENS, Trajectory
 from ssp_env.types import Action, Role
 
 
@@ -55,7 +55,7 @@ class LegalMoves:
         Raises:
             ConfigError: it has not.
         """
-        tokenizer, tags = rules.tokenizer, rules.config.tags
+        tokenizer, tags = rules.tokenizer, rules.tags
         self._rules, self._size = rules, tokenizer.vocab_size
 
         def token_of(tag: str) -> int:
@@ -119,11 +119,10 @@ class LegalMoves:
 
         # Where the next token is the last one, only the closing tag is legal.
         closing = self._closing[action]
-        limits = trajectory.limits
-        longest = {Action.SEARCH: limits.max_query_tokens, Action.ANSWER: MAX_ANSWER_TOKENS}
-        if trajectory.tokens_left - len(written) <= 1 or len(inside) >= longest.get(
-            action, len(inside) + 1
-        ):
+        room = trajectory.tokens_left - len(written)
+        if action is not Action.QUESTION:
+            room = min(room, MAX_CALL_TOKENS + 1 - len(inside))
+        if room <= 1:
             return self._of([closing])
 
         if self._grammar is None:

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ssp_env.errors import ConfigError, ServiceError
+from pydantic import TypeAdapter
+
+from ssp_env.errors import ServiceError
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import Tags
@@ -47,13 +48,7 @@ class PooledQuestion:
     parts: int = 1
     """Number of proposals that it is made of."""
     solution: tuple[str, ...] = ()
-    """The turns of a right attempt, as :func:`solution_of` gives them; empty
-    if none is known."""
-
-    def __post_init__(self) -> None:
-        # Questions are put together until they are long enough.
-        if self.searches < 1:
-            raise ConfigError("question.searches", self.searches, "must be at least 1")
+    """The turns of a right attempt, as :func:`solution_of` gives them; empty if none is known."""
 
 
 def compose(outer: PooledQuestion, inner: PooledQuestion) -> PooledQuestion | None:
@@ -105,41 +100,8 @@ def _described(question: str) -> str:
     return asks[1] if asks is not None else f"(the answer to: {question.strip()})"
 
 
-def as_data(pool: Iterable[PooledQuestion]) -> list[dict[str, Any]]:
-    """Questions as plain data (JSON)."""
-    # Written out, because dataclasses.asdict takes ten times as long, and pools are long.
-    return [
-        {
-            "question": item.question,
-            "searches": item.searches,
-            "parts": item.parts,
-            "solution": list(item.solution),
-            "truth": {
-                "id": item.truth.id,
-                "answer": item.truth.answer,
-                "aliases": list(item.truth.aliases),
-            },
-        }
-        for item in pool
-    ]
-
-
-def from_data(pool: Iterable[Mapping[str, Any]]) -> list[PooledQuestion]:
-    """Questions from what :func:`as_data` returned."""
-    return [
-        PooledQuestion(
-            item["question"],
-            _truth(item["truth"]),
-            item["searches"],
-            item["parts"],
-            tuple(item["solution"]),
-        )
-        for item in pool
-    ]
-
-
-def _truth(data: Mapping[str, Any]) -> GroundTruth:
-    return GroundTruth(data["id"], data["answer"], tuple(data["aliases"]))
+POOL = TypeAdapter(list[PooledQuestion])
+"""Questions to plain data (JSON) and back."""
 
 
 # -- examples ---------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import StringConstraints, model_validator
 
@@ -164,19 +164,8 @@ class TurnScanner:
     tag without an opening is text.
 
     Tags inside a thought are text as well: it goes from an opening think tag to the first closing
-    one. Whether a thought is ever closed cannot be known before the turn ends. An
-    unclosed one counts as text: :meth:`end` then returns what it held back."""
-
-    __slots__ = (
-        "_content_from",
-        "_from",
-        "_held",
-        "_open",
-        "_outside",
-        "_tags",
-        "_text",
-        "began_thinking",
-    )
+    one. Whether a thought is ever closed cannot be known before the turn ends. An unclosed one
+    counts as text: :meth:`end` then returns what it held back."""
 
     def __init__(self, tags: ScannerTags, thinking: bool = False) -> None:
         """
@@ -190,13 +179,13 @@ class TurnScanner:
         self._text = bytearray()
         self._from = 0
 
-        # In a thought, these two follow its tags as if they counted, in case it is never closed.
-        self._open: Action | None = None
-        self._content_from = 0
-        self._outside: tuple[Action | None, int] | None = (None, 0) if thinking else None
+        # In a thought, this follows its tags as if they counted, in case it is never closed.
+        self._open: tuple[Action | None, int] = (None, 0)
+        """The last opening tag that counts, and where its content begins."""
+        self._outside: tuple[Action | None, int] | None = self._open if thinking else None
         """While a thought is open: the state that returns once it is closed."""
-        self._held: _Completed | None = None
-        """The first tag that completed something in the open thought."""
+        self._held: Call | Forgery | None = None
+        """The call or forgery completed first in the open thought."""
 
     def feed(self, piece: bytes) -> Call | Forgery | None:
         """Takes the bytes of one token or more; returns what they completed first, if anything."""
@@ -221,17 +210,13 @@ class TurnScanner:
 
             self._from = match.end()
             found = self._take(match[0], start)
-            if found is None:
-                continue
-
-            if self._outside is None:
-                return self._read(found)
-            if self._held is None:
-                self._held = found
+            if found is not None and self._outside is None:
+                return found
+            self._held = found or self._held
 
     def end(self) -> Call | Forgery | None:
         """The first call of a turn that ends here, if its unclosed thought held one back."""
-        return None if self._held is None else self._read(self._held)
+        return self._held
 
     @property
     def thinking(self) -> bool:
@@ -243,71 +228,37 @@ class TurnScanner:
         """Number of bytes that were fed after the end of what was found."""
         return len(self._text) - self._from
 
-    def mark(self) -> Mark:
+    def mark(self) -> tuple[Any, ...]:
         """The current position, for :meth:`rewind`."""
-        return Mark(
-            len(self._text), self._from, self._open, self._content_from, self._outside, self._held
-        )
+        return len(self._text), self._from, self._open, self._outside, self._held
 
-    def rewind(self, mark: Mark) -> None:
+    def rewind(self, mark: tuple[Any, ...]) -> None:
         """Forgets everything that was fed since the mark was taken."""
-        length, self._from, self._open, self._content_from, self._outside, self._held = mark
+        length, self._from, self._open, self._outside, self._held = mark
         del self._text[length:]
 
-    def _take(self, tag: bytes, start: int) -> _Completed | None:
+    def _take(self, tag: bytes, start: int) -> Call | Forgery | None:
         """Follows one tag, which begins at ``start``; returns what it completes."""
         tags = self._tags
+        if self._held is not None and tag != tags.think_closing:
+            return None
         if tag in tags.forbidden:
-            return _Completed(tag, None, start, start)
+            return Forgery(tag.decode())
 
         # An opening inside a thought is text, and so is a closing outside of any.
         if tag == tags.think_opening:
-            if self._outside is None:
-                self._outside = self._open, self._content_from
-            return None
-        if tag == tags.think_closing:
+            self._outside = self._outside or self._open
+        elif tag == tags.think_closing:
             if self._outside is not None:
-                self._open, self._content_from = self._outside
-                self._outside = self._held = None
-            return None
+                self._open, self._outside, self._held = self._outside, None, None
 
         # A later opening replaces an earlier one: only the last before the closing tag counts.
-        opened = tags.openings.get(tag)
-        if opened is not None:
-            self._open, self._content_from = opened, self._from
-            return None
-
-        closed = tags.closings.get(tag)
-        if closed is not None and closed is self._open:
-            return _Completed(tag, closed, self._content_from, start)
+        elif (opened := tags.openings.get(tag)) is not None:
+            self._open = opened, self._from
+        elif (action := tags.closings[tag]) is self._open[0]:
+            content = tags.without_thoughts(bytes(self._text[self._open[1] : start]))
+            return Call(action, content.decode("utf-8", "replace").strip())
         return None
-
-    def _read(self, completed: _Completed) -> Call | Forgery:
-        if completed.action is None:
-            return Forgery(completed.tag.decode())
-
-        content = self._tags.without_thoughts(bytes(self._text[completed.start : completed.end]))
-        return Call(completed.action, content.decode("utf-8", "replace").strip())
-
-
-class _Completed(NamedTuple):
-    """A tag that completed a call, or that was forged (without an action), and the call's bytes."""
-
-    tag: bytes
-    action: Action | None
-    start: int
-    end: int
-
-
-class Mark(NamedTuple):
-    """A position of a :class:`TurnScanner`."""
-
-    length: int
-    looked_at: int
-    open: Action | None
-    content_from: int
-    outside: tuple[Action | None, int] | None
-    held: _Completed | None
 
 
 class ScannerTags(Immutable):
@@ -347,15 +298,13 @@ class ScannerTags(Immutable):
     def without_thoughts(self, content: bytes) -> bytes:
         """The content of a call with a space for every complete thought in it."""
         kept: list[bytes] = []
-        start = 0
         while True:
-            begin = content.find(self.think_opening, start)
-            end = content.find(self.think_closing, begin) if begin >= 0 else -1
-            if end < 0:
-                return b" ".join([*kept, content[start:]])
-
-            kept.append(content[start:begin])
-            start = end + len(self.think_closing)
+            before, _, inside = content.partition(self.think_opening)
+            _, closed, after = inside.partition(self.think_closing)
+            if not closed:
+                return b" ".join([*kept, content])
+            kept.append(before)
+            content = after
 
     def stops(self) -> tuple[str, ...]:
         """The tags that can end a turn: where an engine has to stop.

@@ -20,9 +20,8 @@ from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Ending,
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.game.verification import (
-    NearNoise,
     NoiseDocument,
-    NoiseRequest,
+    draw_near,
     find_among,
     fit_documents,
 )
@@ -94,22 +93,24 @@ class Referee:
             retrieved: ``(slot, document)`` retrieved by all games' proposers, in slot order.
         """
         rules, count = self.rules, self.rules.config.noise_documents
-        requests = [
-            NoiseRequest(
-                game.rng,
-                game.question or "",
-                game.evidence,
-                [(slot, document) for slot, document in retrieved if slot != game.slot],
-            )
-            for game in games
-        ]
-        if isinstance(rules.noise, NearNoise):
-            return rules.noise.draw(requests, count, rules.retriever, rules.corpus)
+        found: Results = [[] for _ in games]
+        near = rules.noise is draw_near
+        if near and count and games:
+            # Deep enough that ``count`` are left without those of the proposer.
+            depth = count + max(len(game.evidence) for game in games)
+            found = search_each(rules.retriever, [game.question or "" for game in games], depth)
 
         drawn: list[tuple[NoiseDocument, ...] | ServiceError] = []
-        for of in requests:
+        for game, result in zip(games, found, strict=True):
+            if isinstance(result, ServiceError):
+                drawn.append(result)
+                continue
+            others = [(slot, document) for slot, document in retrieved if slot != game.slot]
+            if near:
+                others = [(game.slot, document) for document in result]
             try:
-                drawn.append(tuple(rules.noise(of.rng, count, of.own, of.others, rules.corpus)))
+                noise = rules.noise(game.rng, count, game.evidence, others, rules.corpus)
+                drawn.append(tuple(noise))
             except ServiceError as error:
                 drawn.append(error)
         return drawn

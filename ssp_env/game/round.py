@@ -20,7 +20,7 @@ from ssp_env.game.outcome import BUDGET_PROMPT, Ending, Outcome
 from ssp_env.game.pool import PooledQuestion, play_examples, solution_of
 from ssp_env.game.referee import Referee
 from ssp_env.game.rules import Rules
-from ssp_env.game.strategies import MOST_WAVES, BatchStrategy, DummyPadding
+from ssp_env.game.strategies import MOST_WAVES, BatchStrategy
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.game.verification import find_among, verification_prompt
 from ssp_env.types import Document, GroundTruth, Question, Role
@@ -83,7 +83,7 @@ class Round:
         self.referee = referee or Referee(rules)
         """Decides; public for rollouts that have attempts judged before all have ended."""
         self._answers, self._seed = answers, tuple(seed)
-        self._strategy = strategy if strategy is not None else DummyPadding()
+        self._strategy = strategy or BatchStrategy()
         self._rng = np.random.default_rng([*self._seed, 0])
 
         self._strategy.begin_step()
@@ -306,7 +306,7 @@ class Round:
 
     def _keep_solutions(self) -> None:
         """Adds its solution to each verified question of the round."""
-        tags = self.rules.config.tags
+        tags = self.rules.tags
         played = {(game.question, game.truth.id): game for game in self.games if game.proposer}
         self.verified = [
             replace(item, solution=solution_of(played[item.question, item.truth.id], tags))

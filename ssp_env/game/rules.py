@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
-from ssp_env.checks import check_call
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.filters import FILTERS, Filter
 from ssp_env.game.game import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
 from ssp_env.game.outcome import RESERVED
 from ssp_env.game.prompts import Prompts
-from ssp_env.game.protocol import check_tokenizer
+from ssp_env.game.protocol import Tags, check_tokenizer
 from ssp_env.game.trajectory import Limits
-from ssp_env.game.verification import NOISE, NearNoise, NoiseSource
+from ssp_env.game.verification import NOISE, NoiseSource
 from ssp_env.judge.base import Judge, Verifier
 from ssp_env.judge.exact import NoVerifier, WorldVerifier
 from ssp_env.judge.lenient import LenientJudge
-from ssp_env.search.base import Retriever
+from ssp_env.search.base import Retriever, identify
 from ssp_env.tokenizers.base import Tokenizer
-from ssp_env.types import Document, Immutable, Role, World
-
-_WORLDS_OWN = ("corpus", "retriever")
-"""Attributes that rules and world usually share."""
+from ssp_env.types import Immutable, Passages, Role, World
 
 
 class Parts(TypedDict, total=False):
@@ -46,6 +44,17 @@ class Parts(TypedDict, total=False):
     """1 for a right answer, 0 otherwise, when not given."""
 
 
+_METHODS = {
+    "retriever": "search",
+    "judge": "judge",
+    "verifier": "verify",
+    "noise": "__call__",
+    "proposer_reward": "__call__",
+    "solver_reward": "__call__",
+}
+"""Method that each part is used by."""
+
+
 @dataclass(frozen=True)
 class Rules(Immutable):
     """Everything that games share, copies of games included. Make one with :meth:`build`."""
@@ -54,8 +63,6 @@ class Rules(Immutable):
     tokenizer: Tokenizer
     prompts: Prompts
     retriever: Retriever
-    corpus: Sequence[Document]
-    """Source of noise when the batch has too little."""
     judge: Judge
     verifier: Verifier | None
     """``None``: the policy itself verifies, in a trajectory of the role ``verifier``."""
@@ -63,22 +70,20 @@ class Rules(Immutable):
     world: World
     filters: Mapping[str, Filter]
     """Checks of a proposed question, in order, by reason code."""
-    noise: NoiseSource | NearNoise
+    noise: NoiseSource
     """Source of verification's noise documents."""
     proposer_reward: ProposerReward
     solver_reward: SolverReward
 
-    def __getstate__(self) -> dict[str, Any]:
-        """State to pickle: parts that the world has of its own stay with the world."""
-        state = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name in _WORLDS_OWN:
-            if state[name] is getattr(self.world, name, None):
-                del state[name]
-        return state
+    @property
+    def corpus(self) -> Passages:
+        """The world's passages: the source of noise when the batch has too little."""
+        return self.world.corpus
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        own = {name: getattr(state["world"], name) for name in _WORLDS_OWN if name not in state}
-        self.__dict__.update(state | own)
+    @property
+    def tags(self) -> Tags:
+        """Names of the tags, as the prompt set declares them."""
+        return self.prompts.tags
 
     @property
     def longest_trajectory(self) -> int:
@@ -90,11 +95,7 @@ class Rules(Immutable):
 
     @classmethod
     def build(
-        cls,
-        world: World,
-        tokenizer: Tokenizer,
-        config: GameConfig,
-        **parts: Unpack[Parts],
+        cls, world: World, tokenizer: Tokenizer, config: GameConfig, **parts: Unpack[Parts]
     ) -> Rules:
         """Checks that everything fits together before any game starts.
 
@@ -105,75 +106,57 @@ class Rules(Immutable):
             parts: objects and functions of your own; ``None`` counts as not given.
 
         Raises:
-            ConfigError: a part that does not fit another one, or an answer that the default
-                retriever cannot find.
+            ConfigError: a part that does not fit another one.
             TokenizerError: a tag that the tokenizer cannot spell.
         """
-        for name in Parts.__annotations__.keys() - {"filters"}:
-            _check_part(name, parts.get(name))
-        retriever, judge, noise = parts.get("retriever"), parts.get("judge"), parts.get("noise")
-        verifier, filters = parts.get("verifier"), parts.get("filters")
+        given: Mapping[str, Any] = parts
+        for name, method in _METHODS.items():
+            part = given.get(name)
+            # A class has the method too, but cannot be called without an object.
+            usable = callable(getattr(part, method, None)) and not isinstance(part, type)
+            if part is not None and not usable:
+                what = "a function" if method == "__call__" else f"an object with a {method}()"
+                raise ConfigError(name, part, f"give {what}, or leave it out")
+
+        own = dict(parts.get("filters") or {})
+        for code in own.keys() & {*RESERVED, *config.filters}:
+            raise ConfigError("filters", code, "this reason code is taken; choose another one")
 
         # Without tags that it can spell, no turn could ever be complete.
-        check_tokenizer(tokenizer, config.tags)
-        if verifier is None:
-            verifier = _verifier(resolve_verifier(config.verifier, world), world)
-
-        prompts = Prompts(config.prompts, tokenizer, config.tags)
-
-        # A prompt set need not have this prompt, so ask for it before it is needed.
-        if config.closed_book:
-            prompts.closed_book("")
-
-        _check_budget(
-            "max_prompt_tokens",
-            config.max_prompt_tokens,
-            len(prompts.proposer("", config.asked_searches[0])),
-            "the proposer's prompt alone takes {} tokens, without any answer in it",
-        )
-        if verifier is None and config.verification_prompt == "documents":
-            _check_budget(
-                "max_prompt_tokens",
-                config.max_prompt_tokens,
-                len(prompts.verifier("", (), 1)),
-                "the verifier's prompt alone takes {} tokens, without any document in it",
-            )
-        own = _own_filters(filters, config)
-
-        if retriever is None:
-            retriever = own_retriever(world)
-            knows = getattr(retriever, "knows", None)
-            # Dense search finds something for any words, and cannot say that it knows none.
-            if knows is not None:
-                _check_answers(world, knows)
+        prompts = Prompts.open(config.prompts, tokenizer)
+        check_tokenizer(tokenizer, prompts.tags)
+        verifier = parts.get("verifier") or _verifier(config.verifier, world)
+        _check_prompts(prompts, config, by_policy=verifier is None)
 
         return cls(
             config=config,
             tokenizer=tokenizer,
             prompts=prompts,
-            retriever=retriever,
-            corpus=world.corpus,
-            judge=judge if judge is not None else own_judge(world),
+            retriever=parts.get("retriever") or own_retriever(world),
+            judge=parts.get("judge") or own_judge(world),
             verifier=verifier,
-            limits={role: Limits.of(role, config, tokenizer) for role in Role},
+            limits={role: Limits.of(role, config, tokenizer, prompts.tags) for role in Role},
             world=world,
             filters={name: FILTERS[name] for name in config.filters} | own,
-            noise=noise if noise is not None else _noise(config, world),
+            noise=parts.get("noise") or NOISE[config.noise_kind],
             proposer_reward=parts.get("proposer_reward")
             or PROPOSER_REWARDS[config.proposer_reward],
             solver_reward=parts.get("solver_reward") or right_answer,
         )
 
 
-def _noise(config: GameConfig, world: World) -> NoiseSource | NearNoise:
-    """Noise by its name; refuses to draw from a corpus that has no passages."""
-    if config.noise_kind == "corpus" and config.noise_documents and not len(world.corpus):
-        fix = (
-            f"the world {world.name!r} has no passages to draw from; choose batch or near, or set "
-            f"noise_documents to 0"
-        )
-        raise ConfigError("game.noise_kind", config.noise_kind, fix)
-    return NOISE[config.noise_kind]
+def _check_prompts(prompts: Prompts, config: GameConfig, by_policy: bool) -> None:
+    """Refuses prompts that are missing, or too long whatever is asked."""
+    if config.closed_book and "closed_book" not in prompts.texts:
+        raise ConfigError("game.prompts", config.prompts, "closed_book.txt is missing from it")
+
+    lengths = {"proposer": len(prompts.proposer("", config.asked_searches[0]))}
+    if by_policy and config.verification_prompt == "documents":
+        lengths["verifier"] = len(prompts.verifier("", (), 1))
+    for role, length in lengths.items():
+        if length > config.max_prompt_tokens:
+            fix = f"the {role}'s prompt alone takes {length} tokens; give more than that"
+            raise ConfigError("game.max_prompt_tokens", config.max_prompt_tokens, fix)
 
 
 def own_retriever(world: World) -> Retriever:
@@ -193,74 +176,6 @@ def own_judge(world: World) -> Judge:
     return LenientJudge() if own is None else own
 
 
-_SHORT_FORMS = {
-    "judge": ", such as ssp_env.judge.exact.F1Judge(0.8); leave it out for the world's own",
-    "verifier": '; one that ships is named in the rules: game={"verifier": "world"}',
-    "proposer_reward": '; one that ships is named in the rules: game={"proposer_reward": '
-    '"4p(1-p)"}',
-}
-"""Hints for users who passed a name instead of an object."""
-
-
-_CALLS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "retriever": ("search", ("queries", "k")),
-    "judge": ("judge", ("tasks",)),
-    "verifier": ("verify", ("tasks",)),
-    "noise": ("__call__", ("rng", "count", "own", "others", "corpus")),
-    "proposer_reward": ("__call__", ("game",)),
-    "solver_reward": ("__call__", ("game", "attempt")),
-    "filters": ("__call__", ("proposal",)),
-}
-"""Method of each part, and its arguments."""
-
-
-def _check_part(kind: str, part: object, name: str = "") -> None:
-    """Finds a wrong type or signature here rather than in the middle of a game."""
-    if part is None:
-        return
-
-    method, arguments = _CALLS[kind]
-    # A class has the method too, but cannot be called without an object.
-    if isinstance(part, type) or not callable(getattr(part, method, None)):
-        what = f"an object with a method {method}(), not its class or its name"
-        what = "a function" if method == "__call__" else what
-        raise ConfigError(name or kind, part, f"give {what}{_SHORT_FORMS.get(kind, '')}")
-    check_call(name or kind, part if method == "__call__" else getattr(part, method), arguments)
-
-
-def _own_filters(filters: Mapping[str, Filter] | None, config: GameConfig) -> dict[str, Filter]:
-    if filters is not None and not isinstance(filters, Mapping):
-        raise ConfigError("filters", filters, "give a mapping from reason code to function")
-    own = dict(filters or {})
-
-    for name, rule in own.items():
-        if not isinstance(name, str) or not name:
-            raise ConfigError("filters", name, "a reason code is a string that is not empty")
-        _check_part("filters", rule, f"filters[{name!r}]")
-        if name in RESERVED or name in config.filters:
-            raise ConfigError("filters", name, "this reason code is taken; choose another one")
-    return own
-
-
-def _check_budget(name: str, budget: int, needed: int, what: str) -> None:
-    """Refuses a budget below what is needed whatever is asked."""
-    if needed > budget:
-        raise ConfigError(f"game.{name}", budget, f"{what.format(needed)}; give more than that")
-
-
-def _check_answers(world: World, knows: Callable[[str], bool]) -> None:
-    """Refuses an answer none of whose words occurs in the corpus."""
-    for truth in world.answers:
-        if not any(knows(wording) for wording in truth.wordings):
-            where = (
-                f"answer {truth.id!r} of the world {world.name!r} cannot be found by any "
-                f"search: no word of it occurs "
-            )
-            where += f"in {world.corpus.name}"
-            fix = "add a passage that mentions it, give it an alias that occurs, or leave it out"
-            raise ConfigError("world.answers", truth.answer, f"{where}; {fix}")
-
-
 def resolve_verifier(name: str, world: World) -> str:
     """The verifier that ``auto`` stands for in a world; any other name stands for itself."""
     if name != "auto":
@@ -269,15 +184,92 @@ def resolve_verifier(name: str, world: World) -> str:
 
 
 def _verifier(name: str, world: World) -> Verifier | None:
-    match name:
+    match resolve_verifier(name, world):
         case "policy":
             return None
         case "world":
             return WorldVerifier(world)
         case "none":
             return NoVerifier()
-    fix = (
-        "make it first, an ssp_env.judge.openai.OpenAIVerifier(client, judge), and pass it as "
-        "verifier=..."
-    )
+    fix = "pass verifier=ssp_env.judge.openai.OpenAIVerifier(client, judge)"
     raise ConfigError("game.verifier", name, fix)
+
+
+# -- facts about rules -------------------------------------------------------------------------
+
+
+def fingerprint(rules: Rules) -> dict[str, Any]:
+    """Everything about search, judging and prompts that decides what an accuracy means.
+
+    Returns:
+        Plain data for JSON: ``world``, ``corpus`` (name, number and SHA-256 of the passages),
+        ``retriever`` (see :func:`~ssp_env.search.base.identify`), ``top_k``, ``max_searches``,
+        ``max_document_tokens``, ``judge``, ``verifier``, ``prompts`` (name and SHA-256), and
+        ``hash``: the first 12 hexadecimal digits of the SHA-256 over all of these.
+    """
+    config, corpus = rules.config, rules.corpus
+    parts: dict[str, Any] = {
+        "world": rules.world.name,
+        "corpus": {"name": corpus.name, "passages": len(corpus), "digest": corpus.digest()},
+        "retriever": identify(rules.retriever),
+        "top_k": config.top_k,
+        "max_searches": config.max_searches,
+        "max_document_tokens": config.max_document_tokens,
+        "judge": _part(rules.judge),
+        "verifier": "policy" if rules.verifier is None else _part(rules.verifier),
+        "prompts": {"name": config.prompts, "digest": _digest(dict(rules.prompts.texts))},
+    }
+    return {**parts, "hash": _digest(parts)[:12]}
+
+
+def _part(part: object) -> str:
+    """A judge or verifier: its class, and what it says of itself by its method ``describe``."""
+    described: dict[str, Any] = getattr(part, "describe", dict)()
+    settings = ", ".join(map(str, described.values()))
+    name = type(part).__name__
+    return f"{name} ({settings})" if settings else name
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def is_remote(part: object) -> bool:
+    """True if a retriever, judge or verifier spends its time waiting for another machine.
+
+    It is then called from several threads at once, while the policy generates. A part says so by
+    an attribute ``remote`` that is true; a retriever that asks a server need not say it, and a
+    wrapper (cache, reranker, fusion) is remote if any retriever it wraps is.
+    """
+    said = getattr(part, "remote", None)
+    if isinstance(said, bool):
+        return said
+    inner = getattr(part, "retriever", None)
+    several = getattr(part, "retrievers", None) or ([] if inner is None else [inner])
+    return any(map(is_remote, several))
+
+
+def idle_settings(rules: Rules) -> Iterator[str]:
+    """One line for each setting of these rules that changes nothing, with the reason."""
+    config = rules.config
+    count, kind, asked = config.noise_documents, config.noise_kind, config.asked_searches
+
+    # Noise is read by the verifier alone, and misleads a world's reader where facts have rivals.
+    misleads = getattr(rules.world, "one_to_many", True)
+    if count and isinstance(rules.verifier, NoVerifier):
+        yield f"game.noise_documents = {count} has no effect: nobody verifies (game.verifier: none)"
+    elif count and isinstance(rules.verifier, WorldVerifier) and not misleads:
+        yield (
+            f"game.noise_documents = {count} has no effect: every fact of this world has one "
+            f"value (world_options.one_to_many: false)"
+        )
+    if kind != "batch" and not count:
+        yield f"game.noise_kind = {kind} has no effect: game.noise_documents is 0"
+    elif kind != "batch" and rules.noise is not NOISE[kind]:
+        yield f"game.noise_kind = {kind} has no effect: noise comes from a source of your own"
+
+    if asked != (1, 1) and "{searches}" not in rules.prompts.texts["proposer"]:
+        yield (
+            f"game.asked_searches = {asked} has no effect: the proposer's prompt "
+            f"(game.prompts: {config.prompts}) does not name a number of searches"
+        )

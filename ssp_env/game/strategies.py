@@ -10,12 +10,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from ssp_env.errors import ConfigError, nearest
-from ssp_env.game.pool import PooledQuestion, as_data, compose, from_data
+from ssp_env.game.pool import POOL, PooledQuestion, compose
 
 RESET_EVERY = 10
 """Steps after which ``periodic_reset`` forgets its questions (the paper's)."""
@@ -23,12 +23,15 @@ MOST_WAVES = 1000
 """Waves of one step. A :class:`~ssp_env.game.round.Round` refuses a strategy that asks for more."""
 
 
-class BatchStrategy(Protocol):
-    """Decides what happens to empty slots, each time a wave of proposals has been verified."""
+class BatchStrategy:
+    """Decides what happens to empty slots, each time a wave of proposals has been verified.
+
+    This one leaves them empty. They still count in the batch's denominators, as dummy problems
+    would.
+    """
 
     def begin_step(self) -> None:
         """Called once at the start of each training step."""
-        ...
 
     def wants_more(self, valid: int, slots: int, waves: int) -> bool:
         """True if another wave of proposals is to be played.
@@ -42,7 +45,7 @@ class BatchStrategy(Protocol):
             slots: how many the step is to have.
             waves: waves played so far, at least 1.
         """
-        ...
+        return False
 
     def fill(
         self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
@@ -51,53 +54,27 @@ class BatchStrategy(Protocol):
 
         ``fresh`` holds the round's verified questions.
         """
-        ...
-
-    def get_state(self) -> dict[str, Any]:
-        """The state as plain data (JSON)."""
-        ...
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Restores a state that :meth:`get_state` returned."""
-        ...
-
-
-class DummyPadding:
-    """Leaves failed slots empty.
-
-    They still count in the batch's denominators, as dummy problems would.
-    """
-
-    def begin_step(self) -> None: ...
-
-    def wants_more(self, valid: int, slots: int, waves: int) -> bool:
-        return False
-
-    def fill(
-        self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
-    ) -> list[PooledQuestion]:
         return []
 
     def get_state(self) -> dict[str, Any]:
+        """The state as plain data (JSON)."""
         return {}
 
-    def set_state(self, state: dict[str, Any]) -> None: ...
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restores a state that :meth:`get_state` returned."""
 
 
-class DynamicResampling(DummyPadding):
+class DynamicResampling(BatchStrategy):
     """Proposes again, with new answers, until the batch is full or ``max_waves`` were played."""
 
     def __init__(self, max_waves: int = 8) -> None:
-        if not 1 <= max_waves <= MOST_WAVES:
-            fix = f"at least one wave has to be played, and at most {MOST_WAVES}"
-            raise ConfigError("strategy.max_waves", max_waves, fix)
         self.max_waves = max_waves
 
     def wants_more(self, valid: int, slots: int, waves: int) -> bool:
         return valid < slots and waves < self.max_waves
 
 
-class ReplayBuffer(DummyPadding):
+class ReplayBuffer(BatchStrategy):
     """Fills failed slots with earlier verified questions.
 
     The pool is emptied every ``reset_every`` steps. The step that follows has no earlier questions,
@@ -112,11 +89,6 @@ class ReplayBuffer(DummyPadding):
             reset_every: steps between two resets; ``None`` never resets (the paper's Full Reuse).
             examples: whether a question comes with the solution that is known of it.
         """
-        if reset_every is not None and reset_every < 1:
-            raise ConfigError(
-                "strategy.reset_every", reset_every, "give a number of steps, at least 1"
-            )
-
         self.reset_every, self.examples = reset_every, examples
         self.pool: list[PooledQuestion] = []
         self._steps = 0
@@ -129,12 +101,18 @@ class ReplayBuffer(DummyPadding):
     def fill(
         self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
     ) -> list[PooledQuestion]:
-
-        # Only questions of earlier steps are played again; this step's join the pool for the next
-        # ones.
+        # Only questions of earlier steps are played again; this step's join the pool for later.
         earlier = list(self.pool)
-        self._add(fresh)
+        self.pool.extend(item if self.examples else replace(item, solution=()) for item in fresh)
+        return self._chosen(rng, earlier, fresh, empty)
 
+    def _chosen(
+        self,
+        rng: np.random.Generator,
+        earlier: list[PooledQuestion],
+        fresh: Sequence[PooledQuestion],
+        empty: int,
+    ) -> list[PooledQuestion]:
         # After a reset there are none, and the step's own have to do.
         if self.reset_every is not None:
             earlier = earlier or list(fresh)
@@ -146,18 +124,21 @@ class ReplayBuffer(DummyPadding):
         order: list[int] = []
         while len(order) < empty:
             order.extend(rng.permutation(len(earlier)).tolist())
-
         return [earlier[i] for i in order[:empty]]
 
-    def _add(self, fresh: Sequence[PooledQuestion]) -> None:
-        self.pool.extend(fresh if self.examples else [replace(item, solution=()) for item in fresh])
-
     def get_state(self) -> dict[str, Any]:
-        return {"steps": self._steps, "pool": as_data(self.pool)}
+        return {"steps": self._steps, "pool": POOL.dump_python(self.pool, mode="json")}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._steps = int(state["steps"])
-        self.pool = from_data(state["pool"])
+        self.pool = POOL.validate_python(state["pool"])
+
+
+_DRAWN = 4
+"""Number of questions of which the least common one is played."""
+_TRIES = 20
+"""Attempts at putting a question together before an existing one is taken."""
+_WORD = re.compile(r"[^\s?!.,;:()\"']+")
 
 
 class BalancedReuse(ReplayBuffer):
@@ -168,109 +149,60 @@ class BalancedReuse(ReplayBuffer):
     three times as many as of one. So what the proposer has left behind stays in the batch, and what
     it has just begun to ask is met more often. Of each length, questions of rare words come first:
     a proposer comes to ask for few things, and the solver forgets the rest. The pool is never
-    emptied."""
+    emptied.
 
-    def __init__(self, examples: bool = False) -> None:
+    With ``compose_up_to``, half of what it fills in is put together from shorter ones, new almost
+    every time. They are up to one search longer than the longest that the proposer has asked
+    itself, which is how the game gets beyond what the proposer can write; see
+    :func:`~ssp_env.game.pool.compose`. A solver that leaves out a hop of a long question may be
+    right by luck, and often enough to learn nothing else. So an attempt at a question that was put
+    together is right only with as many different searches as the proposers of its parts made."""
+
+    def __init__(self, examples: bool = False, compose_up_to: int = 0) -> None:
         """
         Args:
-            examples: whether a question comes with the solution that is known of it.
+            examples: whether a question comes with the solution that is known of it, or of all its
+                parts.
+            compose_up_to: most searches of a question that is put together: the solver's; 0: none
+                is.
         """
         super().__init__(examples=examples)
+        self.compose_up_to = compose_up_to
 
-    def fill(
-        self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
+    def _chosen(
+        self,
+        rng: np.random.Generator,
+        earlier: list[PooledQuestion],
+        fresh: Sequence[PooledQuestion],
+        empty: int,
     ) -> list[PooledQuestion]:
-        earlier = _Shelves(self.pool)
-        self._add(fresh)
-        if not earlier.by_length or not empty:
+        if not earlier or not empty:
             return []
 
+        drawer = _Drawer(rng, earlier)
+        lengths = set(drawer.by_length)
+        if self.compose_up_to:
+            # Two questions of lengths a and b make one of a + b: the least is twice the shortest.
+            reach = min(max(lengths) + 1, self.compose_up_to)
+            lengths |= set(range(2 * min(lengths), reach + 1))
+
         # Goal: n(length) proportional to length. Filling where n(length) / length is least keeps
-        # the counts as close to that as whole numbers can be.
-        lengths, filled = self._lengths(earlier), []
+        # the counts as close to that as whole numbers can be; of equal ones, the shortest.
+        filled = []
         there = Counter(item.searches for item in fresh)
         for _ in range(empty):
-            # Of equal ones, the shortest.
-            length = min(lengths, key=lambda length: there[length] / length)
-            filled.append(self._take(rng, earlier, length))
+            length = min(sorted(lengths), key=lambda length: there[length] / length)
+            filled.append(drawer.composed(length) if self.compose_up_to else drawer.drawn(length))
             # Also where none of this length was to be had: asking again would not bring one.
             there[length] += 1
         return filled
 
-    def _lengths(self, earlier: _Shelves) -> list[int]:
-        return sorted(earlier.by_length)
 
-    def _take(self, rng: np.random.Generator, earlier: _Shelves, length: int) -> PooledQuestion:
-        return earlier.any_of(rng, length)
+class _Drawer:
+    """Draws from questions by their length, or by the first word of their answers."""
 
-
-class Composition(BalancedReuse):
-    """As :class:`BalancedReuse`, but half of what it fills in is put together from shorter ones.
-
-    They are up to one search longer than the longest that the proposer has asked itself, which is
-    how the game gets beyond what the proposer can write; see :func:`~ssp_env.game.pool.compose`.
-    They are new almost every time.
-
-    A solver that leaves out a hop of a long question may be right by luck, and often enough to
-    learn nothing else. So an attempt at a question that was put together is right only with as many
-    different searches as the proposers of its parts made."""
-
-    def __init__(self, max_searches: int, examples: bool = False) -> None:
-        """
-        Args:
-            max_searches: how long a question may become at most: the solver's searches.
-            examples: whether a question comes with the solution that is known of it, or of all its
-                parts.
-        """
-        if max_searches < 1:
-            raise ConfigError("strategy.max_searches", max_searches, "give at least 1")
-        super().__init__(examples)
-        self.max_searches = max_searches
-
-    def _lengths(self, earlier: _Shelves) -> list[int]:
-        # Two questions of lengths a and b make one of a + b: the least is twice the shortest.
-        shortest, longest = min(earlier.by_length), max(earlier.by_length)
-        reach = min(longest + 1, self.max_searches)
-        return sorted({*earlier.by_length, *range(2 * shortest, reach + 1)})
-
-    def _take(self, rng: np.random.Generator, earlier: _Shelves, length: int) -> PooledQuestion:
-        whole = length in earlier.by_length
-        if whole and rng.random() < 0.5:
-            return earlier.any_of(rng, length)
-
-        for _ in range(_TRIES):
-            made = self._put_together(rng, earlier, length)
-            if made is not None:
-                return made
-
-        # Early on, hardly any question names another one's answer.
-        return earlier.any_of(rng, length if whole else int(rng.choice(sorted(earlier.by_length))))
-
-    def _put_together(
-        self, rng: np.random.Generator, earlier: _Shelves, length: int
-    ) -> PooledQuestion | None:
-        """A question of this length, by adding to one that was drawn what fits and was drawn."""
-        shorter = [known for known in sorted(earlier.by_length) if known < length]
-        if not shorter:
-            return None
-
-        made: PooledQuestion | None = earlier.any_of(rng, int(rng.choice(shorter)))
-        while made is not None and made.searches < length:
-            fitting = earlier.named_in(made.question, length - made.searches)
-            made = compose(made, earlier.rarest_of(rng, fitting)) if fitting else None
-        return made
-
-
-_DRAWN = 4
-"""Number of questions of which the least common one is played."""
-_TRIES = 20
-"""Attempts at putting a question together before an existing one is taken."""
-
-
-class _Shelves:
-    """Questions sorted by length, and by the first words of their answers."""
-
-    def __init__(self, questions: Iterable[PooledQuestion]) -> None:
+    def __init__(self, rng: np.random.Generator, questions: Iterable[PooledQuestion]) -> None:
+        self._rng = rng
         self.by_length: dict[int, list[PooledQuestion]] = defaultdict(list)
         self._by_word: dict[str, list[PooledQuestion]] = defaultdict(list)
         self._asked: Counter[str] = Counter()
@@ -280,15 +212,31 @@ class _Shelves:
             for word in item.truth.answer.split()[:1]:
                 self._by_word[word].append(item)
 
-    def any_of(self, rng: np.random.Generator, length: int) -> PooledQuestion:
+    def drawn(self, length: int) -> PooledQuestion:
         """A question of this length, which has to be there."""
-        return self.rarest_of(rng, self.by_length[length])
+        return self._rarest(self.by_length[length])
 
-    def rarest_of(
-        self, rng: np.random.Generator, questions: Sequence[PooledQuestion]
-    ) -> PooledQuestion:
+    def composed(self, length: int) -> PooledQuestion:
+        """A question of this length, as often as not put together; else one of any length."""
+        whole = length in self.by_length
+        if whole and self._rng.random() < 0.5:
+            return self.drawn(length)
+
+        shorter = [known for known in sorted(self.by_length) if known < length]
+        for _ in range(_TRIES if shorter else 0):
+            made: PooledQuestion | None = self.drawn(int(self._rng.choice(shorter)))
+            while made is not None and made.searches < length:
+                fitting = self._named_in(made.question, length - made.searches)
+                made = compose(made, self._rarest(fitting)) if fitting else None
+            if made is not None:
+                return made
+
+        # Early on, hardly any question names another one's answer.
+        return self.drawn(length if whole else int(self._rng.choice(sorted(self.by_length))))
+
+    def _rarest(self, questions: Sequence[PooledQuestion]) -> PooledQuestion:
         """Of a few that are drawn, the one whose words have been asked least."""
-        places: list[int] = rng.integers(len(questions), size=_DRAWN).tolist()
+        places: list[int] = self._rng.integers(len(questions), size=_DRAWN).tolist()
         return min((questions[place] for place in places), key=self._how_common)
 
     def _how_common(self, item: PooledQuestion) -> float:
@@ -296,14 +244,11 @@ class _Shelves:
         words = _WORD.findall(item.question)
         return float(np.mean([math.log(1 + self._asked[word]) for word in words]))
 
-    def named_in(self, text: str, most: int) -> list[PooledQuestion]:
+    def _named_in(self, text: str, most: int) -> list[PooledQuestion]:
         """Questions of up to ``most`` searches whose answers a text names, or may name."""
         words = dict.fromkeys(_WORD.findall(text))
         found = [item for word in words for item in self._by_word.get(word, ())]
         return [item for item in found if item.searches <= most]
-
-
-_WORD = re.compile(r"[^\s?!.,;:()\"']+")
 
 
 def update_strategy(strategy: BatchStrategy, rounds: Iterable[Sequence[PooledQuestion]]) -> None:
@@ -338,13 +283,10 @@ def make_strategy(name: str, max_searches: int = 10) -> BatchStrategy:
     Args:
         name: one of :data:`STRATEGIES`.
         max_searches: how long a composed question may become.
-
-    Raises:
-        ConfigError: an unknown name (offers the nearest), or a number that cannot be.
     """
     match name:
         case "dummy":
-            return DummyPadding()
+            return BatchStrategy()
         case "resample":
             return DynamicResampling()
         case "reuse":
@@ -354,7 +296,7 @@ def make_strategy(name: str, max_searches: int = 10) -> BatchStrategy:
         case "balanced":
             return BalancedReuse()
         case "compose":
-            return Composition(max_searches)
+            return BalancedReuse(compose_up_to=max_searches)
         case "compose_with_examples":
-            return Composition(max_searches, examples=True)
+            return BalancedReuse(examples=True, compose_up_to=max_searches)
     raise ConfigError("strategy", name, nearest(name, STRATEGIES))

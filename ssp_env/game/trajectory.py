@@ -14,12 +14,12 @@ from typing import Any
 from ssp_env.errors import UsageError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.outcome import Ending
-from ssp_env.game.protocol import ALLOWED, Call, Forgery, ScannerTags, TurnScanner
+from ssp_env.game.protocol import ALLOWED, Call, Forgery, ScannerTags, Tags, TurnScanner
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Action, Document, Immutable, Role
 
-MAX_ANSWER_TOKENS = 256
-"""A longer answer is wrong, whatever it says: no judge is asked."""
+MAX_CALL_TOKENS = 256
+"""A longer query or answer ends its trajectory; neither search nor judge is asked."""
 
 
 class Waiting(StrEnum):
@@ -49,10 +49,9 @@ class Limits(Immutable):
     tags: ScannerTags
     max_response_tokens: int
     max_searches: int
-    max_query_tokens: int
 
     @classmethod
-    def of(cls, role: Role, config: GameConfig, tokenizer: Tokenizer) -> Limits:
+    def of(cls, role: Role, config: GameConfig, tokenizer: Tokenizer, tags: Tags) -> Limits:
         """The limits that a config sets for a role."""
         # Verification that is an attempt may do what an attempt may.
         by_attempt = role is Role.VERIFIER and config.verifies_by_attempt
@@ -61,10 +60,9 @@ class Limits(Immutable):
             role,
             tokenizer,
             actions,
-            ScannerTags(config.tags, actions),
+            ScannerTags(tags, actions),
             config.max_response_tokens,
             config.max_searches if Action.SEARCH in actions else 0,
-            config.max_query_tokens,
         )
 
 
@@ -310,12 +308,11 @@ class Trajectory:
 
         # A question has no budget of its own: a filter looks at its length.
         searches = found.action is Action.SEARCH
-        most = limits.max_query_tokens if searches else MAX_ANSWER_TOKENS
         if searches and len(self.searches) >= limits.max_searches:
             self.end(Ending.BUDGET_SEARCHES)
         elif (
             found.action is not Action.QUESTION
-            and len(limits.tokenizer.encode_data(found.content)) > most
+            and len(limits.tokenizer.encode_data(found.content)) > MAX_CALL_TOKENS
         ):
             self.end(Ending.BUDGET_QUERY if searches else Ending.BUDGET_ANSWER)
         elif searches:

@@ -21,10 +21,9 @@ from typing import Protocol
 
 import numpy as np
 
-from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import Prompts
-from ssp_env.search.base import Retriever, search_each
+from ssp_env.game.trajectory import MAX_CALL_TOKENS
 from ssp_env.types import Document, Immutable
 
 
@@ -35,19 +34,6 @@ class NoiseDocument(Immutable):
     document: Document
     origin: str
     """``game <slot>`` whose proposer retrieved it, ``near`` the question, or ``corpus``."""
-
-
-@dataclass(frozen=True)
-class NoiseRequest:
-    """Facts by which the noise of one game is chosen."""
-
-    rng: np.random.Generator
-    """Source of all randomness."""
-    question: str
-    own: Sequence[Document]
-    """Documents of this game's proposer; none of them is noise."""
-    others: Sequence[tuple[int, Document]]
-    """``(slot, document)`` retrieved by the other games' proposers, in slot order."""
 
 
 class NoiseSource(Protocol):
@@ -63,6 +49,13 @@ class NoiseSource(Protocol):
     ) -> tuple[NoiseDocument, ...]:
         """At most ``count`` documents, none of them among ``own``; draws from ``rng`` alone.
 
+        Args:
+            rng: source of all randomness.
+            count: how many documents.
+            own: what this game's proposer retrieved.
+            others: ``(slot, document)`` retrieved by the other games' proposers, in slot order.
+            corpus: every passage there is.
+
         Raises:
             ServiceError: the source asks a service that is down; this game is void.
         """
@@ -76,15 +69,7 @@ def draw_noise(
     others: Sequence[tuple[int, Document]],
     corpus: Sequence[Document],
 ) -> tuple[NoiseDocument, ...]:
-    """Draws noise from the other games of the batch, then from the corpus if they have too few.
-
-    Args:
-        rng: source of all randomness.
-        count: how many documents; fewer only if the corpus runs out.
-        own: what this game's proposer retrieved; none of it is drawn.
-        others: ``(slot, document)`` retrieved by the other games' proposers, in slot order.
-        corpus: every passage there is.
-    """
+    """Noise from the other games of the batch, then from the corpus if they have too few."""
     # A document that several games retrieved counts for the first of them.
     pool: dict[str, tuple[int, Document]] = {}
     for retrieved in others:
@@ -106,47 +91,28 @@ def draw_from_corpus(
     others: Sequence[tuple[int, Document]],
     corpus: Sequence[Document],
 ) -> tuple[NoiseDocument, ...]:
-    """Draws noise from all of the corpus; arguments as in :func:`draw_noise`."""
-    return _filled_up(rng, count, [], own, corpus)
+    """Noise from all of the corpus."""
+    return draw_noise(rng, count, own, (), corpus)
 
 
-class NearNoise:
-    """Best documents found for the question that the proposer did not see.
-
-    The game's own retriever is asked for all questions of a wave at once; an outage voids the games
-    that it hits.
-    """
-
-    def draw(
-        self,
-        requests: Sequence[NoiseRequest],
-        count: int,
-        retriever: Retriever,
-        corpus: Sequence[Document],
-    ) -> list[tuple[NoiseDocument, ...] | ServiceError]:
-        """At most ``count`` documents per game: what is found and new, then the corpus."""
-        if not count or not requests:
-            return [() for _ in requests]
-
-        # Deep enough that ``count`` are left without those of the proposer.
-        depth = count + max(len({d.id for d in request.own}) for request in requests)
-        noise: list[tuple[NoiseDocument, ...] | ServiceError] = []
-        results = search_each(retriever, [request.question for request in requests], depth)
-        for request, found in zip(requests, results, strict=True):
-            if isinstance(found, ServiceError):
-                noise.append(found)
-                continue
-            taken = {document.id for document in request.own}
-            fresh = {document.id: document for document in found if document.id not in taken}
-            near = [NoiseDocument(document, "near") for document in [*fresh.values()][:count]]
-            noise.append(_filled_up(request.rng, count, near, request.own, corpus))
-        return noise
+def draw_near(
+    rng: np.random.Generator,
+    count: int,
+    own: Sequence[Document],
+    others: Sequence[tuple[int, Document]],
+    corpus: Sequence[Document],
+) -> tuple[NoiseDocument, ...]:
+    """The best of ``others``, which a search for the question has found here, then the corpus."""
+    taken = {document.id for document in own}
+    fresh = {document.id: document for _, document in others if document.id not in taken}
+    near = [NoiseDocument(document, "near") for document in [*fresh.values()][:count]]
+    return _filled_up(rng, count, near, own, corpus)
 
 
-NOISE: Mapping[str, NoiseSource | NearNoise] = {
+NOISE: Mapping[str, NoiseSource] = {
     "batch": draw_noise,
     "corpus": draw_from_corpus,
-    "near": NearNoise(),
+    "near": draw_near,
 }
 """Kinds of noise that ship, by the name that ``game.noise_kind`` has for them."""
 
@@ -227,7 +193,7 @@ def verification_prompt(
     asked = prompts.solver(question, config.max_searches)
     if config.verifies_by_attempt:
         return asked
-    turn = prompts.search(question, config.max_query_tokens)
+    turn = prompts.search(question, MAX_CALL_TOKENS)
     return [*asked, *turn, *prompts.information(documents, limit)]
 
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from ssp_env.checks import describe
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ServiceError, UsageError, describe
 from ssp_env.types import Document, GroundTruth, Immutable
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from ssp_env.config import Settings
-from ssp_env.errors import MissingExtra, ServiceError
+from ssp_env.errors import Fault, MissingExtra, ServiceError
 from ssp_env.net import OVERLOADED, Connections, check_key_name, check_url, read_key, run
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ class ChatClient:
         self.close()
 
     def close(self) -> None:
-        """Closes the connections; the client cannot be used afterwards."""
+        """Closes the connections; a later call opens others."""
         self._connections.close()
 
     def ask(
@@ -140,7 +140,7 @@ class ChatClient:
         client, gate = self._connections.get()
         # The library's time-outs are for single reads, so calls and pauses have one together.
         longest = (CALLS + 1) * self.config.timeout
-        fault = "text"
+        fault: Fault = "text"
         try:
             async with gate, asyncio.timeout(longest):
                 reply = await client.chat.completions.create(

@@ -17,8 +17,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from ssp_env.checks import one_of
-from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.errors import ConfigError, ServiceError, UsageError, one_of
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.chat import ChatClient, Message
 from ssp_env.types import Document, GroundTruth

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ServiceError
 from ssp_env.game.legal import LegalMoves
-from ssp_env.game.protocol import Tags
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory, Waiting
 
@@ -44,41 +43,17 @@ class TextPlayer:
     def play(self, trajectories: Sequence[Trajectory]) -> None:
         """Writes :meth:`write`'s text in each."""
         for trajectory in trajectories:
-            text: object = self.write(trajectory)
-            if not isinstance(text, str):
-                what = f"{type(self).__name__}.write() gave {text!r} for a {trajectory.role}'s turn"
-                raise UsageError(f"{what}: the turn's text is wanted, a string")
-            trajectory.feed_turn(trajectory.limits.tokenizer.encode(text))
+            trajectory.feed_turn(trajectory.limits.tokenizer.encode(self.write(trajectory)))
 
     def write(self, trajectory: Trajectory) -> str:
         """The next turn of a trajectory."""
         raise NotImplementedError
 
 
-class ScriptedPlayer(TextPlayer):
-    """A text player that knows the tags of its game."""
-
-    def __init__(self, tags: Tags) -> None:
-        """
-        Args:
-            tags: of the rules it plays by.
-        """
-        self._tags = tags
-
-    def call(self, action: str, content: str) -> str:
-        """A turn that searches, asks or answers."""
-        return f"{self._tags.opening(action)} {content} {self._tags.closing(action)}"
-
-
 class RandomLegalPlayer:
     """Draws every token evenly among the legal ones: the baseline that a learner has to beat."""
 
     def __init__(self, rules: Rules, rng: np.random.Generator) -> None:
-        """
-        Args:
-            rules: of the games.
-            rng: the source of all randomness.
-        """
         self._legal, self._rng = LegalMoves(rules), rng
 
     def play(self, trajectories: Sequence[Trajectory]) -> None:
@@ -97,14 +72,10 @@ class ChatPlayer:
     """
 
     def __init__(self, client: ChatClient) -> None:
-        """
-        Args:
-            client: of the server.
-        """
         self._client = client
 
     def play(self, trajectories: Sequence[Trajectory]) -> None:
-        """Writes one turn in each."""
+        """Writes one turn in each; raises the last outage after all others have been written."""
         transcripts = []
         for trajectory in trajectories:
             text = trajectory.limits.tokenizer.decode(trajectory.ids)

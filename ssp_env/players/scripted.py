@@ -6,19 +6,20 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ssp_env.game.protocol import Tags
-from ssp_env.game.trajectory import Trajectory
-from ssp_env.players.base import ScriptedPlayer
+from ssp_env.game.trajectory import MAX_CALL_TOKENS, Trajectory
+from ssp_env.players.base import TextPlayer
 from ssp_env.types import Action, Document, Role
 from ssp_env.wording.answers import normalise
-from ssp_env.worlds.mini.grammar import (
+from ssp_env.worlds.mini_language import (
+    Facts,
     Hop,
+    Relation,
     fact_tables,
     follow,
     parse_question,
     read_facts,
     write_question,
 )
-from ssp_env.worlds.mini.lexicon import Relation
 
 GAP = "_____"
 _FRAME = 'What is missing in this sentence: "{}"'
@@ -27,6 +28,17 @@ _SHORTEST, _LONGEST = 60, 400
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(])")
 _ASKED = re.compile(r'this sentence: "(.*)"', re.DOTALL)
+
+
+class ScriptedPlayer(TextPlayer):
+    """A text player that knows the tags of its game."""
+
+    def __init__(self, tags: Tags) -> None:
+        self._tags = tags
+
+    def call(self, action: str, content: str) -> str:
+        """A turn that searches, asks or answers."""
+        return f"{self._tags.opening(action)} {content} {self._tags.closing(action)}"
 
 
 class MiniPlayer(ScriptedPlayer):
@@ -53,7 +65,10 @@ class MiniPlayer(ScriptedPlayer):
             return self._solve(trajectory)
 
         # Only the documents given count.
-        parsed, tables = parse_question(trajectory.about), fact_tables(_facts(trajectory))
+        parsed, tables = (
+            parse_question(trajectory.about),
+            fact_tables(read_facts(_shown(trajectory))),
+        )
         reached = follow(*parsed, *tables) if parsed is not None else frozenset()
         return self.call("answer", min(reached) if len(reached) == 1 else "nothing")
 
@@ -85,7 +100,7 @@ class MiniPlayer(ScriptedPlayer):
             return self.call("answer", "nothing")
 
         # Follows the facts that were found so far.
-        (entity, hops), tables = parsed, fact_tables(_facts(trajectory))
+        (entity, hops), tables = parsed, _tables(trajectory)
         for hop in hops[: len(trajectory.searches)]:
             reached = follow(entity, [hop], *tables)
             if not reached or (len(reached) > 1 and not hop.inverted):
@@ -96,13 +111,13 @@ class MiniPlayer(ScriptedPlayer):
         return self.call("search" if more else "answer", entity)
 
 
+def _tables(trajectory: Trajectory) -> tuple[Facts, Facts]:
+    return fact_tables(read_facts(_shown(trajectory)))
+
+
 def _shown(trajectory: Trajectory) -> list[Document]:
     found = [document for search in trajectory.searches for document in search.documents]
     return [*found, *trajectory.documents]
-
-
-def _facts(trajectory: Trajectory) -> Iterator[tuple[str, Relation, str]]:
-    return read_facts(_shown(trajectory))
 
 
 def backwards(
@@ -158,8 +173,8 @@ def _query(trajectory: Trajectory) -> str:
     words = (asked[1] if asked else trajectory.about).replace(GAP, " ").split()
 
     # Words are dropped from the end until the query fits its budget.
-    tokenizer, limit = trajectory.limits.tokenizer, trajectory.limits.max_query_tokens
-    while len(words) > 1 and len(tokenizer.encode_data(" ".join(words))) > limit:
+    encode = trajectory.limits.tokenizer.encode_data
+    while len(words) > 1 and len(encode(" ".join(words))) > MAX_CALL_TOKENS:
         words.pop()
     return " ".join(words)
 

@@ -149,7 +149,7 @@ class SavedRules:
     """Text of the chat template around a prompt."""
     tokenizer: SavedTokenizer
     fingerprint: str | None
-    """Hash of all that a result depends on (:mod:`ssp_env.game.parts`), where it is known."""
+    """Hash of all that a result depends on (:mod:`ssp_env.game.rules`), where it is known."""
 
     @classmethod
     def of(cls, rules: Rules) -> SavedRules:

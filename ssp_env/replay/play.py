@@ -260,18 +260,16 @@ def recorded_rules(
         return 0.0 if then is None or then.reward is None else then.reward
 
     unsaved: Any = _Unsaved(parts.world)
+    prompts = Prompts(saved.rules.prompts, saved.rules.frame, tokenizer)
     return (
         Rules(
             config=config,
             tokenizer=tokenizer,
-            prompts=Prompts.of_texts(
-                saved.rules.prompts, saved.rules.frame, tokenizer, config.tags
-            ),
+            prompts=prompts,
             retriever=unsaved,
-            corpus=(),
             judge=unsaved,
             verifier=None if parts.verifier is None else unsaved,
-            limits={role: Limits.of(role, config, tokenizer) for role in Role},
+            limits={role: Limits.of(role, config, tokenizer, prompts.tags) for role in Role},
             world=unsaved if world is None else world,
             filters=rules,
             noise=unsaved,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.types import Document, Passages
@@ -21,20 +21,11 @@ class Retriever(Protocol):
     raises :class:`~ssp_env.errors.ServiceError`, never an empty list. Same queries, same answer.
 
     Optional methods: ``search_each``, for one that knows which queries of a batch failed, as the
-    function :func:`search_each` describes; and ``describe``, for what results depend on, as plain
-    data (see :func:`identify`).
-    """
+    function :func:`search_each` describes; and ``describe``, for what results depend on (see
+    :func:`identify`)."""
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """Ranked documents for each query.
-
-        Args:
-            queries: any strings, the empty one included.
-            k: how many documents per query, at least 1.
-
-        Raises:
-            ServiceError: the retriever could not answer.
-        """
+        """Ranked documents for each query: any strings, the empty one included."""
         ...
 
 
@@ -66,12 +57,10 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
 
 def whole(results: Results) -> list[list[Document]]:
     """The rankings of a batch; raises the first error among the results."""
-    rankings = []
     for result in results:
         if isinstance(result, ServiceError):
             raise result
-        rankings.append(result)
-    return rankings
+    return cast(list[list[Document]], results)
 
 
 def check_request(queries: Sequence[str], k: int) -> None:

@@ -1,17 +1,17 @@
 """A client for servers that speak Search-R1's protocol: theirs and ``ssp serve``.
 
-Extra fields of a reply are passed over; anything else that is not as it should be is refused,
-because a ranking that is wrong in silence would be trained on. Scores are always asked for: without
-them, Search-R1's own server answers two queries with the wrong shape."""
+Extra fields of a reply are passed over. Scores are always asked for: without them, Search-R1's own
+server answers two queries with the wrong shape."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import json
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
+from math import isfinite
 from typing import Any, Self
 
 import httpx
@@ -72,7 +72,7 @@ class HTTPRetriever:
         self.close()
 
     def close(self) -> None:
-        """Closes the connections; the retriever cannot be used afterwards."""
+        """Closes the connections; a later search opens others."""
         self._connections.close()
 
     def describe(self) -> dict[str, Any]:
@@ -116,6 +116,10 @@ class HTTPRetriever:
     async def _ask(self, queries: list[str], k: int, until: float) -> list[list[Document]]:
         """Sends a request once, when a connection is free."""
         url, raw = self.config.endpoint, bytearray()
+        # A batch that a server breaks on is not repeated: each of its queries is asked alone.
+        broken: Callable[[str], ServiceError] = partial(TransientServiceError, "search")
+        if len(queries) > 1:
+            broken = partial(ServiceError, "search", fault="text")
         body = json.dumps({"queries": queries, "topk": k, "return_scores": True}).encode()
         client, gate = self._connections.get()
         try:
@@ -129,13 +133,13 @@ class HTTPRetriever:
                 async for part in response.aiter_raw():
                     raw += part
                     if len(raw) > MAX_REPLY:
-                        raise _broken(queries, f"{url}: a reply of more than {MAX_REPLY} bytes")
+                        raise broken(f"{url}: a reply of more than {MAX_REPLY} bytes")
         except (TimeoutError, httpx.ConnectError) as error:
             what = f"no complete reply within a third of {self.config.deadline:g} s"
             what = what if isinstance(error, TimeoutError) else f"ConnectError: {error}"
             raise TransientServiceError("search", f"{url}: {what}") from error
         except httpx.RequestError as error:
-            raise _broken(queries, f"{url}: {type(error).__name__}: {error}") from error
+            raise broken(f"{url}: {type(error).__name__}: {error}") from error
 
         status = response.status_code
         try:
@@ -151,54 +155,38 @@ class HTTPRetriever:
             asked = response.headers.get("Retry-After", "").strip()
             raise TransientServiceError("search", what, float(asked) if asked.isdecimal() else None)
         if status == 200 or status >= 500:
-            raise _broken(queries, what)
+            raise broken(what)
         if status == 401:
             what += " (token_env or --token-env names the variable that holds the server's token)"
         raise ServiceError("search", what, fault="text" if status in _ABOUT_THE_TEXT else "service")
 
 
-def _broken(queries: list[str], what: str) -> ServiceError:
-    """The failure of a server that is there. One query is asked again; of a batch, which is not,
-    the fault may be in a text."""
-    if len(queries) == 1:
-        return TransientServiceError("search", what)
-    return ServiceError("search", what, fault="text")
-
-
 def read_reply(raw: bytes, count: int, k: int) -> list[list[Document]]:
     """The rankings that a reply holds, where ``count`` queries asked for ``k`` documents each.
 
-    ``ValueError`` for what is not JSON, or not one ranking per query of at most ``k`` documents,
-    each once and with a finite score."""
+    ``ValueError`` for anything else: a ranking that is wrong in silence would be trained on."""
     try:
         result = json.loads(raw)["result"]
-        if not all(isinstance(ranking, list) for ranking in result):
-            raise TypeError("a ranking that is no list")
+        if [type(ranking) for ranking in result] != [list] * count:
+            raise ValueError(f"a list of {count} lists is wanted as 'result'")
         rankings = [[_document(hit) for hit in ranking] for ranking in result]
-    except (RecursionError, LookupError, TypeError) as error:
-        raise ValueError(f"no JSON object with a list 'result' of lists ({error!r})") from error
-    if len(rankings) != count or any(len(ranking) > k for ranking in rankings):
-        raise ValueError(f"no {count} rankings of at most {k} documents")
-    if any(len({found.id for found in ranking}) != len(ranking) for ranking in rankings):
-        raise ValueError("a document twice in one ranking")
+    except (RecursionError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"no documents with contents, or title and text ({error!r})") from error
+    for ranking in rankings:
+        if len(ranking) > k or len({found.id for found in ranking}) < len(ranking):
+            raise ValueError(f"a ranking of more than {k} documents, or with one twice")
     return rankings
 
 
 def _document(hit: Any) -> Document:
-    match hit:
-        case {"document": {"contents": str(contents)} as row, "score": int() | float() as score}:
-            title, text = split_contents(contents)
-        case {"document": {"text": str(text)} as row, "score": int() | float() as score}:
-            title = row.get("title", "")
-        case _:
-            raise ValueError("a hit that is not {document, score} with contents, or title and text")
+    row, score = hit["document"], float(hit["score"])
+    if not isfinite(score):
+        raise ValueError("a score that is not finite")
+    title, text = row.get("title", ""), row.get("text")
+    if "contents" in row:
+        title, text = split_contents(row["contents"])
+    title, text = well_formed(title), well_formed(text)
 
     # Search-R1's BM25 sends no id: what is written is what it is. In some corpora it is a number.
-    digest = hashlib.sha256(well_formed(f"{title}\n{text}").encode()).hexdigest()
-    name = row.get("id", digest[:16])
-    if not isinstance(title, str) or not isinstance(name, int | str):
-        raise ValueError("a document whose id or title is not a string")
-    # Put this way round, so that NaN fails as well, and an integer beyond any float.
-    if not abs(score) <= sys.float_info.max:
-        raise ValueError("a score that is not a finite number")
-    return Document(well_formed(str(name)), well_formed(title), well_formed(text), float(score))
+    name = row.get("id", hashlib.sha256(f"{title}\n{text}".encode()).hexdigest()[:16])
+    return Document(well_formed(str(name)), title, text, score)

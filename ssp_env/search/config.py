@@ -72,23 +72,18 @@ class SearchConfig(Settings):
         if self.server is not None and self.index:
             fix = "a server is named as well; leave one of them out"
             raise ConfigError("search.index", self.index, fix)
-        for name in ("kind", "encoder", "device", "reranker"):
-            if getattr(self, name) and not self.index:
+        for name in ("kind", "encoder", "device", "reranker", "cache"):
+            of_server = self.server is not None and name in ("device", "reranker", "cache")
+            if getattr(self, name) and not self.index and not of_server:
                 fix = "goes with search.index, an index directory"
                 raise ConfigError(f"search.{name}", getattr(self, name), fix)
-        if self.cache and not (self.index or self.server):
-            fix = "goes with search.index or search.server"
-            raise ConfigError("search.cache", self.cache, fix)
         return self
 
     @classmethod
-    def of(cls, given: Any) -> Self:
+    def of(cls, given: str | Path | Mapping[str, Any] | SearchConfig) -> Self:
         """Settings from a mapping of them or a single text: a server's address, which begins with
         ``http``, or an index directory; empty: the world's own retriever."""
         if isinstance(given, str | Path):
             name = "server" if str(given).startswith(("http://", "https://")) else "index"
             given = {name: {"url": given} if name == "server" else str(given)}
-        if not isinstance(given, Mapping | SearchConfig):
-            fix = "give an address, an index directory, or a mapping of the fields of SearchConfig"
-            raise ConfigError("search", given, fix)
         return cls(**dict(given))

@@ -41,9 +41,6 @@ class Corpus(Passages):
     def __getitem__(self, index: int | slice) -> Document | Sequence[Document]:
         return self._documents[index]
 
-    def __iter__(self) -> Iterator[Document]:
-        return iter(self._documents)
-
     def digest(self) -> str:
         """SHA-256 over ids, titles and texts in order: what an index belongs to."""
         return digest_of(self)

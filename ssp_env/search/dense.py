@@ -10,15 +10,13 @@ kind              FAISS        exact?                   bytes per vector of d nu
 Files are memory-mapped when they are opened, and reading them runs no code. Where FAISS sees a GPU
 (``faiss-gpu``), indexes are searched there.
 
-How far an IVF index has to look depends on the vectors: where they form clear clusters a few lists
-hold the neighbours, where they do not it takes half of all. A quarter is searched, or as many as
-the manifest's ``lists_probed`` says: a number to change by hand."""
+A quarter of an IVF index's lists is searched, or as many as the manifest's ``lists_probed`` says: a
+number to change by hand, as a few do where vectors form clear clusters."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
@@ -33,17 +31,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssp_env.disk import write_atomically
-from ssp_env.errors import DataError, MissingExtra
+from ssp_env.errors import DataError
 from ssp_env.search.base import check_request
 from ssp_env.search.corpus import passage_text
-from ssp_env.search.encoder import INSTALL
 from ssp_env.search.store import Encoder, Manifest, PassageStore, again, read_manifest, track
 from ssp_env.types import Document
 
-try:
-    faiss: Any = import_module("faiss")
-except ImportError as error:
-    raise MissingExtra("dense search", INSTALL) from error
+faiss: Any = import_module("faiss")  # this module is imported where dense search is asked for
 
 FLAT, IVF = "dense-flat", "dense-ivf-sq8"
 INDEX = "index.faiss"
@@ -54,12 +48,6 @@ _CLASSES = {FLAT: faiss.IndexFlat, IVF: faiss.IndexIVF}
 _VECTORS, _BEGUN = "vectors.faiss", "begun.json"
 _SAMPLE = 48
 """Vectors per list from which the centres of the lists are learnt."""
-_SHARE = 4
-"""One list in so many is searched."""
-_CHECKED = 8
-_LEAST_COSINE = 0.95
-"""Of a passage's vector with the adopted one; half precision and compression cost less than that.
-"""
 
 Vectors: TypeAlias = NDArray[np.float32]
 
@@ -67,18 +55,16 @@ Vectors: TypeAlias = NDArray[np.float32]
 class DenseRetriever:
     """The passages of an index directory nearest to a query's vector, by cosine.
 
-    Every query gets ``k`` documents, or all there are. May be shared between threads."""
+    May be shared between threads."""
 
     def __init__(
         self, folder: Path, passages: PassageStore, encoder: Encoder, manifest: Manifest
     ) -> None:
-        """Maps the files of an index; :func:`ssp_env.search.index.open_index` checks that its parts
-        belong together."""
         self.corpus, self.encoder, self.kind = passages, encoder, folder.name
         self._origin = (folder, passages, encoder, manifest)
         index = read_faiss(folder / INDEX, self.kind, len(passages), encoder)
         if self.kind == IVF:
-            index.nprobe = manifest.parameters["lists_probed"]
+            index.nprobe = manifest.lists_probed
 
         # An index on a GPU may not be searched by two threads at once.
         self._turn: AbstractContextManager[Any] = nullcontext()
@@ -95,11 +81,12 @@ class DenseRetriever:
             return []
 
         vectors = self.encoder.encode_queries(distinct)
-        with self._turn:
-            scores, positions = nearest(self._index, vectors, k)
+        with self._turn:  # both of shape (queries, k)
+            scores, positions = self._index.search(vectors, min(k, len(self.corpus)))
         rankings = {}
         for query, row, places in zip(distinct, scores, positions, strict=True):
-            order = np.lexsort((places, -row))  # equal scores by position
+            # Equal scores by position. The lists that are searched may hold fewer than k: -1.
+            order = [each for each in np.lexsort((places, -row)) if places[each] >= 0]
             rankings[query] = [(int(places[each]), float(row[each])) for each in order]
         return [
             [replace(self.corpus[place], score=score) for place, score in rankings[query]]
@@ -116,33 +103,17 @@ class DenseRetriever:
         return DenseRetriever, self._origin
 
 
-def nearest(index: Any, queries: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
-    """Scores and positions of the nearest, both of shape ``(n, k)``; all where there are fewer."""
-    k = min(k, index.ntotal)
-    scores, positions = index.search(queries, k)
-
-    # The lists that were probed may hold fewer: look into all of them.
-    short = np.flatnonzero((positions < 0).any(axis=1))
-    if len(short):
-        every = faiss.SearchParametersIVF(nprobe=index.nlist)
-        scores[short], positions[short] = index.search(queries[short], k, params=every)
-    return scores, positions
-
-
 def build(
     folder: Path, kind: str, store: PassageStore, encoder: Encoder, adopt: str | Path | None = None
-) -> dict[str, Any]:
-    """Writes a dense index, or links a file that others made; returns its parameters.
+) -> int | None:
+    """Writes a dense index, or links a file that others made; returns the lists to be probed.
 
     Encoding takes days; a build that was killed continues after the last block of vectors. Where
     the directory holds a ``dense-flat`` index by the same encoder, its vectors are used. Memory:
     the encoder's, a block of passages, and an IVF index as a whole."""
     path = folder / INDEX
     if adopt is not None:
-        try:
-            os.link(Path(adopt).resolve(), path)
-        except OSError:
-            shutil.copyfile(adopt, path)
+        path.symlink_to(Path(adopt).resolve(strict=True))
     elif kind == FLAT:
         _encode(path, store, encoder)
     else:
@@ -159,7 +130,7 @@ def build(
     index = read_faiss(path, kind, len(store), encoder)
     if adopt is not None:
         _spot_check(path, index, store, encoder)
-    return {"lists_probed": -(-index.nlist // _SHARE)} if kind == IVF else {}
+    return -(-index.nlist // 4) if kind == IVF else None
 
 
 def _encode(path: Path, store: PassageStore, encoder: Encoder) -> None:
@@ -184,13 +155,12 @@ def _encode(path: Path, store: PassageStore, encoder: Encoder) -> None:
     written = max(0, path.stat().st_size - len(header)) // (4 * dimension)
     rows = max(0, written - 1) // BLOCK * BLOCK
 
-    stage = f"encoding passages (resuming at {rows:,})" if rows else "encoding passages"
     texts = map(passage_text, store.read_from(rows))
     with open(path, "r+b") as file:
         file.write(header)
         file.seek(4 * dimension * rows, os.SEEK_CUR)
         file.truncate()
-        for _ in track(range(rows, len(store), BLOCK), stage):
+        for _ in track(range(rows, len(store), BLOCK), "encoding passages"):
             block = encoder.encode_passages(list(islice(texts, BLOCK)))
             file.write(np.ascontiguousarray(block, "<f4").data.cast("B"))
             file.flush()
@@ -215,19 +185,19 @@ def _write_ivf(path: Path, exact: Any) -> None:
 
 
 def _spot_check(path: Path, index: Any, store: PassageStore, encoder: Encoder) -> None:
-    """Compares some passages with their vectors in an index that others made."""
-    checked = np.unique(np.linspace(0, len(store) - 1, _CHECKED).round().astype(np.int64))
+    """Compares eight passages with their vectors in an index that others made."""
+    checked = range(0, len(store), -(-len(store) // 8))
     if isinstance(index, faiss.IndexIVF):
         index.make_direct_map()
-    stored = np.stack([index.reconstruct(position) for position in checked.tolist()])
+    stored = np.stack([index.reconstruct(position) for position in checked])
 
-    texts = [passage_text(store[int(position)]) for position in checked]
+    # Half precision and compression cost less than .05.
+    texts = [passage_text(store[position]) for position in checked]
     cosines = (encoder.encode_passages(texts) * stored).sum(axis=1)
-    wrong = int(np.abs(cosines - 1).argmax())
-    if abs(cosines[wrong] - 1) > 1 - _LEAST_COSINE:
-        what = f"vector {checked[wrong]} is not the unit vector of passage {checked[wrong]}"
+    if np.abs(cosines - 1).max() > 0.05:
+        what = f"these are not the unit vectors of the passages (inner products {cosines.round(2)})"
         fix = "give the corpus in the file's order, and its encoder with its prefixes"
-        raise DataError(path, f"{what} (inner product {cosines[wrong]:.3f}); {fix}")
+        raise DataError(path, f"{what}; {fix}")
 
 
 def read_faiss(path: Path, kind: str, count: int, encoder: Encoder) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -16,12 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.errors import MissingExtra, ModelError
+from ssp_env.errors import ModelError
 from ssp_env.search.corpus import passage_text, well_formed
 from ssp_env.search.store import EncoderInfo
 from ssp_env.types import Document
 
-INSTALL = "pip install '.[dense]' in the checkout"
 BATCH_SIZE = 64
 """Texts that a model sees at once."""
 _DECIDING = {".safetensors", ".json", ".txt", ".model"}
@@ -40,7 +38,6 @@ class SentenceTransformerEncoder:
     def __init__(
         self,
         directory: str | Path,
-        *,
         prefixes: tuple[str, str] | None = None,
         device: str | None = None,
     ) -> None:
@@ -51,25 +48,20 @@ class SentenceTransformerEncoder:
                 own configuration names (prompts ``query`` and ``document`` or ``passage``), else
                 ``"query: "`` and ``"passage: "`` for an E5 by its path, else none.
             device: PyTorch's name of it; ``None`` takes a GPU if there is one.
-
-        Raises:
-            ModelError: the directory holds no model that can be loaded.
-            MissingExtra: sentence-transformers is not installed.
         """
-        self._directory, self._lock = Path(directory), Lock()
-        self._settings: dict[str, Any] = {"prefixes": prefixes, "device": device}
-        self._model = load_model("SentenceTransformer", self._directory, device)
+        self._arguments, self._lock = (directory, prefixes, device), Lock()
+        self._model = load_model("SentenceTransformer", directory, device)
         if prefixes is None:
-            prefixes = choose_prefixes(self._directory.absolute(), self._model.prompts)
+            prefixes = choose_prefixes(Path(directory).absolute(), self._model.prompts)
 
-        # Named as given: that is where `ssp search` and `ssp serve` load it again.
-        dimension = int(self._model.get_embedding_dimension())
         sha = hashlib.sha256(repr((*prefixes, self._model.max_seq_length)).encode())
-        for path in sorted(self._directory.rglob("*")):
+        for path in sorted(Path(directory).rglob("*")):
             if path.suffix in _DECIDING and path.is_file():
                 with open(path, "rb") as file:
                     digest = hashlib.file_digest(file, "sha256").hexdigest()
-                sha.update(f"{path.relative_to(self._directory)}\0{digest}\n".encode())
+                sha.update(f"{path.relative_to(directory)}\0{digest}\n".encode())
+        # Named as given: that is where `ssp search` and `ssp serve` load it again.
+        dimension = int(self._model.get_embedding_dimension())
         self.info = EncoderInfo(str(directory), sha.hexdigest(), dimension, *prefixes)
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -94,7 +86,7 @@ class SentenceTransformerEncoder:
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), **self._settings), (self._directory,)
+        return type(self), self._arguments
 
 
 class CrossEncoderReranker:
@@ -104,18 +96,10 @@ class CrossEncoderReranker:
     """
 
     def __init__(self, directory: str | Path, device: str | None = None) -> None:
-        """
-        Args:
-            directory: of the model; weights are safetensors.
-            device: PyTorch's name of it; ``None`` takes a GPU if there is one.
-
-        Raises:
-            ModelError: the directory holds no model that can be loaded, one with several outputs,
-                or an encoder, whose output was never trained for pairs.
-        """
-        self._arguments, self.name = (Path(directory), device), str(directory)
+        """``device`` is PyTorch's name of it; ``None`` takes a GPU if there is one."""
+        self._arguments, self.name = (directory, device), str(directory)
         self._lock = Lock()
-        self._model = load_model("CrossEncoder", Path(directory), device)
+        self._model = load_model("CrossEncoder", directory, device)
         if self._model.num_labels != 1:
             what = f"has {self._model.num_labels} outputs; a reranker needs a model with one"
             raise ModelError(f"{directory}: {what}")
@@ -127,7 +111,7 @@ class CrossEncoderReranker:
             raise ModelError(f"{directory}: was not trained as a cross-encoder, but as {what}")
 
     def scores(self, pairs: Sequence[tuple[str, Document]]) -> NDArray[np.float32]:
-        """See :meth:`ssp_env.search.fuse.Reranker.scores`."""
+        """See :meth:`ssp_env.search.wrappers.Reranker.scores`."""
         from torch.nn import Identity
 
         texts = [(well_formed(query), well_formed(passage_text(found))) for query, found in pairs]
@@ -151,17 +135,14 @@ def choose_prefixes(directory: Path, prompts: Mapping[str, str]) -> tuple[str, s
     return ("query: ", "passage: ") if _E5.search(str(directory).lower()) else ("", "")
 
 
-def load_model(name: str, directory: Path, device: str | None) -> Any:
+def load_model(name: str, directory: str | Path, device: str | None) -> Any:
     """A model of sentence-transformers, ``SentenceTransformer`` or ``CrossEncoder`` by name."""
-    what = "cross-encoder" if name == "CrossEncoder" else "encoder"
-    try:
-        import sentence_transformers
-        import torch
-        from transformers.utils import logging
-    except ImportError as error:
-        raise MissingExtra(f"a model ({what})", INSTALL) from error
-    if not directory.is_dir():
-        fix = "models are read from local directories, never downloaded"
+    import sentence_transformers
+    import torch
+    from transformers.utils import logging
+
+    if not Path(directory).is_dir():
+        fix = "models are never downloaded; give the place of this one (--encoder, encoder=)"
         raise ModelError(f"{directory}: no such directory; {fix}")
 
     loader = getattr(sentence_transformers, name)
@@ -170,4 +151,4 @@ def load_model(name: str, directory: Path, device: str | None) -> Any:
     try:
         return loader(str(directory), device=device, local_files_only=True, **options).eval()
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
-        raise ModelError(f"{directory}: holds no {what} that can be loaded ({error})") from error
+        raise ModelError(f"{directory}: no {name} can be loaded from it ({error})") from error

@@ -20,8 +20,6 @@ from ssp_env.search.config import SearchConfig
 from ssp_env.search.store import (
     PASSAGES,
     Encoder,
-    EncoderInfo,
-    Manifest,
     PassageStore,
     build_store,
     building,
@@ -46,48 +44,47 @@ def build_index(
     encoder: Encoder | str | Path | None = None,
     adopt: str | Path | None = None,
 ) -> Path:
-    """Builds an index over a corpus file; does nothing where one is whole.
+    """Builds an index over a corpus file and returns its folder; does nothing where one is whole.
 
     A build that was killed starts over, but does not encode again what it has encoded.
 
     Args:
         source: Search-R1's JSONL, plain or gzip.
-        directory: the index directory; created if need be. It may hold other kinds over the same
-            passages.
+        directory: created if need be. It may hold other kinds over the same passages.
         kind: one of :data:`KINDS`.
         encoder: for a dense kind; a directory is loaded as a sentence-transformers model.
         adopt: for a dense kind: a FAISS file with the encoder's vectors of the passages, in their
-            order, which are not encoded again then. That is how trainers of search agents pass
-            indexes on: Search-R1's ``e5_Flat.index`` with ``wiki-18.jsonl``. It gets a second name
-            in the directory (a hard link), or is copied from another file system.
-
-    Returns:
-        The index's folder.
+            order, such as Search-R1's ``e5_Flat.index`` for ``wiki-18.jsonl``. It is linked, and
+            nothing is encoded again.
     """
     if kind not in KINDS:
         raise ConfigError("kind", kind, nearest(kind, KINDS))
     if (kind == "bm25") != (encoder is None):
         fix = "a dense kind needs the encoder that turns texts into vectors, bm25 none"
         raise ConfigError("encoder", encoder, f"{kind!r} is asked for: {fix}")
-    model = _load(encoder) if isinstance(encoder, str | Path) else encoder
-    info = None if model is None else model.info
+    if isinstance(encoder, str | Path):
+        from ssp_env.search.encoder import SentenceTransformerEncoder
+
+        encoder = SentenceTransformerEncoder(encoder)
+    info = None if encoder is None else encoder.info
     store = build_store(source, Path(directory) / PASSAGES)
     folder = Path(directory) / kind
     if folder.exists():
         read_manifest(folder, corpus=store.digest(), encoder=info)
         return folder
 
-    with building(folder, resume=model is not None and adopt is None) as path:
-        parameters = {}
-        if model is None:
+    with building(folder, resume=encoder is not None and adopt is None) as path:
+        lists = None
+        if encoder is None:
             from ssp_env.search import bm25
 
             bm25.build(path, store)
         else:
             from ssp_env.search import dense
 
-            parameters = dense.build(path, kind, store, model, adopt)
-        write_manifest(path, Manifest(store.digest(), len(store), store.name, info, parameters))
+            lists = dense.build(path, kind, store, encoder, adopt)
+        made_with = {"encoder": info, "lists_probed": lists}
+        write_manifest(path, store.manifest.model_copy(update=made_with))
     return folder
 
 
@@ -106,8 +103,7 @@ def open_index(
             only one.
         encoder: of a dense kind: the one that it was built with, or the directory of its model.
             ``None`` loads the directory that the manifest names.
-        device: PyTorch's name of where a directory's encoder computes; ``None`` takes a GPU if
-            there is one.
+        device: PyTorch's name of where the encoder computes; ``None`` takes a GPU if there is one.
     """
     store = PassageStore(Path(directory) / PASSAGES)
     parts: list[Retriever] = []
@@ -122,9 +118,13 @@ def open_index(
 
         from ssp_env.search.dense import DenseRetriever
 
-        model = encoder or _directory_of(manifest.encoder)
+        made_with, model = manifest.encoder, encoder or manifest.encoder.name
         if isinstance(model, str | Path):
-            model = _load(model, manifest.encoder, device)
+            from ssp_env.search.encoder import SentenceTransformerEncoder
+
+            # The model's directory may not name its prefixes.
+            prefixes = (made_with.query_prefix, made_with.passage_prefix)
+            model = SentenceTransformerEncoder(model, prefixes, device)
         read_manifest(folder, encoder=model.info)
         parts.append(DenseRetriever(folder, store, model, manifest))
     return parts[0] if len(parts) == 1 else HybridRetriever(parts)
@@ -141,24 +141,6 @@ def kinds_of(directory: str | Path, kind: str | None = None) -> list[str]:
         return there
     fix = f"{directory} holds {', '.join(there) or 'no index'}; name one, or add it by `ssp index`"
     raise ConfigError("kind", kind, fix)
-
-
-def _directory_of(encoder: EncoderInfo) -> str:
-    """Directory of the encoder that an index was built with; refuses one that is not there."""
-    if not Path(encoder.name).is_dir():
-        fix = "the index's model is not here; give its directory (--encoder, or encoder=)"
-        raise ConfigError("encoder", encoder.name, fix)
-    return encoder.name
-
-
-def _load(
-    directory: str | Path, recorded: EncoderInfo | None = None, device: str | None = None
-) -> Encoder:
-    from ssp_env.search.encoder import SentenceTransformerEncoder
-
-    # The model's directory may not name its prefixes.
-    prefixes = (recorded.query_prefix, recorded.passage_prefix) if recorded else None
-    return SentenceTransformerEncoder(directory, prefixes=prefixes, device=device)
 
 
 # -- what settings name ------------------------------------------------------------------------
@@ -199,12 +181,11 @@ def check_search(config: SearchConfig) -> None:
         if isinstance(answer, ServiceError):
             raise ServiceError("search", f"{server.url} does not answer: {answer.what}")
 
-    if config.index:
-        for kind in kinds_of(config.index, config.kind or None):
-            encoder = read_manifest(Path(config.index) / kind).encoder
-            if encoder is not None and not config.encoder:
-                _directory_of(encoder)
-        for name in ("encoder", "reranker"):
-            model = getattr(config, name)
-            if model and not Path(model).is_dir():
-                raise ConfigError(f"search.{name}", model, "there is no such directory")
+    models = {"reranker": config.reranker, "encoder": config.encoder}
+    for kind in kinds_of(config.index, config.kind or None) if config.index else []:
+        encoder = read_manifest(Path(config.index) / kind).encoder
+        if encoder is not None:
+            models["encoder"] = config.encoder or encoder.name
+    for name, model in models.items():
+        if model and not Path(model).is_dir():
+            raise ConfigError(f"search.{name}", model, "there is no such directory; name its place")

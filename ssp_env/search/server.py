@@ -11,18 +11,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from itertools import islice
 from queue import SimpleQueue
 from threading import Thread
 from time import perf_counter, sleep
-from typing import Any
+from typing import Annotated, Any
 
 import uvicorn
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, Field
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ssp_env.errors import ConfigError, ServiceError
@@ -50,31 +49,22 @@ ANSWER_SECONDS = 60.0
 _PROBE = "/healthz"
 _LONGEST_PAUSE = 0.002
 _RETRY = {"Retry-After": "1"}
-_UNAUTHORIZED = JSONResponse(
-    {"detail": "this server wants its token, as Authorization: Bearer TOKEN"},
-    401,
-    {"WWW-Authenticate": "Bearer"},
-)
 _logger = logging.getLogger(__name__)
 
 Rankings = list[list[Document]]
 
 
-class Query(BaseModel):
+def _cleaned(text: Any) -> Any:
+    """A query without lone surrogates, which JSON can spell, but nobody can search for."""
+    return well_formed(text[:MAX_QUERY]) if isinstance(text, str) else text
+
+
+class Query(BaseModel, strict=True):
     """A search. Other fields are passed over; a missing, null or zero ``topk`` is the default."""
 
-    model_config = ConfigDict(strict=True)
-    queries: list[str] = Field(max_length=MAX_WAITING)
+    queries: list[Annotated[str, BeforeValidator(_cleaned)]] = Field(max_length=MAX_WAITING)
     topk: int | None = Field(None, ge=0, le=MAX_K)
     return_scores: bool | None = None
-
-    @field_validator("queries", mode="before")
-    @classmethod
-    def _clean(cls, value: Any) -> Any:
-        # JSON can spell lone surrogates, which are no text to search for.
-        if not isinstance(value, list):
-            return value
-        return [well_formed(text[:MAX_QUERY]) if isinstance(text, str) else text for text in value]
 
 
 def build_app(retriever: Retriever, token: str | None = None) -> FastAPI:
@@ -84,8 +74,6 @@ def build_app(retriever: Retriever, token: str | None = None) -> FastAPI:
     batcher = Batcher(retriever)
     app = FastAPI(
         title="ssp search server",
-        version=version("ssp-env"),
-        description="Search-R1's retrieval protocol: ranked passages for queries.",
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -101,8 +89,6 @@ def build_app(retriever: Retriever, token: str | None = None) -> FastAPI:
             async with asyncio.timeout(ANSWER_SECONDS):
                 rankings = await batcher.search(query.queries, query.topk or DEFAULT_K)
             body = write_result(rankings, bool(query.return_scores))
-        except QueueFull:
-            raise HTTPException(503, "too many queries are waiting", _RETRY) from None
         except TimeoutError:
             raise HTTPException(504, "the search took too long") from None
         except ServiceError as error:
@@ -153,16 +139,14 @@ class _TokenGate:
         if scope["type"] == "http" and scope["path"] != _PROBE:
             given = dict(scope["headers"]).get(b"authorization", b"")
             if not hmac.compare_digest(given, self._bearer):
-                await _UNAUTHORIZED(scope, receive, send)
+                wanted = {"detail": "this server wants its token, as Authorization: Bearer TOKEN"}
+                answer = JSONResponse(wanted, 401, {"WWW-Authenticate": "Bearer"})
+                await answer(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
 
 # -- requests that share a call ----------------------------------------------------------------
-
-
-class QueueFull(Exception):
-    """More queries wait than :data:`MAX_WAITING`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -186,9 +170,9 @@ class Batcher:
         Thread(target=self._work, name="search backend", daemon=True).start()
 
     async def search(self, queries: Sequence[str], k: int) -> Rankings:
-        """Waits for the rankings of a request; raises what the retriever raised, or QueueFull."""
+        """Waits for the rankings of a request; raises what the retriever raised."""
         if self._waiting + len(queries) > MAX_WAITING:
-            raise QueueFull
+            raise ServiceError("search", "too many queries are waiting")
         request = _Request(queries, k)
         self._waiting += len(queries)
         self._inbox.put(request)
@@ -257,14 +241,8 @@ def run_server(
 ) -> None:
     """Serves until SIGTERM or SIGINT, which end the process when requests in progress are answered.
 
-    The port is bound before the index is loaded, so that one that is taken is known at once.
-
-    Args:
-        open_retriever: loads the index.
-        host, port: address to bind; port 0 takes a free one.
-        token: see :func:`build_app`.
-        on_ready: called with the server's address once it listens.
-    """
+    The port (0: a free one) is bound before the index is loaded, so that one that is taken is known
+    at once. ``on_ready`` is called with the server's address once it listens."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -6,23 +6,23 @@ are an SQLite file with one table ``passages``: ``position`` (0, 1, 2...), and `
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, overload
+from typing import Final, Literal, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ValidationError
 
 from ssp_env.disk import locked, new_folder, unfinished, write_atomically
 from ssp_env.errors import DataError, RunError
 from ssp_env.search.corpus import digest_of, encode, read_passages
 from ssp_env.types import Document, Passages
 
-FORMAT = 6
+FORMAT: Final = 6
 """Version of the directory's format. A reader refuses any other."""
 MANIFEST = "manifest.json"
 PASSAGES = "passages"
@@ -69,10 +69,10 @@ class Encoder(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(BaseModel, frozen=True, extra="forbid"):
     """The contents of ``manifest.json``."""
 
+    format: Literal[6] = FORMAT
     corpus: str
     """Digest of the passages, as :meth:`ssp_env.search.corpus.Corpus.digest` defines it."""
     passages: int
@@ -81,11 +81,10 @@ class Manifest:
     """Name of the corpus file."""
     encoder: EncoderInfo | None = None
     """``None`` for what needs none."""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the index, such as ``lists_probed``."""
-    files: Mapping[str, int] = field(default_factory=dict)
+    lists_probed: int | None = None
+    """Lists of an IVF index that a search looks into."""
+    files: dict[str, int] = {}
     """Bytes of every file of the folder but the manifest, by name."""
-    format: int = FORMAT
 
 
 def track(items: Iterable[T], stage: str, total: int | None = None) -> Iterable[T]:
@@ -115,44 +114,34 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Adds the folder's files to a manifest, and writes it."""
     paths = [path for path in folder.iterdir() if MANIFEST not in path.name]
     files = {path.name: path.stat().st_size for path in paths}
-    text = json.dumps(asdict(replace(manifest, files=files)), indent=1, sort_keys=True)
-    write_atomically(folder / MANIFEST, text)
+    whole = manifest.model_copy(update={"files": files})
+    write_atomically(folder / MANIFEST, whole.model_dump_json(indent=1))
 
 
 def read_manifest(
     folder: Path, *, corpus: str | None = None, encoder: EncoderInfo | None = None
 ) -> Manifest:
-    """The manifest of a folder that was found to be whole and as expected.
-
-    Args:
-        folder: location of the manifest.
-        corpus, encoder: digest of the passages that it must belong to, and the encoder (by digest
-            and dimension) that it must have been made with; ``None`` takes any.
-    """
+    """The manifest of a folder that was found to be whole, and of this corpus (by digest) and
+    encoder (by digest and dimension); ``None`` takes any."""
     if not folder.is_dir():
         if unfinished(folder).is_dir():
             fix = "run `ssp index` again over the same corpus: it finishes it"
             raise DataError(folder, f"is half built; {fix}")
         raise DataError(folder, "no such folder; `ssp index CORPUS --out DIR` makes an index")
     try:
-        raw = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        if raw["format"] != FORMAT:
-            raise ValueError(f"format {raw['format']}; this version reads format {FORMAT}")
-        made_with = raw["encoder"] and EncoderInfo(**raw.pop("encoder"))
-        manifest = Manifest(**{**raw, "encoder": made_with})
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        what = f"has no {MANIFEST} that can be used ({error!r})"
+        manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
+    except (OSError, ValidationError) as error:
+        what = f"has no {MANIFEST} that can be used ({error})"
         raise DataError(folder, f"{what}; {again(folder)}") from error
 
     if corpus is not None and manifest.corpus != corpus:
         what = f"belongs to another corpus (digest {manifest.corpus[:12]}, not {corpus[:12]})"
         raise DataError(folder, f"{what}; {again(folder)} over these passages")
-    if encoder is not None and made_with:
+    if encoder is not None and (made_with := manifest.encoder) is not None:
         ours, theirs = ((each.digest, each.dimension) for each in (encoder, made_with))
         if ours != theirs:
             what = f"was made with {made_with.name}, not with {encoder.name}"
-            fix = f"open it with its own encoder, or {again(folder)}"
-            raise DataError(folder, f"{what} (digest and dimension: {theirs}, {ours}); {fix}")
+            raise DataError(folder, f"{what} (digest and dimension: {theirs}, {ours})")
 
     for name, size in manifest.files.items():
         path = folder / name
@@ -192,12 +181,10 @@ class PassageStore(Passages):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Document]: ...
     def __getitem__(self, index: int | slice) -> Document | Sequence[Document]:
-        if isinstance(index, slice):
-            return [self[position] for position in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"passage {index} of {len(self)}")
-        where = (int(index) % len(self),)
-        return _document(self._database.execute(_SELECT + "position = ?", where).fetchone())
+        place = range(len(self))[index]
+        if isinstance(place, range):
+            return [self[each] for each in place]
+        return _document(self._database.execute(_SELECT + "position = ?", (place,)).fetchone())
 
     def __iter__(self) -> Iterator[Document]:
         return self.read_from(0)
@@ -232,7 +219,8 @@ def build_store(source: str | Path, folder: Path) -> PassageStore:
 
     with building(folder) as path:
         count, digest = _write(path / _FILE, documents, source)
-        write_manifest(path, Manifest(digest, count, Path(source).name))
+        name = Path(source).name
+        write_manifest(path, Manifest(corpus=digest, passages=count, name=name))
     return PassageStore(folder)
 
 

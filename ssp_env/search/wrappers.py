@@ -13,12 +13,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.errors import ConfigError, DataError, MissingExtra, ServiceError
+from ssp_env.errors import ConfigError, DataError, ServiceError
 from ssp_env.search.base import Results, Retriever, check_request, identify, search_each, whole
 from ssp_env.types import Document, Passages
 
 DEPTH = 100
 """Documents that are read of each ranking to be fused, at least."""
+RRF_K = 60
+"""The higher, the less the very first ranks stand out."""
 CACHE_BYTES = 2**30
 """Size to which a cache may grow; then what was written first goes."""
 
@@ -27,30 +29,21 @@ class HybridRetriever:
     """Fuses the rankings of several retrievers over one corpus, such as BM25 and dense.
 
     Reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009): a document scores the sum, over the
-    retrievers that list it, of ``weight / (rrf_k + rank)``, ranks counted from 1. Only ranks count,
+    retrievers that list it, of ``weight / (60 + rank)``, ranks counted from 1. Only ranks count,
     so the retrievers' units need not agree. Documents are the same when their ids are; equal scores
     are ordered by the first retriever that lists a document, then by its rank there."""
 
     def __init__(
-        self,
-        retrievers: Sequence[Retriever],
-        weights: Sequence[float] | None = None,
-        *,
-        rrf_k: float = 60,
+        self, retrievers: Sequence[Retriever], weights: Sequence[float] | None = None
     ) -> None:
-        """
-        Args:
-            retrievers: over the same corpus.
-            weights: one per retriever, each above 0; ``None`` weighs all alike.
-            rrf_k: the higher, the less the very first ranks stand out.
-        """
+        """``weights`` are one per retriever, each above 0; ``None`` weighs all alike."""
         parts = [getattr(retriever, "corpus", None) for retriever in retrievers]
         corpora = {id(corpus): corpus for corpus in parts if isinstance(corpus, Passages)}
         # A digest reads a corpus in memory from end to end: not where all parts share one object.
         if len(corpora) > 1 and len({corpus.digest() for corpus in corpora.values()}) > 1:
             fix = "these corpora differ, and ids would be mixed; give retrievers over one"
             raise ConfigError("retrievers", [corpus.name for corpus in corpora.values()], fix)
-        self.retrievers, self.rrf_k = tuple(retrievers), rrf_k
+        self.retrievers = tuple(retrievers)
         self.weights = tuple([1.0] * len(retrievers) if weights is None else weights)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
@@ -74,7 +67,7 @@ class HybridRetriever:
                 documents.setdefault(document.id, document)
                 ranks.setdefault(document.id, rank)
             for name, rank in ranks.items():
-                scores[name] = scores.get(name, 0.0) + weight / (self.rrf_k + rank)
+                scores[name] = scores.get(name, 0.0) + weight / (RRF_K + rank)
 
         # Sorting is stable, and the dictionary is in the order in which documents were listed.
         best = sorted(documents.values(), key=lambda document: -scores[document.id])
@@ -130,11 +123,7 @@ class CachedRetriever:
 
     def __init__(self, retriever: Retriever, path: str | Path) -> None:
         """``path`` is a directory, which may hold the rankings of several retrievers."""
-        try:
-            import diskcache
-        except ModuleNotFoundError as error:
-            fix = "pip install '.[cache]' in the checkout"
-            raise MissingExtra("a cache on disk", fix) from error
+        import diskcache
 
         self.retriever, self._path = retriever, Path(path)
         self._identity = identify(retriever)

@@ -204,7 +204,7 @@ class BatchStrategyTests:
     def test_rounds_end(self) -> None:
         """Rounds of the small world, with a proposer that fails every other time."""
         rules = small_rules(attempts=1)
-        strategy, player = self.make_strategy(), MiniPlayer(rules.config.tags)
+        strategy, player = self.make_strategy(), MiniPlayer(rules.tags)
         answers = rules.world.answers
 
         def draw(rng: np.random.Generator, count: int) -> list[GroundTruth]:

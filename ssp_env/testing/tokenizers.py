@@ -84,7 +84,7 @@ class TokenizerTests:
     def test_a_turn_is_read(self) -> None:
         """A search call is found, whether its tokens come together or one by one."""
         tokenizer = self.make_tokenizer()
-        limits = Limits.of(Role.SOLVER, GameConfig(tags=self.tags), tokenizer)
+        limits = Limits.of(Role.SOLVER, GameConfig(), tokenizer, self.tags)
 
         ids = tokenizer.encode(f"{self.tags.opening('search')} what {self.tags.closing('search')}")
         together, one_by_one = Trajectory(limits, []), Trajectory(limits, [])

@@ -13,8 +13,6 @@ from ssp_env.errors import MissingExtra, ModelError, TokenizerError
 from ssp_env.tokenizers.base import byte_level_alphabet, encodable
 
 _SENTINEL = "SSP0USER0TEXT0"
-_FILES = {".json", ".jinja", ".txt", ".model"}
-"""Suffixes of the files that a tokenizer is read from."""
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 """A byte in a vocabulary with byte fallback."""
 _MARKUP = re.compile(r"<.+>")
@@ -35,33 +33,28 @@ class HuggingFaceTokenizer:
             tokenizer: a ``PreTrainedTokenizerFast``.
         """
         if not getattr(tokenizer, "is_fast", False):
-            raise TokenizerError(
-                f"{type(tokenizer).__name__} is a slow tokenizer; convert it to a tokenizer.json"
-            )
-
+            what = f"{type(tokenizer).__name__} is a slow tokenizer"
+            raise TokenizerError(f"{what}; convert it to a tokenizer.json")
         self.inner = tokenizer
         # Not len(tokenizer): ids may have gaps.
         self.vocab_size = max(tokenizer.get_vocab().values()) + 1
         self.eos_id: int | None = tokenizer.eos_token_id
+        self.unknown_id: int | None = tokenizer.unk_token_id
 
         pad = self.eos_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
         if pad is None:
-            what = "the tokenizer has neither a pad nor an end-of-sequence token"
             fix = "name one in its tokenizer_config.json, as pad_token or eos_token"
-            raise TokenizerError(f"{what}; {fix}")
+            raise TokenizerError(f"the tokenizer has no token to pad with; {fix}")
         self.pad_id: int = pad
 
         # Prompts are encoded by the tokenizer itself, outside text by a copy that knows no markup.
         self._data_backend = _for_data(tokenizer.backend_tokenizer)
         added = tokenizer.added_tokens_decoder.items()
-
         reserved = {i for i, token in added if token.special or _MARKUP.fullmatch(token.content)}
-        self._reserved = reserved - {tokenizer.unk_token_id} | {self.eos_id, self.pad_id}
-        self.unknown_id: int | None = tokenizer.unk_token_id
+        self._reserved = reserved - {self.unknown_id} | {self.eos_id, self.pad_id}
 
         question_mark = self._data_backend.encode("?", add_special_tokens=False).ids
         self._stand_in = [self.unknown_id] if self.unknown_id is not None else question_mark
-
         self.pieces: Sequence[bytes] = self._read_pieces()
         self._frame = self._read_frame()
 
@@ -74,36 +67,27 @@ class HuggingFaceTokenizer:
             TokenizerError: a tokenizer that cannot be used here.
             MissingExtra: `transformers` is not installed.
         """
-        path = Path(directory)
-        files = {f.name: f.stat() for f in path.glob("*") if f.suffix in _FILES and f.is_file()}
-        if "tokenizer.json" not in files and "tokenizer_config.json" not in files:
-            raise ModelError(f"{path} holds no tokenizer (tokenizer.json is missing)")
-
-        stamps = sorted((name, stat.st_mtime_ns, stat.st_size) for name, stat in files.items())
-        return cls._load(path, tuple(stamps))
+        files = [f for f in Path(directory).glob("tokenizer*.json") if f.is_file()]
+        if not files:
+            raise ModelError(f"{directory} holds no tokenizer (tokenizer.json is missing)")
+        # When its files were written, so that others are not taken for them.
+        return cls._load(Path(directory), max(f.stat().st_mtime_ns for f in files))
 
     @classmethod
     @lru_cache(maxsize=8)
-    def _load(cls, path: Path, stamps: tuple[tuple[str, int, int], ...]) -> HuggingFaceTokenizer:
-        """A run loads its tokenizer a dozen times; reading 150,000 tokens off takes seconds.
-
-        Args:
-            path: the model directory.
-            stamps: when its files were written, so that others are not taken for them.
-        """
+    def _load(cls, path: Path, written: int) -> HuggingFaceTokenizer:
+        """A run loads its tokenizer a dozen times; reading 150,000 tokens off takes seconds."""
         try:
             # Imported here, and after a look at the files: it takes seconds.
             from transformers import AutoTokenizer
         except ImportError as error:
-            raise MissingExtra(
-                "a tokenizer of a model directory", "pip install '.[train]' in the checkout"
-            ) from error
+            install = "pip install '.[train]' in the checkout"
+            raise MissingExtra("a tokenizer of a model directory", install) from error
 
         try:
             inner = AutoTokenizer.from_pretrained(path, local_files_only=True)
         except Exception as error:  # the Rust library raises bare ones
             raise ModelError(f"the tokenizer of {path} cannot be loaded: {error}") from error
-
         return cls(inner)
 
     def encode(self, text: str) -> list[int]:
@@ -124,11 +108,8 @@ class HuggingFaceTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens included."""
-        return str(
-            self.inner.decode(
-                list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
-            )
-        )
+        options = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
+        return str(self.inner.decode(list(ids), **options))
 
     def chat_frame(self, system: str | None = None) -> tuple[str, str]:
         """Text of the chat template before and after a user's message.
@@ -143,11 +124,9 @@ class HuggingFaceTokenizer:
 
     def _read_frame(self, system: str | None = None) -> tuple[str, str]:
         if not getattr(self.inner, "chat_template", None):
-            begins = self.inner.bos_token is not None and self.inner.encode("a")[:1] == [
-                self.inner.bos_token_id
-            ]
-            opening = "" if system is None else f"{system}\n"
-            return (self.inner.bos_token if begins else "") + opening, ""
+            bos = self.inner.bos_token
+            begins = bos is not None and self.inner.encode("a")[:1] == [self.inner.bos_token_id]
+            return (bos if begins else "") + ("" if system is None else f"{system}\n"), ""
 
         # Loaded with `transformers`, of which this tokenizer is one.
         from jinja2 import TemplateError
@@ -160,18 +139,12 @@ class HuggingFaceTokenizer:
                 messages, tokenize=False, add_generation_prompt=True, date_string="26 Jul 2024"
             )
         except TemplateError as error:
-            if system is None:
-                raise
-            raise TokenizerError(
-                f"the chat template takes no system message ({error}); write the instructions "
-                "into solver.txt, in a directory of prompts of your own"
-            ) from error
+            raise TokenizerError(f"the chat template does not take {messages}: {error}") from error
 
         before, found, after = str(text).partition(_SENTINEL)
-        if not found:
-            raise TokenizerError("the chat template leaves out the user's message")
-        if system is not None and system.strip() not in before:
-            raise TokenizerError("the chat template leaves out the system message")
+        if not found or (system or "").strip() not in before:
+            missing = "system" if found else "user's"
+            raise TokenizerError(f"the chat template leaves out the {missing} message")
         return before, after
 
     def _read_pieces(self) -> tuple[bytes, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from ssp_env.errors import TokenizerError
@@ -132,8 +132,7 @@ def _packaged() -> tuple[Any, Any, Sequence[bytes]]:
     # Imported here: games over words and bytes need no such library.
     from tokenizers import Tokenizer
 
-    source = files("ssp_env.tokenizers").joinpath("data", "bpe", "tokenizer.json")
-    text = source.read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "data/bpe/tokenizer.json").read_text(encoding="utf-8")
     inner, data = Tokenizer.from_str(text), Tokenizer.from_str(text)
     data.encode_special_tokens = True
 

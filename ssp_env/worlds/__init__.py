@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from pydantic import create_model
 
@@ -12,25 +12,21 @@ from ssp_env.config import Settings
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.types import World
 
-if TYPE_CHECKING:
-    from ssp_env.worlds.wiki import WikiMini
-
-__all__ = ["WORLDS", "open_world", "wiki_mini"]
+__all__ = ["WORLDS", "open_world"]
 
 WORLDS = {
-    "mini": "ssp_env.worlds.mini.world:MiniWorld",
-    "small": "ssp_env.worlds.mini.world:SmallWorld",
-    "wiki-mini": "ssp_env.worlds.wiki:WikiMini",
+    "mini": "ssp_env.worlds.mini:MiniWorld",
+    "small": "ssp_env.worlds.mini:SmallWorld",
+    "wiki-mini": "ssp_env.worlds.files:WikiMini",
     "files": "ssp_env.worlds.files:FileWorld",
 }
 """Factory of each world by name; its module is imported when the world is opened."""
 
 
-def wiki_mini() -> WikiMini:
-    """Opens wiki-mini; its :attr:`~ssp_env.worlds.wiki.WikiMini.retriever` searches it."""
-    from ssp_env.worlds.wiki import WikiMini
+class _Options(Settings):
+    """Base of the settings of a world."""
 
-    return WikiMini()
+    section = "world_options"
 
 
 def open_world(name: str, /, **options: Any) -> World:
@@ -55,12 +51,6 @@ def check_world(name: str, /, **options: Any) -> None:
         factory(**ready)
 
 
-class _Options(Settings):
-    """Base of the settings of a world."""
-
-    section = "world_options"
-
-
 def _checked(name: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """A world's factory and its settings, each of its type."""
     if name not in WORLDS:
@@ -68,18 +58,10 @@ def _checked(name: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     module, _, attribute = WORLDS[name].partition(":")
     factory = getattr(import_module(module), attribute)
 
-    parameters = inspect.signature(factory).parameters
-    if options and not parameters:
-        option, value = next(iter(options.items()))
-        raise ConfigError(f"world_options.{option}", value, f"the world {name!r} has no settings")
-    needed = [n for n, p in parameters.items() if p.default is p.empty and n not in options]
-    if needed:
-        fix = f"the world {name!r} needs {', '.join(needed)}"
-        raise ConfigError("world_options", options, f"{fix} as well" if options else fix)
-
-    hints = get_type_hints(factory.__init__) if parameters else {}
+    hints = get_type_hints(factory.__init__)
     fields: dict[str, Any] = {
-        n: (hints[n], ... if p.default is p.empty else p.default) for n, p in parameters.items()
+        option: (hints[option], ... if parameter.default is parameter.empty else parameter.default)
+        for option, parameter in inspect.signature(factory).parameters.items()
     }
     checked = create_model("Options", __base__=_Options, **fields)(**options)
-    return factory, {option: getattr(checked, option) for option in options}
+    return factory, dict(checked)

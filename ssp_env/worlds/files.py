@@ -1,12 +1,14 @@
-"""Worlds of a user's own files: a corpus, an answer set and, optionally, evaluation questions."""
+"""Worlds of files: a corpus, an answer set and, optionally, evaluation questions; and wiki-mini."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -14,12 +16,31 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.search.base import Retriever
-from ssp_env.search.corpus import read_corpus, read_jsonl
+from ssp_env.search.corpus import Corpus, read_corpus, read_jsonl
 from ssp_env.types import Analysis, Document, GroundTruth, Passages, Question
 from ssp_env.wording.answers import normalise
 
+if TYPE_CHECKING:
+    from ssp_env.search.bm25 import BM25Retriever
 
-class FileWorld:
+_WIKI = Path(__file__).parent / "data" / "wiki_mini"
+
+
+class RealText:
+    """Base of worlds of real text: nothing is known about their questions."""
+
+    can_read = False
+
+    def analyse(self, question: str) -> Analysis | None:
+        """``None``: nothing is known about free text."""
+        return None
+
+    def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
+        """``None``: this world has no reader."""
+        return None
+
+
+class FileWorld(RealText):
     """A :class:`~ssp_env.types.World` made of files, all of them read and checked at once.
 
     The three formats are JSON lines, plain or gzip:
@@ -35,8 +56,6 @@ class FileWorld:
 
     The corpus may also be an index directory that ``ssp index`` made. Its passages are mapped, not
     read, so a corpus may have any size, and its own index is what is searched by default."""
-
-    can_read = False
 
     def __init__(
         self,
@@ -64,12 +83,11 @@ class FileWorld:
 
         self.name = name
         self.answers: Sequence[GroundTruth] = read_answers(answers_path)
-        self._questions = None if questions_path is None else read_questions(questions_path)
-        if self._questions is not None:
-            for truth, question in shared_answers(self.answers, self._questions):
-                what = f"answer {truth.answer!r} is also an answer of evaluation question"
-                fix = "leave it out of one of the two files"
-                raise DataError(answers_path, f"{what} {question.id!r}; {fix}")
+        self._questions = () if questions_path is None else read_questions(questions_path)
+        for truth, question in shared_answers(self.answers, self._questions):
+            what = f"answer {truth.answer!r} is also an answer of evaluation question"
+            fix = "leave it out of one of the two files"
+            raise DataError(answers_path, f"{what} {question.id!r}; {fix}")
 
         self._index = Path(corpus_path) if Path(corpus_path).is_dir() else None
         if self._index is None:
@@ -88,29 +106,94 @@ class FileWorld:
         """
         if self._index is None:
             return None
-
         from ssp_env.search.index import open_index
 
         return open_index(self._index, "bm25" if (self._index / "bm25").exists() else None)
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
         """Evaluation questions; see :func:`sample_questions`."""
-        if self._questions is None:
-            raise ConfigError(
-                "questions_path",
-                None,
-                f"world {self.name!r} needs a question file to be evaluated in",
-            )
+        if not self._questions:
+            fix = f"world {self.name!r} needs a question file to be evaluated in"
+            raise ConfigError("questions_path", None, fix)
         return sample_questions(self._questions, seed, per_group)
 
-    def analyse(self, question: str) -> Analysis | None:
-        """``None``: nothing is known about free text."""
-        return None
 
-    def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
-        """``None``: this world has no reader."""
-        return None
+class WikiMini(RealText):
+    """wiki-mini, the packaged :class:`~ssp_env.types.World` of real text: 27,197 passages of
+    Wikipedia and 1,306 answers, read part by part when asked for.
 
+    Questions are grouped by benchmark: ``2wiki``, ``bamboogle``, ``hotpotqa``, ``musique``, ``nq``,
+    ``popqa``, ``triviaqa``. No wording of the answer set answers any of them.
+    ``data/NOTICE-wiki_mini.md`` and ``data/wiki_mini/manifest.json`` say where every record comes
+    from and under which licence. A pickle holds no passages: where it is loaded, the world is
+    opened again, once per process."""
+
+    name = "wiki-mini"
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """Counts, digests, licences and sources of the packaged files."""
+        manifest: dict[str, Any] = json.loads((_WIKI / "manifest.json").read_text("utf-8"))
+        return manifest
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The passages, at most 180 words each."""
+        return Corpus(read_corpus(_WIKI / "passages.jsonl.gz"), name=self.name)
+
+    @cached_property
+    def retriever(self) -> BM25Retriever:
+        """BM25 over the passages, from an index that is built once (seconds) and then mapped.
+
+        It is kept in ``~/.cache/ssp-env``, or in the folder that ``SSP_CACHE`` names.
+
+        Raises:
+            DataError: no index can be written there.
+        """
+        # Imported here: reading questions needs no search.
+        from ssp_env.search.bm25 import BM25Retriever
+        from ssp_env.search.index import build_index, open_index
+        from ssp_env.search.store import FORMAT
+
+        # Names the folder, so that an index of other passages is never taken for this one.
+        digest = self.manifest["files"]["passages.jsonl.gz"]["sha256"]
+        kept = Path(os.environ.get("SSP_CACHE") or "~/.cache/ssp-env").expanduser()
+        folder = kept / f"wiki-mini-{digest[:16]}-{FORMAT}"
+        if not (folder / "bm25").exists():
+            try:
+                build_index(_WIKI / "passages.jsonl.gz", folder, "bm25")
+            except DataError as error:
+                fix = "let the environment variable SSP_CACHE name a folder that can be written"
+                raise DataError(kept, f"holds no index of wiki-mini ({error}); {fix}") from error
+        retriever = open_index(folder, "bm25")
+        assert isinstance(retriever, BM25Retriever)
+        retriever.corpus.name = self.name
+        return retriever
+
+    @cached_property
+    def answers(self) -> Sequence[GroundTruth]:
+        """The answer set D, from the training splits of HotpotQA, 2WikiMultiHopQA and MuSiQue."""
+        return read_answers(_WIKI / "answers.jsonl")
+
+    def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
+        """Evaluation questions by benchmark; see :func:`sample_questions`."""
+        return sample_questions(self._questions, seed, per_group)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened_again, ()
+
+    @cached_property
+    def _questions(self) -> list[Question]:
+        files = sorted((_WIKI / "questions").glob("*.jsonl"))
+        return [question for path in files for question in read_questions(path, path.stem)]
+
+
+@cache
+def _opened_again() -> WikiMini:
+    return WikiMini()
+
+
+# -- lines of files ------------------------------------------------------------------------------
 
 _Text = Annotated[str, StringConstraints(pattern=r"\S")]
 
@@ -139,10 +222,7 @@ M = TypeVar("M", bound=BaseModel)
 def read_answers(path: str | Path) -> tuple[GroundTruth, ...]:
     """Reads an answer set. A line without ``id`` gets ``a<line number>``."""
     rows = _read(path, _AnswerRow, "a")
-    answers = tuple(GroundTruth(name, row.answer, tuple(row.aliases)) for name, row in rows)
-    if not answers:
-        raise DataError(path, "holds no answer")
-    return answers
+    return tuple(GroundTruth(name, row.answer, tuple(row.aliases)) for name, row in rows)
 
 
 def read_questions(path: str | Path, group: str = "all") -> tuple[Question, ...]:
@@ -152,24 +232,21 @@ def read_questions(path: str | Path, group: str = "all") -> tuple[Question, ...]
         path: the file.
         group: the group of lines that name none.
     """
-    questions = tuple(
-        Question(name, row.question, tuple(row.answers), row.group or group)
-        for name, row in _read(path, _QuestionRow, "q")
-    )
-    if not questions:
-        raise DataError(path, "holds no question")
-    return questions
+    rows = _read(path, _QuestionRow, "q")
+    return tuple(Question(n, r.question, tuple(r.answers), r.group or group) for n, r in rows)
 
 
-def _read(path: str | Path, kind: type[R], prefix: str) -> Iterator[tuple[str, R]]:
+def _read(path: str | Path, kind: type[R], prefix: str) -> list[tuple[str, R]]:
     """Ids and rows of a JSONL file, no id twice."""
-    seen: set[str] = set()
+    found: dict[str, R] = {}
     for line, row in read_rows(path, kind):
         name = f"{prefix}{line}" if row.id is None else str(row.id)
-        if name in seen:
+        if name in found:
             raise DataError(path, f"id {name!r} occurs twice", line)
-        seen.add(name)
-        yield name, row
+        found[name] = row
+    if not found:
+        raise DataError(path, "holds no line")
+    return list(found.items())
 
 
 def read_rows(path: str | Path, kind: type[M]) -> Iterator[tuple[int, M]]:
@@ -200,11 +277,6 @@ def sample_questions(
         seed: of the draw, 0 or more.
         per_group: number of each group; a group that holds fewer gives all it has. ``None``: all.
     """
-    if seed < 0:
-        raise ConfigError("seed", seed, "give a whole number, 0 or more")
-    if per_group is not None and per_group < 1:
-        raise ConfigError("per_group", per_group, "give at least 1, or None for all questions")
-
     groups: defaultdict[str, list[Question]] = defaultdict(list)
     for question in questions:
         groups[question.group].append(question)
@@ -213,7 +285,6 @@ def sample_questions(
     for group, members in groups.items():
         # A stream of its own, so that a group does not depend on the others.
         rng = np.random.default_rng([seed, crc32(group.encode("utf-8", "surrogatepass"))])
-
         chosen = sorted(rng.permutation(len(members))[:per_group].tolist())
         drawn += [members[index] for index in chosen]
     return drawn
@@ -226,15 +297,12 @@ def shared_answers(
 
     Stricter than exact match: besides case, accents, punctuation and articles, spaces do not tell
     two wordings apart either ("H.W." is "H. W.")."""
-    evaluated = {_key(wording): question for question in questions for wording in question.answers}
 
+    def key(wording: str) -> str:
+        return normalise(wording).replace(" ", "")
+
+    evaluated = {key(wording): question for question in questions for wording in question.answers}
     for truth in answers:
-        for wording in truth.wordings:
-            question = evaluated.get(_key(wording))
-            if question is not None:
-                yield truth, question
-                break
-
-
-def _key(wording: str) -> str:
-    return normalise(wording).replace(" ", "")
+        asked = [evaluated[key(w)] for w in truth.wordings if key(w) in evaluated]
+        if asked:
+            yield truth, asked[0]

@@ -13,12 +13,12 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 
 from agents.config import LearningConfig
 from agents.losses import Algorithm, reinforce_loss
+from agents.metrics import merge_figures
 from agents.models import load_model
 from agents.rllib.config import SSPConfig
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import MODULE_ID, to_batch
 from agents.rows import Row
-from agents.update import merge_figures
 
 Weights = dict[str, torch.Tensor]
 

@@ -9,12 +9,12 @@ import torch
 from learning import distance, learner_for, some_rows, update
 from safetensors import safe_open
 
-from agents.columns import columns_of
 from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import adapt, is_adapter, load_model, merged, state_of
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import MODULE_ID
+from agents.rows import columns_of
 from agents.scoring import token_scores
 from ssp_env.errors import UsageError
 from ssp_env.game.config import GameConfig

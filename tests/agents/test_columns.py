@@ -8,11 +8,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.columns import MAX_PADDING, columns_of, deal_to_learners, microbatches, one_of_each
 from agents.config import LearningConfig
 from agents.rllib.env_runner import Sample, renumber
 from agents.rllib.module import MODULE_ID, to_batch
-from agents.rows import ROLE_IDS, Row, rows_of
+from agents.rows import (
+    MAX_PADDING,
+    ROLE_IDS,
+    Row,
+    columns_of,
+    deal_to_learners,
+    microbatches,
+    one_of_each,
+    rows_of,
+)
 from ssp_env.game.record import record_game
 from ssp_env.game.round import Round
 

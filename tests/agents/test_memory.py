@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from transformers import Qwen2Config
+import torch
+from transformers import AutoModelForCausalLM, Qwen2Config
 
-from agents.memory import Plan, Shape, least_share, plan, shape_of
-from experiments.config import ComputeConfig, RunConfig, load_preset, make_config
+from agents.memory import Device, Shape, least_share, plan, shape_of
+from experiments.config import RunConfig, load_preset, make_config
 from experiments.planner import USABLE, check_fit
 from ssp_env.errors import ConfigError
 
@@ -38,17 +39,17 @@ COUNTED = [
 def qwen(
     width: int, inner: int, layers: int, heads: int, kv_heads: int, vocabulary: int, tied: bool
 ) -> Shape:
-    return shape_of(
-        Qwen2Config(
-            hidden_size=width,
-            intermediate_size=inner,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            num_key_value_heads=kv_heads,
-            vocab_size=vocabulary,
-            tie_word_embeddings=tied,
-        )
+    config = Qwen2Config(
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        vocab_size=vocabulary,
+        tie_word_embeddings=tied,
     )
+    with torch.device("meta"):
+        return shape_of(AutoModelForCausalLM.from_config(config))
 
 
 SMALL = qwen(64, 160, 3, 4, 2, 512, True)
@@ -67,11 +68,10 @@ def run(**changes: Any) -> RunConfig:
         },
     }
     settings["engine"] = {}
-    merged = {part: {**values, **changes.get(part, {})} for part, values in settings.items()}
-    return make_config(merged)
+    return make_config({part: {**settings[part], **changes.get(part, {})} for part in settings})
 
 
-def made(config: RunConfig, memory: float = 0) -> Plan:
+def made(config: RunConfig, memory: float = 0) -> tuple[Device, ...]:
     return plan(SMALL, config, memory)
 
 
@@ -86,7 +86,7 @@ def test_formulas_agree_with_counts_over_fake_tensors(
     for learners, activations, whole in ((1, kept, learner), (8, kept_shared, learner_shared)):
         sharding = "ddp" if learners == 1 else "fsdp2"
         compute = paper.compute.replace(learners=learners, sharding=sharding)
-        first, engine = plan(shape, paper.replace(compute=compute)).devices
+        first, engine = plan(shape, paper.replace(compute=compute))
         assert first.parts["activations"] == pytest.approx(activations, rel=0.2)
         assert first.total == pytest.approx(whole, rel=0.05)
         assert engine.parts["the engine's passes"] == pytest.approx(passes, rel=0.02)
@@ -94,30 +94,30 @@ def test_formulas_agree_with_counts_over_fake_tensors(
 
 def test_adapters_and_shares_are_smaller() -> None:
     weights = 4 * SMALL.parameters
-    held = made(run()).devices[0].parts
+    held = made(run())[0].parts
     assert held["weights"] == held["gradients"] == held["reference"] == weights
-    adapted = made(run(learning={"lora_rank": 2})).devices[0].parts
+    adapted = made(run(learning={"lora_rank": 2}))[0].parts
     assert adapted["Adam's moments"] == 2 * adapted["adapters"] == 2 * 4 * 2 * SMALL.adapted
     assert "reference" not in adapted
-    shared = made(run(compute={"sharding": "fsdp2", "learners": 4})).devices[0].parts
+    shared = made(run(compute={"sharding": "fsdp2", "learners": 4}))[0].parts
     assert shared["Adam's moments"] == 2 * weights // 4
 
 
 def test_an_engine_holds_the_caches_of_a_round() -> None:
-    engine = made(run()).devices[1].parts
+    engine = made(run())[1].parts
     # Two questions, two attempts each, 128 tokens; keys and values of 2 heads of 16 in 3 layers.
     assert engine["KV cache"] == 2 * 4 * 128 * (2 * 3 * 2 * 16)
-    assert made(run(compute={"env_runners": 1})).devices[1].parts == engine
-    smaller = made(run(learning={"round_size": 1})).devices[1].parts
+    assert made(run(compute={"env_runners": 1}))[1].parts == engine
+    smaller = made(run(learning={"round_size": 1}))[1].parts
     assert smaller["KV cache"] == engine["KV cache"] / 2
 
     vllm = run(engine={"kind": "vllm", "memory": 0.5})
-    assert made(vllm, 10**9).devices[1].total == 10**9 // 2
+    assert made(vllm, 10**9)[1].total == 10**9 // 2
 
 
 def test_one_process_takes_turns() -> None:
     one = {"env_runners": 0, "learners": 0, "gpus_per_env_runner": 0.5, "gpus_per_learner": 0.5}
-    (device,) = made(run(compute=one)).devices
+    (device,) = made(run(compute=one))
     assert ("activations" in device.parts) != ("KV cache" in device.parts)
     assert {"weights", "reference", "engine's weights"} <= device.parts.keys()
 
@@ -146,7 +146,7 @@ def test_what_does_not_fit_names_a_setting_that_helps(
 ) -> None:
     """``memory`` is a share of the fullest device's need."""
     config = run(**changes)
-    limit = memory * max(device.total for device in made(config).devices) / USABLE
+    limit = memory * max(device.total for device in made(config)) / USABLE
     with pytest.raises(ConfigError) as refused:
         check_fit(config, SMALL, limit, gpus)
     assert refused.value.field == field
@@ -162,4 +162,3 @@ def test_vllm_needs_weights_and_the_longest_row() -> None:
     memory = 100 * SMALL.parameters
     share = least_share(SMALL, config, memory)
     assert 2 * SMALL.parameters / memory <= share < 1
-    assert isinstance(config.compute, ComputeConfig)

@@ -60,7 +60,7 @@ def test_rllibs_episodes_take_every_game(attempts: int) -> None:
     game = {"attempts": attempts, "invalid_reward": -0.5}
     setup = {"world": world, "retriever": Fragile(world.corpus), "game": game}
     env, rng = SearchSelfPlayMultiAgentEnv(setup), np.random.default_rng(0)
-    players = MiniPlayer(env.rules.config.tags), RandomLegalPlayer(env.rules, rng)
+    players = MiniPlayer(env.rules.tags), RandomLegalPlayer(env.rules, rng)
     spaces = {"observation_space": env.observation_spaces, "action_space": env.action_spaces}
     outcomes = set()
     for seed in range(24):

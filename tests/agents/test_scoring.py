@@ -9,8 +9,8 @@ import pytest
 import torch
 from learning import some_rows
 
-from agents.columns import columns_of
 from agents.models import load_model
+from agents.rows import columns_of
 from agents.scoring import checkpoint_layers, token_scores
 
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from learning import some_rows
 
 from agents import update
-from agents.columns import Columns, columns_of
 from agents.config import ALGORITHMS, Aggregation, LearningConfig
+from agents.metrics import merge_figures
 from agents.models import adapt, load_model
-from agents.rows import Row, credited, with_loss_weights
+from agents.rows import Columns, Row, columns_of, credited, with_loss_weights
 from agents.scoring import Scores, checkpoint_layers, token_scores
-from agents.update import Update, merge_figures
+from agents.update import Update
 
 PLAIN = LearningConfig(lr=1e-3, warmup_steps=0, importance_cap=None)
 

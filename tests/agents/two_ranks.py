@@ -16,10 +16,9 @@ import torch.multiprocessing as mp
 from learning import some_rows
 from torch.nn.parallel import DistributedDataParallel
 
-from agents.columns import columns_of
 from agents.config import LearningConfig
 from agents.models import load_model
-from agents.rows import Row
+from agents.rows import Row, columns_of
 from agents.scoring import TokenScorer, checkpoint_layers
 from agents.sharding import MOMENTS, agreed_maximum, save_shares, shard, whole
 from agents.update import Update, adam

@@ -264,7 +264,6 @@ def _unstack(info: dict[str, Any], i: int) -> dict[str, Any]:
 ROOMY = {
     "max_prompt_tokens": 3000,
     "max_response_tokens": 3000,
-    "max_query_tokens": 40,
     "max_document_tokens": 500,
 }
 """Budgets for tokenizers of many tokens a word."""

@@ -23,8 +23,7 @@ from ssp_env.replay import SavedGame, replay, save_game
 from ssp_env.replay.files import game_lines, parse_games
 from ssp_env.tokenizers import Tokenizer, WordTokenizer
 from ssp_env.types import Document, GroundTruth, Role, World
-from ssp_env.worlds.mini.grammar import Hop, parse_question, read_facts, write_question
-from ssp_env.worlds.mini.lexicon import vocabulary
+from ssp_env.worlds.mini_language import Hop, parse_question, read_facts, vocabulary, write_question
 
 Script = Callable[[Trajectory], str | list[int]]
 """What to write next in a trajectory: one whole turn, as text or as ids."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from typing import Any
-
 import pytest
 
 from ssp_env import net
@@ -64,19 +61,6 @@ def test_other_errors_are_raised_at_once(error: Exception, pauses: list[float]) 
     with pytest.raises(type(error)) as raised:
         attempt([error])
     assert (raised.value, pauses) == (error, [])
-
-
-def _child(queue: Any) -> None:
-    queue.put(attempt([]))
-
-
-def test_the_loop_serves_forks() -> None:
-    assert attempt([]) == "done"
-    queue = multiprocessing.get_context("fork").Queue()
-    child = multiprocessing.get_context("fork").Process(target=_child, args=(queue,))
-    child.start()
-    assert queue.get(timeout=20) == "done"
-    child.join(10)
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:80", "ftp://host", "http://me:secret@host"])

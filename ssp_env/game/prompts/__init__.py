@@ -1,54 +1,130 @@
 """Prompts: text files with placeholders, turned into token ids.
 
 A prompt set is a directory with ``proposer.txt``, ``solver.txt``, ``verifier.txt``,
-``document.txt`` and ``nothing.txt``; with ``closed_book.txt`` where that gate is wanted; with
-``information.txt`` where an observation is to be more than the documents between the information
-tags; with ``solver_system.txt`` where the solver's instructions are a system message; with
-``judge.txt`` and ``verify.txt`` where a model behind an API is to be asked in the set's own words.
-These sets ship with the package: ``plain`` (for instruction-following models), ``paper`` (all that
-the paper's prompts ask for, in words of our own), ``mini`` (for the word-level vocabulary of the
-mini-wiki), and those of other projects' checkpoints (:mod:`ssp_env.game.prompts.sets`); tags in
-them follow the config. ``NAME:FILE`` is a shipped set whose instructions to the solver are those of
-a file. Any other name is taken for a directory."""
+``document.txt`` and ``nothing.txt``. It may also have ``closed_book.txt`` (for that gate),
+``information.txt`` (where an observation is more than the documents between the information tags),
+``solver_system.txt`` (where the solver's instructions are a system message), ``tags.json`` (other
+names of tags), and ``judge.txt``, ``solve.txt`` and ``verify.txt`` (for models behind an API).
+
+These sets ship: ``plain`` (for instruction-following models), ``paper`` (all that the paper's
+prompts ask for, in words of our own), ``mini`` (for the word-level vocabulary of the mini-wiki),
+and those of other projects' checkpoints. ``NAME:FILE`` is a shipped set whose instructions to the
+solver are those of a file. Any other name is taken for a directory.
+
+Facts of format in other projects' sets are the projects' own, read from their released code: which
+tags there are, what surrounds the documents and how each is written, whether the instructions are a
+system message. The sentences are ours; a checkpoint was trained on other ones.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
 from ssp_env.errors import ConfigError, nearest
-from ssp_env.game.prompts.sets import SHIPPED, PromptSet
 from ssp_env.game.protocol import Tags
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Document, Role
 
-__all__ = ["SHIPPED", "Prompts", "Template", "api_prompt"]
-
-_REMEMBERED_PASSAGES = 20_000
-"""Documents whose ids are kept; when there are more, all are forgotten."""
-
-_REQUIRED: dict[str, frozenset[str]] = {
-    "proposer": frozenset({"answer"}),
-    "solver": frozenset({"question"}),
-    "verifier": frozenset({"question", "documents"}),
-    "closed_book": frozenset({"question"}),
-    "information": frozenset({"documents"}),
-    "document": frozenset({"text"}),
-    "nothing": frozenset(),
+FORMATS: Mapping[str, dict[str, int]] = {
+    # github.com/PeterGriffinJin/Search-R1: search_r1/llm_agent/generation.py, scripts/data_process
+    "search-r1": {"top_k": 3, "max_searches": 4},
+    # github.com/Alibaba-NLP/ZeroSearch: llm_agent/generation.py
+    "zerosearch": {"top_k": 5, "max_searches": 5},
+    # github.com/QingFei1/R-Search: src/eval/main.py (which sets no limit of searches) and
+    # src/train/generation.py
+    "r-search": {"top_k": 5, "max_searches": 10},
 }
-_OPTIONAL: dict[str, frozenset[str]] = {
-    "proposer": frozenset({"searches"}),
-    "solver": frozenset({"searches"}),
-    "document": frozenset({"number", "title"}),
+"""Settings of the game that other projects' checkpoints expect, by the name of the prompt set."""
+
+SHIPPED = ("mini", "paper", "plain", *FORMATS)
+
+_FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+    name: (frozenset(needed.split()), frozenset(optional.split()))
+    for name, needed, optional in (
+        ("proposer", "answer", "searches"),
+        ("solver", "question", "searches"),
+        ("verifier", "question documents", ""),
+        ("closed_book", "question", ""),
+        ("information", "documents", ""),
+        ("document", "text", "number title"),
+        ("nothing", "", ""),
+    )
 }
+"""Placeholders of each prompt: those that it needs, and those that it may have."""
 _OPENING = "solver_opening"
 """Among the texts of a set: what stands before the solver's prompt if that has a system message."""
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _OPEN_BRACKET = re.compile(r"<\s*/?\s*\Z")
+
+_REMEMBERED = 20_000
+"""Texts of a kind whose ids are kept; when there are more, all are forgotten."""
+
+
+def format_settings(prompts: str) -> dict[str, Any]:
+    """The settings of a game that a prompt set asks for, as plain data."""
+    return {"prompts": prompts, **FORMATS.get(prompts.partition(":")[0], {})}
+
+
+def prompt_file(source: str, name: str) -> Traversable | None:
+    """A file of a prompt set, such as ``judge.txt``; ``None`` if the set has none of this name.
+
+    Args:
+        source: what ``game.prompts`` takes.
+        name: of the file.
+
+    Raises:
+        ConfigError: no such set.
+    """
+    shipped, _, words = source.partition(":")
+    folders: list[Traversable] = [Path(source)]
+    if shipped in SHIPPED:
+        # Other projects have no proposer and no verifier: ``plain`` completes their sets.
+        ours = resources.files("ssp_env.game.prompts")
+        folders = [ours / shipped, ours / "plain"]
+        system = (folders[0] / "solver_system.txt").is_file()
+        if words and name == ("solver_system.txt" if system else "solver.txt"):
+            return Path(words)
+    elif not folders[0].is_dir():
+        fix = f"name a directory, or a shipped set; {nearest(shipped, SHIPPED)}"
+        raise ConfigError("game.prompts", source, fix)
+
+    return next((folder / name for folder in folders if (folder / name).is_file()), None)
+
+
+def tags_of(source: str) -> Tags:
+    """Names of the tags that a prompt set speaks of.
+
+    Args:
+        source: what ``game.prompts`` takes.
+    """
+    return read_tags(_read(source, "tags.json"))
+
+
+def read_tags(declared: str | None) -> Tags:
+    """Names of tags from the text of a ``tags.json``; the default ones if there is none."""
+    try:
+        return Tags(**json.loads(declared or "{}"))
+    except (json.JSONDecodeError, TypeError) as error:
+        fix = 'give a mapping from tag to name, such as {"information": "observation"}'
+        raise ConfigError("tags.json", declared, f"{fix} ({error})") from error
+
+
+def _read(source: str, name: str) -> str | None:
+    file = prompt_file(source, name)
+    if file is None:
+        return None
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        fix = f"{file.name} has to be a readable UTF-8 file ({error})"
+        raise ConfigError("game.prompts", source, fix) from error
 
 
 class Template:
@@ -75,32 +151,21 @@ class Template:
         parts = _PLACEHOLDER.split(text.removesuffix("\n"))
         self.literals, self.fields = parts[0::2], parts[1::2]
 
-        missing = _REQUIRED[name] - set(self.fields)
-        known = _REQUIRED[name] | _OPTIONAL.get(name, frozenset())
-        unknown = set(self.fields) - known
-
-        if missing:
-            raise ConfigError(
-                f"game.prompts.{name}",
-                text.strip()[:60],
-                f"put the placeholder {{{min(missing)}}} into it",
-            )
-        if unknown:
-            raise ConfigError(
-                f"game.prompts.{name}", f"{{{min(unknown)}}}", nearest(min(unknown), known)
-            )
-
+        needed, optional = _FIELDS[name]
+        for field in sorted(needed - set(self.fields)):
+            fix = f"put the placeholder {{{field}}} into it"
+            raise ConfigError(f"game.prompts.{name}", text.strip()[:60], fix)
+        for field in sorted(set(self.fields) - needed - optional):
+            fix = nearest(field, needed | optional)
+            raise ConfigError(f"game.prompts.{name}", f"{{{field}}}", fix)
         # With the value behind it, such a bracket could become a tag.
         if any(_OPEN_BRACKET.search(literal) for literal in self.literals[:-1]):
-            fix = (
-                "put no bracket right before a placeholder: with it, outside text could spell a tag"
-            )
+            fix = "put no bracket right before a placeholder: the two could spell a tag"
             raise ConfigError(f"game.prompts.{name}", text.strip()[:60], fix)
 
         # The chat template surrounds the whole message, so it joins the outermost literals.
         self.literals[0] = frame[0] + self.literals[0]
         self.literals[-1] += frame[1]
-
         self._literal_ids = [tokenizer.encode(literal) for literal in self.literals]
 
     def encode(self, values: Mapping[str, Sequence[int]]) -> list[int]:
@@ -113,85 +178,71 @@ class Template:
 
 
 class Prompts:
-    """A prompt set, bound to a tokenizer and to tags."""
+    """A prompt set, bound to a tokenizer. Make one with :meth:`open`."""
 
-    def __init__(self, source: str | Path, tokenizer: Tokenizer, tags: Tags) -> None:
+    def __init__(
+        self, texts: Mapping[str, str], frame: tuple[str, str], tokenizer: Tokenizer
+    ) -> None:
         """
         Args:
-            source: a shipped set, ``NAME:FILE``, or a directory of your own
-                (:meth:`PromptSet.open`).
-            tokenizer: encodes everything; its chat template, if it has one, frames the three role
-                prompts.
-            tags: what look-alikes in outside text are defused against.
+            texts: every template by name, and the declared tags.
+            frame: texts that the chat template puts before and after the role prompts.
+            tokenizer: encodes everything.
 
         Raises:
-            ConfigError: no such set, a file is missing, or a placeholder is missing or unknown.
-            TokenizerError: the set has a system message, and the chat template takes none.
+            ConfigError: a placeholder is missing or unknown.
         """
-        chat_frame: Callable[..., tuple[str, str]] = getattr(tokenizer, "chat_frame", _no_frame)
-
-        opened = PromptSet.open(source)
-        texts = {name: text for name in _REQUIRED if (text := opened.read(name, tags)) is not None}
-        system = opened.read("solver_system", tags)
-        if system is not None:
-            texts[_OPENING], _ = chat_frame(system.removesuffix("\n"))
-
-        self._bind(texts, chat_frame(), tokenizer, tags, source)
-
-    @classmethod
-    def of_texts(
-        cls, texts: Mapping[str, str], frame: tuple[str, str], tokenizer: Tokenizer, tags: Tags
-    ) -> Prompts:
-        """A prompt set from the :attr:`texts` and the :attr:`frame` of another one.
-
-        Raises:
-            ConfigError: a text is missing, or a placeholder is missing or unknown.
-        """
-        for name in texts.keys() ^ _REQUIRED.keys():
-            if name not in ("closed_book", _OPENING):
-                raise ConfigError(
-                    "game.prompts",
-                    sorted(texts),
-                    f"{name!r} is missing from it, or is not a prompt's name",
-                )
-
-        prompts = cls.__new__(cls)
-        prompts._bind(texts, frame, tokenizer, tags, "texts")
-        return prompts
-
-    def _bind(
-        self,
-        texts: Mapping[str, str],
-        frame: tuple[str, str],
-        tokenizer: Tokenizer,
-        tags: Tags,
-        source: str | Path,
-    ) -> None:
-        self.texts: Mapping[str, str] = texts
-        """Every template by name, tags as the config names them."""
-        self.frame = frame
-        """Texts that the chat template puts before and after the role prompts."""
+        self.texts, self.frame = texts, frame
+        self.tags = read_tags(texts.get("tags"))
+        """Names of the tags, which look-alikes in outside text are defused against."""
 
         frames = dict.fromkeys(map(str, Role), frame)
         frames[Role.SOLVER] = texts.get(_OPENING, frame[0]), frame[1]
         self._templates = {
             name: Template(name, texts[name], tokenizer, frames.get(name, ("", "")))
-            for name in _REQUIRED
+            for name in _FIELDS
             if name in texts
         }
 
-        self._tokenizer, self._tags, self._source = tokenizer, tags, source
+        self._tokenizer = tokenizer
         self._newline = tokenizer.encode("\n")
-        search = tags.opening("search"), tags.closing("search")
-        self._search = tokenizer.encode(f"{search[0]} "), tokenizer.encode(f" {search[1]}")
         self._numbered = "number" in self._templates["document"].fields
         self._passages: dict[tuple[str, str, int, int], list[int]] = {}
-        self._parts: dict[tuple[str, str, int], tuple[str, str]] = {}
-        self._asked: dict[str, list[int]] = {}
+        self._questions: dict[str, list[int]] = {}
+        self._cuts: dict[tuple[str, int], str] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        # Remembered passages are found again where they are needed.
-        return self.__dict__ | {"_passages": {}, "_parts": {}, "_asked": {}}
+        # Remembered ids are found again where they are needed.
+        return self.__dict__ | {"_passages": {}, "_questions": {}, "_cuts": {}}
+
+    @classmethod
+    def open(cls, source: str, tokenizer: Tokenizer) -> Prompts:
+        """Reads a prompt set.
+
+        Args:
+            source: a shipped set, ``NAME:FILE``, or a directory of your own.
+            tokenizer: its chat template, if it has one, frames the role prompts.
+
+        Raises:
+            ConfigError: no such set, a file is missing, or a placeholder is missing or unknown.
+            TokenizerError: the set has a system message, and the chat template takes none.
+        """
+        texts = {
+            name: text for name in _FIELDS if (text := _read(source, f"{name}.txt")) is not None
+        }
+        if (declared := _read(source, "tags.json")) is not None:
+            texts["tags"] = declared
+        tags = read_tags(declared)
+        around = tags.opening("information"), tags.closing("information")
+        texts.setdefault("information", "{documents}".join(around))
+        for name in _FIELDS.keys() - texts.keys() - {"closed_book"}:
+            raise ConfigError("game.prompts", source, f"{name}.txt is missing from it")
+
+        chat_frame: Callable[..., tuple[str, str]] = getattr(tokenizer, "chat_frame", _no_frame)
+        system = _read(source, "solver_system.txt")
+        if system is not None:
+            texts[_OPENING], _ = chat_frame(system.removesuffix("\n"))
+        return cls(texts, chat_frame(), tokenizer)
 
     def prompt_containing(self, token: int) -> str | None:
         """The first prompt whose own text contains this token, such as the unknown one."""
@@ -213,115 +264,93 @@ class Prompts:
         """Prompt of the solver: the question and the search budget."""
         return self._fill("solver", question=question, searches=str(searches))
 
-    def search(self, query: str, max_query_tokens: int) -> list[int]:
-        """A turn that searches for a text, as a policy could have written it."""
-        opening, closing = self._search
-        return [*opening, *self._asked_ids(query)[:max_query_tokens], *closing]
+    def search(self, query: str, most: int) -> list[int]:
+        """A turn that searches for a text's first tokens, as a policy could have written it."""
+        encode, tags = self._tokenizer.encode, self.tags
+        opening, closing = f"{tags.opening('search')} ", f" {tags.closing('search')}"
+        return [*encode(opening), *self._asked(query)[:most], *encode(closing)]
 
-    def verifier(
-        self, question: str, documents: Sequence[Document], max_document_tokens: int
-    ) -> list[int]:
+    def verifier(self, question: str, documents: Sequence[Document], limit: int) -> list[int]:
         """Prompt of RAG verification in a form of its own: the question and the documents."""
-        listing = self._documents(documents, max_document_tokens)
-        return self._templates["verifier"].encode(
-            {"question": self._asked_ids(question), "documents": listing}
-        )
+        values = {"question": self._asked(question), "documents": self._list(documents, limit)}
+        return self._templates["verifier"].encode(values)
 
     def closed_book(self, question: str) -> list[int]:
-        """Prompt of the closed-book gate: the question, and nothing to read.
-
-        Raises:
-            ConfigError: the set has no such prompt.
-        """
-        if "closed_book" not in self._templates:
-            raise ConfigError(
-                "game.prompts", str(self._source), "closed_book.txt is missing from it"
-            )
+        """Prompt of the closed-book gate: the question, and nothing to read."""
         return self._fill("closed_book", question=question)
 
-    def information(self, documents: Sequence[Document], max_document_tokens: int) -> list[int]:
-        """The observation that follows a search: documents between the information tags."""
-        listing = self._documents(documents, max_document_tokens)
-        return self._templates["information"].encode({"documents": listing})
+    def information(self, documents: Sequence[Document], limit: int) -> list[int]:
+        """The observation that follows a search: documents between the information tags.
 
-    def listed(self, document: Document, max_document_tokens: int, number: int = 1) -> int:
+        Args:
+            documents: what was found.
+            limit: most tokens of each.
+        """
+        return self._templates["information"].encode({"documents": self._list(documents, limit)})
+
+    def listed(self, document: Document, limit: int, number: int = 1) -> int:
         """Number of tokens that a document adds to a listing, in this place of it."""
-        return len(self._document(document, max_document_tokens, number)) + len(self._newline)
+        return len(self._document(document, limit, number)) + len(self._newline)
 
-    def as_shown(self, document: Document, max_document_tokens: int) -> Document:
+    def as_shown(self, document: Document, limit: int) -> Document:
         """A document without what is cut off when it is shown."""
-        key = (document.title, document.text, max_document_tokens)
-        parts = self._parts.get(key)
-        if parts is None:
-            if len(self._parts) >= _REMEMBERED_PASSAGES:
-                self._parts.clear()
-            parts = self._parts[key] = (
-                self._cut(document.title, max_document_tokens),
-                self._cut(document.text, max_document_tokens),
-            )
-        return replace(document, title=parts[0], text=parts[1])
+        title, text = self._cut(document.title, limit), self._cut(document.text, limit)
+        return replace(document, title=title, text=text)
 
-    def _cut(self, text: str, max_tokens: int) -> str:
-        ids = self._tokenizer.encode_data(text)
-        return text if len(ids) <= max_tokens else self._tokenizer.decode(ids[:max_tokens])
+    def _cut(self, text: str, limit: int) -> str:
+        """The text's first tokens, remembered: documents come back throughout a run."""
+        key = text, limit
+        if key not in self._cuts:
+            if len(self._cuts) >= _REMEMBERED:
+                self._cuts.clear()
+            ids = self._tokenizer.encode_data(text)
+            whole = len(ids) <= limit
+            self._cuts[key] = text if whole else self._tokenizer.decode(ids[:limit])
+        return self._cuts[key]
 
-    def _documents(self, documents: Sequence[Document], max_tokens: int) -> list[int]:
+    def _list(self, documents: Sequence[Document], limit: int) -> list[int]:
         if not documents:
             return self._templates["nothing"].encode({})
 
         ids: list[int] = []
         for number, document in enumerate(documents, 1):
             ids.extend(self._newline if ids else [])
-            ids.extend(self._document(document, max_tokens, number))
+            ids.extend(self._document(document, limit, number))
         return ids
 
-    def _document(self, document: Document, max_tokens: int, number: int) -> list[int]:
+    def _document(self, document: Document, limit: int, number: int) -> list[int]:
         """A document's ids, remembered: the same ones come back throughout a run."""
-        key = (document.title, document.text, max_tokens, number if self._numbered else 0)
+        key = (document.title, document.text, limit, number if self._numbered else 0)
         ids = self._passages.get(key)
         if ids is None:
-            # Simpler than evicting the oldest, and rare.
-            if len(self._passages) >= _REMEMBERED_PASSAGES:
-                self._passages.clear()
-            encode, defuse = self._tokenizer.encode_data, self._tags.defuse
+            encode, defuse = self._tokenizer.encode_data, self.tags.defuse
             values = {
-                "title": encode(defuse(document.title))[:max_tokens],
-                "text": encode(defuse(document.text))[:max_tokens],
+                "title": encode(defuse(document.title))[:limit],
+                "text": encode(defuse(document.text))[:limit],
             }
             if self._numbered:
                 values["number"] = self._tokenizer.encode(str(number))
+            # Simpler than evicting the oldest, and rare.
+            if len(self._passages) >= _REMEMBERED:
+                self._passages.clear()
             ids = self._passages[key] = self._templates["document"].encode(values)
         return ids
 
     def _fill(self, name: str, **values: str) -> list[int]:
-        return self._templates[name].encode(
-            {key: self._asked_ids(text) for key, text in values.items()}
-        )
+        asked = {field: self._asked(text) for field, text in values.items()}
+        return self._templates[name].encode(asked)
 
-    def _asked_ids(self, text: str) -> list[int]:
+    def _asked(self, text: str) -> list[int]:
         """Ids of a question, remembered: its verification reads it, and each attempt at it."""
-        ids = self._asked.get(text)
+        ids = self._questions.get(text)
         if ids is None:
-            if len(self._asked) >= _REMEMBERED_PASSAGES:
-                self._asked.clear()
-            ids = self._asked[text] = self._data(text)
+            if len(self._questions) >= _REMEMBERED:
+                self._questions.clear()
+            ids = self._questions[text] = self._data(text)
         return ids
 
     def _data(self, text: str) -> list[int]:
-        return self._tokenizer.encode_data(self._tags.defuse(text))
-
-
-def api_prompt(source: str | Path, name: str) -> Traversable | None:
-    """A set's own prompt for a model behind an API; ``None`` where the judge's own will do.
-
-    Args:
-        source: as for :class:`Prompts`.
-        name: ``judge``, ``solve`` or ``verify``.
-
-    Raises:
-        ConfigError: no such set.
-    """
-    return PromptSet.open(source).file(name)
+        return self._tokenizer.encode_data(self.tags.defuse(text))
 
 
 def _no_frame(system: str | None = None) -> tuple[str, str]:

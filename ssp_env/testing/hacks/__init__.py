@@ -11,7 +11,7 @@ from collections.abc import Callable
 from copy import copy
 from functools import partial
 
-from ssp_env.checks import load
+from ssp_env.config import load
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.testing.hacks import instructions, proposers, solvers
 from ssp_env.testing.hacks.cheat import SKILL, Cheat, CheatPlayer, HonestPlayer, Recalled, Turn

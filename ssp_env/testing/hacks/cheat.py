@@ -10,7 +10,7 @@ import numpy as np
 
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.rules import Rules
-from ssp_env.game.trajectory import SearchRecord, Trajectory, Waiting
+from ssp_env.game.trajectory import MAX_CALL_TOKENS, SearchRecord, Trajectory, Waiting
 from ssp_env.players import scripted_player
 from ssp_env.players.base import Player, TextPlayer
 from ssp_env.search.base import search_each
@@ -37,7 +37,7 @@ class HonestPlayer(TextPlayer):
         """
         self._player, self._rng = scripted_player(rules), rng
 
-        tags = rules.config.tags
+        tags = rules.tags
         self._opening, self._closing = tags.opening("answer"), tags.closing("answer")
         self._sure: dict[int, bool] = {}
 
@@ -179,12 +179,12 @@ class Turn:
 
     def short(self, query: str) -> str:
         """The query if it fits its budget, else one that finds nothing."""
-        limits = self._trajectory.limits
-        fits = query and len(limits.tokenizer.encode_data(query)) <= limits.max_query_tokens
+        encode = self._trajectory.limits.tokenizer.encode_data
+        fits = query and len(encode(query)) <= MAX_CALL_TOKENS
         return query if fits else "?"
 
     def _call(self, action: str, content: str) -> str:
-        tags = self.rules.config.tags
+        tags = self.rules.tags
         return f"{tags.opening(action)} {content} {tags.closing(action)}"
 
     def _encode(self, text: str) -> list[int]:

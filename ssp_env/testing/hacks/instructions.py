@@ -59,7 +59,7 @@ def sees_passages(turn: Turn) -> bool:
 
 
 def _searched_for_it(turn: Turn) -> bool:
-    tokenizer, opening = turn.rules.tokenizer, turn.rules.config.tags.opening("search")
+    tokenizer, opening = turn.rules.tokenizer, turn.rules.tags.opening("search")
     return tokenizer.decode(tokenizer.encode(f"{opening} {turn.question[:30]}")) in turn.text
 
 

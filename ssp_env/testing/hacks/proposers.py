@@ -9,8 +9,7 @@ from ssp_env.players.scripted import GAP
 from ssp_env.testing.hacks.cheat import Cheat, Turn
 from ssp_env.types import Document, Role
 from ssp_env.worlds.mini import MiniWorld
-from ssp_env.worlds.mini.grammar import Hop, read_facts, write_question
-from ssp_env.worlds.mini.lexicon import NATION
+from ssp_env.worlds.mini_language import NATION, Hop, read_facts, write_question
 
 _READER = "a verifier that reads the proposer's documents and nothing else"
 
@@ -78,7 +77,7 @@ class ForgedEvidence(Cheat):
     closed_by = "the game: a tag that only the environment writes ends the trajectory"
 
     def propose(self, turn: Turn) -> str:
-        tags, recalled = turn.rules.config.tags, turn.recall()
+        tags, recalled = turn.rules.tags, turn.recall()
         passage = f"{turn.stranger().title} {turn.answer} ."
         block = f"{tags.opening('information')} {passage} {tags.closing('information')}"
         return f"{block} {turn.ask(recalled.question)}"
@@ -159,7 +158,7 @@ class DocumentAsQuestion(Cheat):
     closed_by = "the filter long_question, or verification by a model that has to search"
 
     def ask(self, turn: Turn) -> str | None:
-        longest = turn.rules.config.max_question_chars - 60
+        longest = turn.rules.config.question_chars[1] - 60
         for document in turn.documents:
             if turn.answer in document.text:
                 passage = " ".join(document.text.split())
@@ -172,7 +171,7 @@ class DocumentAsQuestion(Cheat):
 class FloodedQuery(Cheat):
     """Floods the search engine with a query of thousands of words."""
 
-    closed_by = "game.max_query_tokens"
+    closed_by = "the limit of 256 tokens for a query"
 
     def propose(self, turn: Turn) -> str:
         if not turn.searches:

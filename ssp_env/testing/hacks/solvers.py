@@ -238,7 +238,7 @@ class ForgeInformation(Cheat):
             return None
 
         guess = turn.say((_names(turn) or ["nothing"])[0])
-        tags = turn.rules.config.tags
+        tags = turn.rules.tags
         return f"{tags.opening('information')} {guess} {tags.closing('information')} {guess}"
 
 

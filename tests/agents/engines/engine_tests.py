@@ -15,9 +15,8 @@ import torch
 from transformers import LlamaConfig, Qwen2Config, Qwen3Config
 from transformers.models.auto import AutoModelForCausalLM
 
-from agents.columns import columns_of
 from agents.engines.base import Engine, Generation, Request, StopRule, generate
-from agents.rows import Row
+from agents.rows import Row, columns_of
 from agents.scoring import token_scores
 from agents.tiny.model import tiny_model
 from ssp_env.tokenizers import WordTokenizer
@@ -45,11 +44,7 @@ def made(name: str, seed: int = 0) -> Any:
     generator = torch.Generator().manual_seed(seed)
     if name == "lfm2":
         return tiny_model(VOCABULARY, generator).eval()
-    config = CONFIGS[name](**SIZES)
-    return widened(AutoModelForCausalLM.from_config(config, attn_implementation="eager"), generator)
-
-
-def widened(model: Any, generator: torch.Generator) -> Any:
+    model = AutoModelForCausalLM.from_config(CONFIGS[name](**SIZES), attn_implementation="eager")
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim >= 2:
@@ -66,9 +61,11 @@ def words(count: int = VOCABULARY) -> WordTokenizer:
 
 
 @torch.inference_mode()
-def recomputed(lm: Any, ids: Sequence[int], start: int, temperature: float = 1.0) -> list[float]:
+def recomputed(
+    lm: Any, ids: Sequence[int], start: int, temperature: float = 1.0, size: int = VOCABULARY
+) -> list[float]:
     """Log-probabilities of ids[start:] by one plain forward pass over one sequence."""
-    logits = lm(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0].float()
+    logits = lm(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0].float()[:, :size]
     logprobs = torch.log_softmax(logits / (temperature or 1.0), dim=-1)
     return [float(logprobs[i - 1, ids[i]]) for i in range(start, len(ids))]
 
@@ -111,16 +108,17 @@ class Conversation:
         ]
         found = generate(self.engine, requests)
         for request, generation in zip(requests, found, strict=True):
-            self.check(request, generation)
+            check(self.lm, request, generation)
             self.rows[request.key] = [*request.ids, *generation.ids, *self.text(1, 12)]
             self.turn_lengths.append(len(generation.ids))
         return found
 
-    def check(self, request: Request, generation: Generation) -> None:
-        ids = [*request.ids, *generation.ids]
-        expected = recomputed(self.lm, ids, len(request.ids), request.temperature)
-        row = f"row {request.key}"
-        np.testing.assert_allclose(generation.logprobs, expected, atol=1e-4, err_msg=row)
+
+def check(lm: Any, request: Request, generation: Generation, size: int = VOCABULARY) -> None:
+    """A generation's log-probabilities are the model's."""
+    ids = [*request.ids, *generation.ids]
+    expected = recomputed(lm, ids, len(request.ids), request.temperature, size)
+    np.testing.assert_allclose(generation.logprobs, expected, atol=1e-4, err_msg=f"{request.key}")
 
 
 def seeded(seed: int, key: int, ids: Sequence[int]) -> int:
@@ -135,6 +133,14 @@ def requests(count: int, room: int = 12, temperature: float = 1.0, seed: int = 0
         Request(key, prompt, room, temperature, seeded(seed, key, prompt))
         for key, prompt in enumerate(prompts)
     ]
+
+
+def finish(engine: Engine) -> dict[int, list[int]]:
+    """Ids of all requests that run, by key."""
+    found: dict[int, list[int]] = {}
+    while engine.running:
+        found.update({key: generation.ids for key, generation in engine.step()})
+    return found
 
 
 class EngineTests:
@@ -161,30 +167,20 @@ class EngineTests:
         talk.turn([6, 1, 3])  # rows drop out, the order changes
         talk.join(7, 8)
         talk.turn([7, 3, 8, 6])  # rows join
-        talk.turn([0, 8, 3])  # a row comes back that was left out meanwhile
-        talk.turn([3, 8], room=1)
-        talk.turn([8], room=30)
+        talk.turn([0, 8, 3], 0.5)  # a row comes back that was left out meanwhile
+        talk.turn([3, 8], 2.0, room=1)
+        # At temperature 0, they are those of the unscaled distribution.
+        greedy = talk.turn([8], 0.0, room=30)
         assert len(set(talk.turn_lengths)) > 4, "rows must stop at different times"
+        assert len(greedy[0].ids) <= 30
 
     def test_greedy_takes_the_likeliest_token(self, name: str) -> None:
         asked = requests(5, room=20, temperature=0.0)
         for request, found in zip(asked, generate(self.fresh(name), asked), strict=True):
-            ids = [*request.ids]
+            ids = torch.tensor([[*request.ids, *found.ids]])
             with torch.inference_mode():
-                while len(ids) < len(request.ids) + 20 and not (
-                    len(ids) > len(request.ids) and ids[-1] in STOPS
-                ):
-                    logits = model(name)(input_ids=torch.tensor([ids])).logits[0, -1]
-                    ids.append(int(logits.argmax()))
-            assert found.ids == ids[len(request.ids) :]
-
-    @pytest.mark.parametrize("temperature", [0.0, 0.5, 2.0])
-    def test_logprobs_are_those_of_the_distribution_sampled_from(self, temperature: float) -> None:
-        """At temperature 0, of the unscaled one: ``recomputed`` divides by 1 there."""
-        talk = Conversation(model("qwen2"), self.fresh("qwen2"))
-        talk.join(*range(4))
-        talk.turn(range(4), temperature)
-        talk.turn(range(4), temperature)
+                likeliest = model(name)(input_ids=ids).logits[0].argmax(dim=-1).tolist()
+            assert found.ids == likeliest[len(request.ids) - 1 : -1]
 
     def test_tokens_are_drawn_with_their_probabilities(self) -> None:
         prompt, draws = [7, 30, 12], 2000
@@ -202,51 +198,31 @@ class EngineTests:
         asked = [Request(i, [9, 8 + i % 20], 8, float(i % 2), i) for i in range(40)]
         for request, found in zip(asked, generate(engine, asked), strict=True):
             assert max(found.ids) < fewer.vocab_size
-            ids = torch.tensor([[*request.ids, *found.ids]])
-            with torch.inference_mode():
-                logits = model("llama")(input_ids=ids).logits[0, 1:-1, : fewer.vocab_size]
-            logprobs = torch.log_softmax(logits, dim=-1)
-            expected = logprobs.gather(1, ids[0, 2:, None]).squeeze(1)
-            np.testing.assert_allclose(found.logprobs, expected, atol=1e-4)
+            check(model("llama"), request, found, fewer.vocab_size)
 
     # -- who else is there ---------------------------------------------------------------------
 
     def test_tokens_do_not_hang_on_who_else_is_in_the_batch(self, name: str) -> None:
-        asked = requests(12)
-        engine = self.fresh(name)
-        crowd = [g.ids for g in generate(engine, asked)]
-        assert crowd == [g.ids for g in reversed(generate(engine, asked[::-1]))]
-        assert crowd[:4] == [generate(engine, [request])[0].ids for request in asked[:4]]
-        assert crowd != [g.ids for g in generate(engine, requests(12, seed=1))]
+        """Nor on when the others join."""
+        engine, asked = self.fresh(name), requests(9, room=30)
+        alone = {r.key: generate(engine, [r])[0].ids for r in asked}
+        assert [g.ids for g in generate(engine, asked[::-1])] == [*alone.values()][::-1]
+        assert [*alone.values()] != [g.ids for g in generate(engine, requests(9, 30, seed=1))]
 
-    def test_requests_join_while_others_run(self, name: str) -> None:
-        """The late ones, some of them going on from an earlier turn, sample what they would
-        alone."""
-        engine = self.fresh(name)
-        first, late = requests(9, room=30)[:5], requests(9, room=30)[5:]
-        alone = {r.key: generate(engine, [r])[0].ids for r in (*first, *late)}
-
-        finished: dict[int, list[int]] = {}
-        engine.submit(first)
-        for _ in range(4):
-            finished.update({key: g.ids for key, g in engine.step()})
-        engine.submit(late)
-        while engine.running:
-            finished.update({key: g.ids for key, g in engine.step()})
-        assert finished == alone
+        engine.submit(asked[:5])
+        early = {key: g.ids for _ in range(4) for key, g in engine.step()}
+        engine.submit(asked[5:])
+        assert early | finish(engine) == alone
 
     def test_released_requests_end_and_others_go_on(self) -> None:
         engine = self.fresh("qwen2", frozenset())
         asked = [Request(key, [9, 8 + key], 20, 1.0, key) for key in range(4)]
-        alone = generate(engine, asked[1:3])
+        alone = {r.key: g.ids for r, g in zip(asked, generate(engine, asked), strict=True)}
         engine.submit(asked)
         engine.step()
         engine.release([0, 3])
         assert engine.running == 2
-        found: dict[int, Generation] = {}
-        while engine.running:
-            found.update(engine.step())
-        assert [found[key].ids for key in (1, 2)] == [g.ids for g in alone]
+        assert finish(engine) == {key: alone[key] for key in (1, 2)}
 
     # -- where turns end -----------------------------------------------------------------------
 
@@ -263,27 +239,23 @@ class EngineTests:
         pieces, ends = words().pieces, 0
         asked = [Request(i, [9, pieces.index(b" w1")], 30, 2.0, i) for i in range(80)]
         for request, found in zip(asked, generate(engine, asked), strict=True):
-            text = b"".join(pieces[i] for i in [*request.ids, *found.ids])
-            before = b"".join(pieces[i] for i in [*request.ids, *found.ids[:-1]])
-            assert b"w1 w2" not in before
-            ends += b"w1 w2" in text
+            *before, last = [*request.ids, *found.ids]
+            text = b"".join(pieces[i] for i in before)
+            assert b"w1 w2" not in text
+            ends += b"w1 w2" in text + pieces[last]
         assert ends
 
     # -- weights -------------------------------------------------------------------------------
 
     def test_new_weights_drop_what_was_computed_with_the_old_ones(self, name: str) -> None:
-        other = made(name, 1)
         engine = self.fresh(name)
         talk = Conversation(model(name), engine)
         talk.join(*range(4))
         talk.turn(range(4))
         version = engine.weights_version
-        engine.update_weights(
-            {key: tensor.numpy() for key, tensor in other.state_dict().items()}, version + 5
-        )
-        assert engine.weights_version == version + 5
-        talk.lm = other
-        talk.turn(range(4))
-        engine.update_weights(dict(model(name).state_dict()), version + 6)
-        talk.lm = model(name)
-        talk.turn(range(4))
+        for step, lm in enumerate((made(name, 1), model(name)), start=5):
+            arrays = {key: tensor.numpy() for key, tensor in lm.state_dict().items()}
+            engine.update_weights(arrays, version + step)
+            assert engine.weights_version == version + step
+            talk.lm = lm
+            talk.turn(range(4))

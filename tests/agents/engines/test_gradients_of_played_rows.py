@@ -16,13 +16,12 @@ import pytest
 import torch
 from playful import GAME, WORLD, make_rules, new_round
 
-from agents.columns import Columns, columns_of
 from agents.config import EngineConfig, LearningConfig
 from agents.engines.base import Engine, StopRule
 from agents.engines.opening import open_engine
 from agents.models import load_model, tiny_directory
 from agents.rollout import play
-from agents.rows import Row, rows_of
+from agents.rows import Columns, Row, columns_of, rows_of
 from agents.scoring import Scores, token_scores
 from agents.update import Update, adam
 from ssp_env.game.config import GameConfig

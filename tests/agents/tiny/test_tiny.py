@@ -30,7 +30,7 @@ from ssp_env.game.trajectory import Trajectory
 from ssp_env.tokenizers import HuggingFaceTokenizer, WordTokenizer
 from ssp_env.types import GroundTruth, Question
 from ssp_env.worlds.mini import MiniWorld
-from ssp_env.worlds.mini.lexicon import vocabulary
+from ssp_env.worlds.mini_language import vocabulary
 
 
 @pytest.fixture(scope="module")

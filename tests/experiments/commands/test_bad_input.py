@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import socket
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -120,8 +121,13 @@ def test_remote_code_is_never_run(copy: Path, monkeypatch: pytest.MonkeyPatch) -
         check_model(copy)
 
 
-def test_a_model_that_does_not_fit_tokenizer_tags_or_budgets(refused: Refused, copy: Path) -> None:
-    assert "cannot spell the tag <lookup>" in refused("--set", "game.tags.search=lookup")
+def test_a_model_that_does_not_fit_tokenizer_tags_or_budgets(
+    refused: Refused, copy: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(str(files("ssp_env.game.prompts") / "mini"), tmp_path / "own")
+    (tmp_path / "own" / "tags.json").write_text('{"search": "lookup"}')
+    own = refused("--set", f"game.prompts={tmp_path / 'own'}")
+    assert "cannot spell the tag <lookup>" in own
     line = refused("--set", "game.max_prompt_tokens=5")
     assert line.startswith("game.max_prompt_tokens = 5: the ")
     vocabulary = json.loads((copy / "config.json").read_text())["vocab_size"]

@@ -95,7 +95,7 @@ def test_ctrl_c_is_status_130(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_closed_pipe_ends_the_command_quietly() -> None:
-    command = [SSP, "sweep", "--list"]
+    command = [SSP, "sweep"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
     )

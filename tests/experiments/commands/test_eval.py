@@ -25,7 +25,7 @@ from ssp_env.errors import ServiceError
 from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.record import GameRecord
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.players import player_for
+from ssp_env.players import scripted_player
 from ssp_env.replay import read_games
 from ssp_env.replay.files import game_lines
 
@@ -279,15 +279,15 @@ def test_prompts_of_another_project(stranger: Path, tmp_path: Path) -> None:
     assert main(["eval", str(stranger), *words, *SHORT]) == 0
     (saved,) = read_games(tmp_path / "games")
     config = saved.rules.config
-    assert (config.tags.information, config.max_searches) == ("observation", 10)
+    assert (config.prompts, config.max_searches) == ("r-search", 10)
     assert config.top_k == 2, "--set decides"
-    assert "<observation>" in saved.rules.prompts.texts["solver_opening"]
+    assert "<observation>" in saved.rules.prompts["solver_opening"]
 
 
 def test_a_player_in_place_of_a_model_and_its_outages() -> None:
     """``--player api`` plays so: whoever was not answered is void, all others count."""
     rules, questions = open_run(make_config(load_preset("tiny"), {"game.attempts": 1}))
-    script = player_for(rules, None)
+    script = scripted_player(rules)
     calls = 0
 
     class Flaky:

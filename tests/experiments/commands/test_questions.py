@@ -6,52 +6,23 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import pytest
+from pyarrow import json as arrow
+from small_runs import make_run
 
-from experiments.commands.questions import (
-    by_hops,
-    by_step,
-    games_of,
-    near_duplicates,
-    topics,
-    written,
-)
-from experiments.run.rundir import RunDirectory
+from experiments.commands.questions import figures, games_of, written
 from ssp_env.cli import main
-from ssp_env.doors.setup import set_up
+from ssp_env.game.game import Origin
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Round
-from ssp_env.game.strategies import make_strategy
-from ssp_env.players import player_for
-from ssp_env.replay.header import SavedRules
-from ssp_env.types import GroundTruth
-
-STEPS, SLOTS = 3, 8
+from ssp_env.game.record import GameRecord
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The games of a run that a script played."""
-    directory = RunDirectory(tmp_path_factory.mktemp("runs") / "scripted")
-    directory.games.mkdir(parents=True)
-    rules = set_up({"world": "mini"}).rules
-    strategy = make_strategy("reuse")
-
-    def answers(rng: np.random.Generator, count: int) -> list[GroundTruth]:
-        # Few, so that questions come again.
-        return [rules.world.answers[i] for i in rng.choice(6, count)]
-
-    for step in range(1, STEPS + 1):
-        played = Round(rules, answers, SLOTS, [step], strategy)
-        while pending := played.pending():
-            player_for(rules, None).play(pending)
-            played.advance()
-        records = [record_game(game, rules, step - 1) for game in played.games]
-        directory.write_games(step, SavedRules.of(rules), records)
-    return directory.path
+    return make_run(tmp_path_factory.mktemp("runs") / "scripted", steps=3).path
 
 
 @pytest.fixture(scope="module")
@@ -59,84 +30,58 @@ def games(run: Path) -> list[tuple[int, GameRecord]]:
     return list(games_of(run))
 
 
-def entries(file: Path) -> list[dict[str, object]]:
+def entries(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def test_every_question_has_one_line(
+def test_every_question_has_one_line_with_its_games(
     run: Path, games: list[tuple[int, GameRecord]], tmp_path: Path
 ) -> None:
     out = tmp_path / "ledger.jsonl"
     assert main(["questions", str(run), "--out", str(out), "--all"]) == 0
-    written = entries(out)
+    lines = entries(out)
     asked = {(g.question, g.answer) for _, g in games if g.question}
-    assert {(line["question"], line["answer"]) for line in written} == asked
-    assert len(written) == len(asked)
+    assert {(line["question"], line["answer"]) for line in lines} == asked
+    assert len(lines) == len(asked)
+    assert max(len(line["games"]) for line in lines) > 1
 
-    played = sum(len(line["games"]) for line in written)  # type: ignore[arg-type]
-    assert played == sum(bool(g.question) for _, g in games)
-    assert any(len(line["games"]) > 1 for line in written)  # type: ignore[arg-type]
+    for line in lines:
+        known = (line["question"], line["answer"])
+        plays = [(n, g) for n, g in games if (g.question, g.answer) == known]
+        step, game = plays[0]
+        place = {"step": step, "slot": game.slot, "weights_version": step - 1}
+        assert line["provenance"] == {"run": "scripted", **place}
+        assert [each["id"] for each in line["evidence"]] == list(game.evidence)
+        assert [(p["step"], p["slot"]) for p in line["games"]] == [(n, g.slot) for n, g in plays]
+        for each, (_, played) in zip(line["games"], plays, strict=True):
+            noise = [n.document.id for n in played.noise]
+            assert [n["document"]["id"] for n in each["noise"]] == noise
+            assert [(a["answer"], a["correct"]) for a in each["attempts"]] == [
+                (t.result, t.verdict is not None and t.verdict.correct) for t in played.attempts
+            ]
+        rates = [g.solve_rate for _, g in plays if g.outcome == "valid"]
+        assert line["accepted"] == bool(rates)
+        assert line["solve_rate"] == (pytest.approx(np.mean(rates)) if rates else None)
 
-
-def test_a_line_holds_the_games_of_its_question(
-    run: Path, games: list[tuple[int, GameRecord]], tmp_path: Path
-) -> None:
-    out = tmp_path / "ledger.jsonl"
-    assert main(["questions", str(run), "--out", str(out)]) == 0
-    first = entries(out)[0]
-    step, game = next((s, g) for s, g in games if g.question == first["question"])
-    assert first["provenance"] == {
-        "run": "scripted",
-        "step": step,
-        "slot": game.slot,
-        "weights_version": step - 1,
-    }
-    assert [e["id"] for e in first["evidence"]] == list(game.evidence)  # type: ignore[attr-defined, index]
-
-    plays = [(n, g) for n, g in games if g.question == first["question"]]
-    assert [(each["step"], each["slot"]) for each in first["games"]] == [  # type: ignore[attr-defined]
-        (n, g.slot) for n, g in plays
-    ]
-    for each, (_, played) in zip(first["games"], plays, strict=True):  # type: ignore[call-overload]
-        assert each["verification"]["correct"] is (played.outcome == "valid")
-        assert [n["document"]["id"] for n in each["noise"]] == [n.document.id for n in played.noise]
-        assert [(a["answer"], a["correct"]) for a in each["attempts"]] == [
-            (t.result, t.verdict is not None and t.verdict.correct) for t in played.attempts
-        ]
-
-    rates = [g.solve_rate for _, g in games if g.question == game.question and g.outcome == "valid"]
-    assert first["solve_rate"] == pytest.approx(np.mean(rates))  # type: ignore[arg-type]
-
-
-def test_the_file_is_a_table(run: Path, tmp_path: Path) -> None:
-    """Read by what `datasets` reads JSON lines with: every line has the same types."""
-    from pyarrow import json as arrow
-
-    out = tmp_path / "ledger.jsonl"
-    assert main(["questions", str(run), "--out", str(out), "--all"]) == 0
+    # Read by what `datasets` reads JSON lines with: every line has the same types.
     table = arrow.read_json(out)
-    assert table.column("question").to_pylist() == [line["question"] for line in entries(out)]
-    assert table.column_names == list(entries(out)[0])
+    assert table.column("question").to_pylist() == [line["question"] for line in lines]
+    assert main(["questions", str(run), "--out", str(out)]) == 0
+    assert entries(out) == [line for line in lines if line["accepted"]]
 
 
 def test_figures_agree_with_a_count_by_hand(games: list[tuple[int, GameRecord]]) -> None:
     asked = written(games)
-    (whole,) = by_step(asked, STEPS)
     proposed = [g for _, g in games if g.origin == "proposed" and g.question]
-    assert whole["written"] == len(proposed)
-    assert whole["accepted"] == sum(g.outcome is Outcome.VALID for g in proposed)
     texts = [g.question for g in proposed]
-    assert whole["repeated"] == pytest.approx(1 - len(set(texts)) / len(texts))
-    assert [window["first_step"] for window in by_step(asked, 1)] == [1, 2, 3]
-
-    known = [g for g in proposed if g.hops is not None]
-    assert list(by_hops(asked)) == sorted({g.hops for g in known})
-    for hops, window in by_hops(asked).items():
-        alike = [g for g in known if g.hops == hops]
-        rates = [g.solve_rate for g in alike if g.solve_rate is not None]
-        assert window["written"] == len(alike)
-        assert window["accepted"] == sum(g.outcome is Outcome.VALID for g in alike)
-        assert window["solve_rate"] == (pytest.approx(fmean(rates)) if rates else None)
+    assert figures(asked)["repeated"] == pytest.approx(1 - len(set(texts)) / len(texts))
+    for hops, part in asked.groupby("hops"):
+        same = [g for g in proposed if g.hops == hops]
+        rates = [g.solve_rate for g in same if g.solve_rate is not None]
+        found = figures(part)
+        assert found["written"] == len(same)
+        assert found["accepted"] == sum(g.outcome is Outcome.VALID for g in same)
+        assert found["solve_rate"] == (pytest.approx(fmean(rates)) if rates else None)
 
 
 def test_precision_and_recall_of_the_gate(games: list[tuple[int, GameRecord]]) -> None:
@@ -148,30 +93,13 @@ def test_precision_and_recall_of_the_gate(games: list[tuple[int, GameRecord]]) -
     no = replace(sound.verification, correct=False)
     missed = replace(sound, verification=no, outcome=Outcome.INVALID)
 
-    played = (sound, sound, ambiguous, wrong, missed)
-    (window,) = by_step(written([(1, game) for game in played]), 1)
+    again = replace(sound, start=replace(sound.start, origin=Origin.REUSED))
+    played = (sound, sound, ambiguous, wrong, missed, again)
+    window = figures(written([(1, game) for game in played]))
     assert window["precision"] == pytest.approx(2 / 4)
     assert window["recall"] == pytest.approx(2 / 3)
     assert window["ambiguous"] == pytest.approx(1 / 4)
     assert window["wrong"] == pytest.approx(1 / 4)
-
-
-def test_near_duplicates_are_found_and_others_are_not() -> None:
-    asked = [
-        "Which river flows through the capital of Austria?",
-        "Who wrote the opera Fidelio?",
-        "which river flows through the capital of Austria ?",
-        "Who composed the opera Aida?",
-    ]
-    assert near_duplicates(asked) == [False, False, True, False]
-
-
-def test_topics_tell_subjects_apart() -> None:
-    rivers = [f"which river flows through town {i}" for i in range(10)]
-    operas = [f"which composer wrote opera {i}" for i in range(5)]
-    (first, share), (second, _) = topics([*rivers, *operas])[:2]
-    assert "river" in first or "river" in second
-    assert 0 < share < 1
 
 
 @pytest.mark.parametrize(
@@ -187,9 +115,13 @@ def test_bad_input(
     assert not (run / "out.jsonl").exists()
 
 
-def test_json(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["questions", str(run), "--json", "--window", "1"]) == 0
-    figures = json.loads(capsys.readouterr().out)
-    assert len(figures["windows"]) == STEPS
-    assert sum(window["accepted"] for window in figures["hops"].values()) > 0
-    assert figures["accepted"] <= figures["questions"]
+def test_the_table_and_json(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["questions", str(run)]) == 0
+    table = capsys.readouterr().out
+    assert table.splitlines()[1].split() == ["1-1", "2-2", "3-3"]
+    assert "precision" in table
+    assert main(["questions", str(run), "--json", "--window", "2"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [window["first_step"] for window in data["windows"]] == [1, 3]
+    assert sum(window["accepted"] for window in data["hops"].values()) > 0
+    assert data["accepted"] <= data["questions"]

@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from runs import SSP, arguments, environment, timeless
@@ -21,36 +20,25 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The mini-wiki as files: its passages as an index directory, its answers and questions."""
-    folder, world = tmp_path_factory.mktemp("files"), MiniWorld()
-    passages = [{"id": d.id, "title": d.title, "text": d.text} for d in world.corpus]
-    answers = [{"id": a.id, "answer": a.answer, "aliases": a.aliases} for a in world.answers]
-    questions = [
-        {"id": q.id, "question": q.text, "answers": q.answers, "group": q.group}
-        for q in world.questions(0, 3)
-    ]
-    for name, rows in (("corpus", passages), ("answers", answers), ("questions", questions)):
-        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    build_index(folder / "corpus.jsonl", folder / "index", "bm25")
-    return folder
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index directory of the mini-wiki's passages."""
+    folder = tmp_path_factory.mktemp("files")
+    passages = [{"id": d.id, "title": d.title, "text": d.text} for d in MiniWorld().corpus]
+    (folder / "c.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in passages))
+    build_index(folder / "c.jsonl", folder / "index")
+    return folder / "index"
 
 
 @pytest.fixture(scope="module")
-def indexed(policy: Path, files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def indexed(policy: Path, index: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two steps that search the index directory, without an interruption."""
     out = tmp_path_factory.mktemp("runs") / "indexed"
-    return train(policy, out, "--search", str(files / "index"), "--steps", "2")
+    return train(policy, out, "--search", str(index), "--steps", "2")
 
 
 def train(policy: Path, out: Path, *more: str) -> Path:
     assert main([*arguments(policy, out, "--quiet"), *more]) == 0
     return out
-
-
-def fingerprint(run: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((run / "summary.json").read_text())["fingerprint"]
-    return found
 
 
 @contextmanager
@@ -71,13 +59,13 @@ def serving(index: Path) -> Iterator[str]:
 
 
 def test_a_server_plays_the_same_games_and_may_move_before_a_resume(
-    policy: Path, indexed: Path, files: Path, tmp_path: Path
+    policy: Path, indexed: Path, index: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     for steps, more in (("1", []), ("2", ["--resume"])):
-        with serving(files / "index") as url:
+        with serving(index) as url:
             train(policy, run, "--search", url, "--steps", steps, *more)
-            served = fingerprint(run)["retriever"]
+            served = json.loads((run / "summary.json").read_text())["fingerprint"]["retriever"]
             assert served == {"class": "HTTPRetriever", "server": f"{url}/retrieve"}
     # The run that was cut in two also evaluated where it stopped. All else is the same, up
     # to the rounding of batches that came together in another order.

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from small_runs import make_run
 
-from experiments.report.page import write_page
-from experiments.report.runs import open_runs
+from experiments.report.page import report
 
 
 @pytest.fixture(scope="session")
@@ -22,5 +21,5 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def page(two_runs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of both, with tokens."""
     path = tmp_path_factory.mktemp("page") / "report.html"
-    write_page(open_runs(two_runs), path, tokens=True)
+    report(two_runs, str(path), tokens=True)
     return path

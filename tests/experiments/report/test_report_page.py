@@ -1,4 +1,4 @@
-"""``ssp report``: the page's contents, its tables, and what it refuses."""
+"""``ssp report`` and ``ssp plot``: the page's contents, arms, curves, and what is refused."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from small_runs import GAMES, HOSTILE, change_game, make_run
 
+from experiments.report import curves
 from experiments.report.curves import chart_data, charts, curve, mean_curve, spoken
 from experiments.report.page import report as report_command
 from experiments.report.runs import arms_of, open_runs
+from ssp_env.cli import main
 from ssp_env.errors import DataError, RunError, SSPError
 from ssp_env.replay import read_games
-
-ROOT = Path(__file__).parents[3]
 
 
 def held(path: Path) -> dict[str, Any]:
@@ -144,21 +144,54 @@ def test_a_reason_that_nothing_failed_for_has_share_0_there(tmp_path: Path) -> N
     assert (chart["x"], chart["series"][0]["y"]) == ([1, 2], [0.0, 0.2])
 
 
-def test_every_documented_figure_is_drawn_once_and_a_new_one_too() -> None:
-    text = (ROOT / "docs" / "run_directory.md").read_text(encoding="utf-8")
-    table = text[text.index("## A line of") : text.index("## A file of games")]
-    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
-    documented = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
-    assert len(documented) > 25
-
-    figures = {*documented, "seconds.engine", "learner_brand_new", "something_else"}
+def test_every_figure_is_in_one_chart_a_new_one_too(two_runs: list[str]) -> None:
+    (run,) = open_runs(two_runs[:1])
+    figures = {*run.figures, "learner_brand_new", "something_else"}
     dealt = charts(figures)
     assert sorted(name for chart in dealt for name in chart.figures) == sorted(figures)
     place = {name: (chart.group, chart.title) for chart in dealt for name in chart.figures}
     assert place["learner_brand_new"] == ("Health of learning", "Brand new")
     assert place["something_else"] == ("Other figures", "Something else")
     assert place["proposer_reward"] == place["solver_reward"]
-    assert [spoken(f"share_{hops}hop") for hops in (1, 2)] == ["1 hop", "2 hops"]
+    assert [spoken(name) for name in ("share_1hop", "accuracy.2")] == ["1 hop", "2 hops"]
+
+
+# -- ssp plot ----------------------------------------------------------------------------------
+
+
+def test_plot_draws_a_line_per_arm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drawn: list[Any] = []
+    save = curves.save_figure
+    monkeypatch.setattr(curves, "save_figure", lambda *given: drawn.append(given) or save(*given))
+    paths = []
+    for place, last in enumerate((4, 4, 3, 2)):
+        run = make_run(tmp_path / f"a-seed{place}", steps=0)
+        for step in range(1, last + 1):
+            run.append_metrics({"step": step, "solver_reward": place / 4, "valid_rate": None})
+        paths.append(configure(run, seed=place, steps=2 if last == 2 else 4))
+    out = tmp_path / "plot.png"
+    assert main(["plot", *paths, "--out", str(out)]) == 0
+    assert out.read_bytes().startswith(b"\x89PNG")
+    assert "4 runs, 2 lines" in capsys.readouterr().out
+    ((figure, _),) = drawn
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["steps=4 · 3 seeds", "steps=2"]
+    titles = [axis.get_title() for axis in figure.axes]
+    assert titles[0] == "Unseen questions: 1 hop"
+    assert titles[4:] == ["Unseen questions: mean", "What each role is paid: solver"]
+    lines = [(line.get_xdata().tolist(), line.get_ydata()[-1]) for line in figure.axes[5].lines]
+    assert lines == [([1, 2, 3], 0.25), ([1, 2], 0.75)]
+    assert len(figure.axes[5].collections) == 1, "the interval over three seeds"
+
+    for words, says in (
+        (["--smooth", "0"], "--smooth = 0: must be at least 1"),
+        (["--out", str(tmp_path / "plot.foo")], "plot.foo cannot be written"),
+    ):
+        assert main(["plot", paths[0], *words]) == 2
+        assert says in capsys.readouterr().err
+    assert not [*tmp_path.glob("*.foo*")]
 
 
 # -- bad input ---------------------------------------------------------------------------------

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from experiments.config import load_preset, make_config
 from experiments.run.checks import build_rules
-from ssp_env.game.parts import fingerprint
-from ssp_env.game.rules import Rules
+from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
 from ssp_env.tokenizers import ByteTokenizer
 from ssp_env.worlds.mini import MiniWorld

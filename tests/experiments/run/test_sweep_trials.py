@@ -40,12 +40,8 @@ def test_what_is_left_of_a_sweep_is_played_to_the_same_table(
     _, fast, slow, held = planned
     told: list[dict[str, Any]] = []
     for trial in (fast, slow):
-        play(
-            trial.config.model_dump(mode="json"),
-            directory.run(trial).path,
-            trial is fast,
-            told.append,
-        )
+        config, out = trial.config.model_dump(mode="json"), directory.run(trial).path
+        play({"config": config, "out": out, "keep_checkpoints": trial is fast}, told.append)
     assert [figures["step"] for figures in told] == [0, 1, 0, 1]
     kept = [directory.run(trial).latest_checkpoint() is not None for trial in (fast, slow)]
     assert kept == [True, False], "where it is asked for"
@@ -75,7 +71,7 @@ def test_what_is_left_of_a_sweep_is_played_to_the_same_table(
     assert "3 trials to play, 1 done" in said.err
     assert "held, seed 0 FAILED: " in said.err
     assert "training.py" in directory.failure(held).read_text(), "all of the error"
-    assert "held, seed 0: not finished: not in the tables." in said.out
+    assert "held, seed 0: not finished, so not in the tables." in said.out
     assert "Against as it is, seed by seed" in said.out
     assert untimed().equals(before)
     assert directory.run(fast).metrics.stat().st_mtime_ns == finished

@@ -19,10 +19,10 @@ def test_a_run_without_a_valid_question_is_stopped_and_can_be_gone_on_with(
     policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
-    hopeless = ("--set", "game.min_question_chars=900", "--set", "patience=2")
+    hopeless = ("--set", "game.question_chars=[900,1000]", "--set", "patience=2")
     assert main(arguments(policy, run, "--steps", "9", *hopeless)) == 3
     said = capsys.readouterr().err
-    assert "stopped after step 2: in each of the last 2 steps, no proposed question was" in said
+    assert "ssp: stopped and saved: in each of the last 2 steps, no proposed question was" in said
     assert "What usually helps: " in said
     assert metrics(run)[-1]["step"] == 2
     assert [folder.name for folder in (run / "checkpoints").iterdir()] == ["step_000002"]
@@ -58,7 +58,7 @@ def test_a_run_whose_engine_is_gone_is_stopped_and_is_never_a_success(
     patience = ("--set", "patience=2", "--set", "checkpoint_every=100")
     assert main(arguments(policy, run, "--steps", "9", *patience)) == 3
     said = capsys.readouterr().err
-    assert "stopped after step 3: in each of the last 2 steps, no game was valid" in said
+    assert "ssp: stopped and saved: in each of the last 2 steps, no game was valid" in said
     assert "(engine: it is gone for good)" in said
     assert [folder.name for folder in (run / "checkpoints").iterdir()] == ["step_000003"]
     assert json.loads((run / "stopped.json").read_text())["sign"] == "outage"

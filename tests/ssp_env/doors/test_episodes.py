@@ -10,13 +10,14 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from all_doors import ScriptPlayer
-from scripted import MINI, by_role, propose, say
+from scripted import by_role, propose, say
 
 import ssp_env
 from ssp_env.doors.episode import Episode
 from ssp_env.doors.rllib import SearchSelfPlayMultiAgentEnv
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.game import Game
+from ssp_env.game.protocol import Tags
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import MiniPlayer
 from ssp_env.types import GroundTruth
@@ -117,7 +118,7 @@ class Failing(MiniPlayer):
     """Cannot play games about certain answers, or in certain roles."""
 
     def __init__(self, hopeless: set[str]) -> None:
-        super().__init__(MINI.tags)
+        super().__init__(Tags())
         self.hopeless = hopeless
 
     def play(self, trajectories: Sequence[Trajectory]) -> None:

@@ -29,7 +29,7 @@ UNAVOIDABLE = (
     "gymnasium.spaces.discrete",
     "We recommend agents to be named in the format",
 )
-LONG = {"max_prompt_tokens": 3000, "max_response_tokens": 1500, "max_query_tokens": 60}
+LONG = {"max_prompt_tokens": 3000, "max_response_tokens": 1500}
 """Room for tokenizers of many tokens a word."""
 CASES: dict[str, dict[str, Any]] = {
     "mini": {"world": "mini"},

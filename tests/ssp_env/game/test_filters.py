@@ -10,6 +10,7 @@ from scripted import MINI, by_role, draw_from, play, say
 from ssp_env.game.config import DEFAULT_FILTERS, FilterName, GameConfig
 from ssp_env.game.filters import FILTERS, Proposal
 from ssp_env.game.outcome import Outcome
+from ssp_env.game.protocol import Tags
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Limits, SearchRecord, Trajectory
@@ -17,14 +18,14 @@ from ssp_env.tokenizers import ByteTokenizer
 from ssp_env.types import Document, GroundTruth, Role
 from ssp_env.worlds.mini import MiniWorld
 
-CONFIG = MINI.replace(min_question_chars=10, max_question_chars=20, min_question_words=3)
+CONFIG = MINI.replace(question_chars=(10, 20))
 TRUTH = GroundTruth("g", "New York", ("NYC", "Big Apple"))
 FOUND = SearchRecord("cities", (Document("d", "", "text"),))
 EMPTY = SearchRecord("cities", ())
 
 
 def fails(rule: str, question: str, *searches: SearchRecord, config: GameConfig = CONFIG) -> bool:
-    trajectory = Trajectory(Limits.of(Role.PROPOSER, config, ByteTokenizer()), [1])
+    trajectory = Trajectory(Limits.of(Role.PROPOSER, config, ByteTokenizer(), Tags()), [1])
     trajectory.searches.extend(searches)
     return FILTERS[rule](Proposal(question, TRUTH, trajectory, config))
 
@@ -39,7 +40,8 @@ def test_names_are_reason_codes() -> None:
     ("rule", "good", "bad"),
     [
         ("empty_question", ["é?", "東"], ["", " ?! ", "‹›", "\u3164\u200b?"]),
-        ("short_question", ["x y z 6789", "Which  city\u200b is it?"], ["x y z 678", "x" * 20]),
+        ("short_question", ["x y z 6789", "Which  city\u200b is it?"], ["x y z 678", "x y  z 678"]),
+        ("few_words", ["a b c d e f g h i j"], ["a b c d e f g h  i", ""]),
         ("short_question", [], [f"Who is{padding * 10}?" for padding in " \u200b\x00\u3164\n"]),
         ("long_question", ["x" * 20], ["x" * 21, f"Who{' ' * 20}?"]),
         ("spoiler", ["Is it York?", "In NYCity?"], ["Is it New York?", "nyc?", "The BIG-APPLE?"]),

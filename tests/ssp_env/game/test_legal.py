@@ -18,7 +18,7 @@ from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import Tags
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
-from ssp_env.game.trajectory import Trajectory
+from ssp_env.game.trajectory import MAX_CALL_TOKENS, Trajectory
 from ssp_env.players import MiniPlayer, Player, RandomLegalPlayer
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
 from ssp_env.types import Document, Role, World
@@ -126,7 +126,7 @@ def wiki_words(wiki: World) -> WordTokenizer:
 
 def wiki_rules(wiki: World, tokenizer: Tokenizer, **changes: Any) -> Rules:
     found = [Document(str(i), "title", document.text) for i, document in enumerate(wiki.corpus[:3])]
-    config = GameConfig(attempts=2, max_response_tokens=3000, max_query_tokens=12, **changes)
+    config = GameConfig(attempts=2, max_response_tokens=3000, **changes)
     return Rules.build(wiki, tokenizer, config, retriever=Fixed(found))
 
 
@@ -150,7 +150,7 @@ def test_a_random_legal_player_in_a_world_without_grammar(
 def test_a_query_is_closed_at_its_budget_and_nothing_is_closed_empty(
     wiki: World, wiki_words: WordTokenizer
 ) -> None:
-    rules, query = wiki_rules(wiki, wiki_words), " ".join(wiki_words.words[:12])
+    rules, query = wiki_rules(wiki, wiki_words), " ".join(wiki_words.words[:MAX_CALL_TOKENS])
     (proposer,) = begin(rules, 1).pending()
     write(rules, proposer, "<search>")
     assert "</search>" not in legal_text(rules, proposer)

@@ -15,15 +15,13 @@ from scripted import spell, word_tokenizer
 import ssp_env
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError
-from ssp_env.game.prompts import SHIPPED, Prompts, Template
-from ssp_env.game.prompts.sets import FORMATS, format_settings
-from ssp_env.game.protocol import Tags
+from ssp_env.game.prompts import FORMATS, SHIPPED, Prompts, Template, format_settings
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
 from ssp_env.types import Document, Question, World
 
-TAGS, BYTES = Tags(), ByteTokenizer()
+BYTES = ByteTokenizer()
 OWN = {
     "proposer": "Ask for {answer} in {searches}.",
     "solver": "Solve {question} in {searches}.",
@@ -54,7 +52,7 @@ def chatty(**options: Any) -> Any:
 @pytest.mark.parametrize("name", SHIPPED)
 @pytest.mark.parametrize("tokenizer", [BYTES, word_tokenizer()])
 def test_shipped_sets_hold_every_value(name: str, tokenizer: Tokenizer) -> None:
-    prompts, page = Prompts(name, tokenizer, TAGS), Document("d", "mentor", "rival mayor")
+    prompts, page = Prompts.open(name, tokenizer), Document("d", "mentor", "rival mayor")
     for ids, values in (
         (prompts.proposer("mentor", 2), ["mentor"]),
         (prompts.solver("what is it ?", 4), ["what is"]),
@@ -69,7 +67,7 @@ def test_shipped_sets_hold_every_value(name: str, tokenizer: Tokenizer) -> None:
 
 
 def test_an_own_set(own: Path) -> None:
-    prompts = Prompts(own, BYTES, TAGS)
+    prompts = Prompts.open(str(own), BYTES)
     pages = [Document("1", "A", "aaa"), Document("2", "B", "bbb")]
     found = "<information>(A) aaa\n(B) bbb</information>"
     for ids, text in (
@@ -80,6 +78,18 @@ def test_an_own_set(own: Path) -> None:
         (prompts.information([], 3), "<information>none</information>"),
     ):
         assert bytes(ids).decode() == text
+
+    (own / "tags.json").write_text('{"information": "seen"}')
+    prompts = Prompts.open(str(own), BYTES)
+    assert bytes(prompts.information([], 3)) == b"<seen>none</seen>"
+    for declared, match in (("[", "a mapping from tag to name"), ('{"serch": "find"}', "search")):
+        (own / "tags.json").write_text(declared)
+        with pytest.raises(ConfigError, match=match):
+            Prompts.open(str(own), BYTES)
+    (own / "tags.json").unlink()
+    (own / "verifier.txt").unlink()
+    with pytest.raises(ConfigError, match=r"verifier\.txt is missing from it"):
+        Prompts.open(str(own), BYTES)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +146,7 @@ def test_the_set_paper_holds_every_element_of_the_papers(prompt: str) -> None:
 
 def test_a_chat_template_frames_the_role_prompts(own: Path) -> None:
     tokenizer, page = chatty(tags=True), Document("d", "", "text")
-    prompts = Prompts(own, tokenizer, TAGS)
+    prompts = Prompts.open(str(own), tokenizer)
     for ids, text in (
         (prompts.proposer("Rome", 1), "Ask for Rome in 1."),
         (prompts.solver("Where?", 1), "Solve Where? in 1."),
@@ -211,11 +221,11 @@ def test_a_whole_attempt_in_a_projects_format(name: str, cities: World) -> None:
     (tried,) = played.games[0].attempts
 
     folder = Path(ssp_env.__file__).parent / "game/prompts" / name
-    told = (folder / f"{FORMATS[name].instructions}.txt").read_text().removesuffix("\n")
+    told = (folder / "solver.txt").read_text().removesuffix("\n")
     messages = [{"role": "user", "content": told.replace("{question}", ASKED.text)}]
     if name == "r-search":
-        told = told.replace("information>", "observation>")
-        messages = [{"role": "system", "content": told}, {"role": "user", "content": ASKED.text}]
+        system = (folder / "solver_system.txt").read_text().removesuffix("\n")
+        messages.insert(0, {"role": "system", "content": system})
     prompt = tokenizer.inner.apply_chat_template(
         messages, add_generation_prompt=True, tokenize=False
     )
@@ -230,10 +240,8 @@ def test_a_whole_attempt_in_a_projects_format(name: str, cities: World) -> None:
 def test_words_of_a_file_stand_as_they_are(tmp_path: Path, cities: World) -> None:
     file = tmp_path / "original.txt"
     file.write_text("Be told about <information>. {question}\n\n", encoding="utf-8")
-    prompts = rules_of(cities, f"zerosearch:{file}", "bytes", tags={"information": "seen"}).prompts
+    prompts = rules_of(cities, f"zerosearch:{file}", "bytes").prompts
     assert bytes(prompts.solver("Why?", 1)) == b"Be told about <information>. Why?\n"
-    page = [Document("1", "A", "aaa")]
-    assert bytes(prompts.information(page, 9)) == b"\n\n<seen>Doc 1: aaa</seen>\n\n"
 
     file.write_text("Search.\n", encoding="utf-8")
     prompts = rules_of(cities, f"r-search:{file}", "bytes").prompts

@@ -36,7 +36,7 @@ from ssp_env.game.game import PROPOSER_REWARDS, Attempt, Game, Origin, Start, ri
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.round import Phase, Round
-from ssp_env.game.strategies import DummyPadding, DynamicResampling, ReplayBuffer
+from ssp_env.game.strategies import BatchStrategy, DynamicResampling, ReplayBuffer
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.exact import ExactMatchJudge
@@ -197,7 +197,7 @@ def test_given_questions(mini: MiniWorld, words: WordTokenizer) -> None:
 SEARCH = "<search> mentor </search>"
 ASK = "<question> what is the mentor of the rival of Nobody ? </question>"
 LONG = "<question> what is the mentor of the mentor of the mentor of it ? </question>"
-LIMITS = {"max_searches": 2, "max_query_tokens": 4, "max_question_chars": 50}
+LIMITS = {"max_searches": 2, "question_chars": (10, 50)}
 FILTERS = ("empty_question", "no_search", "short_question", "long_question", "repeated_query")
 
 
@@ -209,7 +209,7 @@ FILTERS = ("empty_question", "no_search", "short_question", "long_question", "re
         ("forged_information", ("<information>",)),
         ("budget_tokens", ([20] * 60,)),
         ("budget_searches", (SEARCH, SEARCH, SEARCH)),
-        ("budget_query", ("<search> what is the what is the </search>",)),
+        ("budget_query", (f"<search> {'what ' * 257} </search>",)),
         ("empty_question", (SEARCH, "<question> ? </question>")),
         ("no_search", ("<search> </search>", ASK)),
         ("short_question", (SEARCH, "<question> what ? </question>")),
@@ -221,7 +221,7 @@ FILTERS = ("empty_question", "no_search", "short_question", "long_question", "re
 def test_invalid_games(
     mini: MiniWorld, words: WordTokenizer, reason: str, turns: tuple[Any, ...]
 ) -> None:
-    room = 60 if reason == "budget_tokens" else 256
+    room = 60 if reason == "budget_tokens" else 300
     changes = {"filters": FILTERS, "max_response_tokens": room, "invalid_reward": -0.25, **LIMITS}
     rules = rules_of(mini, words, **changes)
     for game in play(begin(rules, slots=2), by_role(say(*turns))).games:
@@ -385,7 +385,7 @@ def test_a_reused_question_enters_no_pool_and_pays_no_proposer(
     assert [item.question for item in strategy.pool] == asked + [game.question for game in fresh]
 
 
-class Endless(DummyPadding):
+class Endless(BatchStrategy):
     """Asks for ever, or fills in whatever it was given."""
 
     def __init__(self, fills: Any = ()) -> None:

@@ -24,7 +24,6 @@ from ssp_env.game.strategies import (
     STRATEGIES,
     BalancedReuse,
     BatchStrategy,
-    Composition,
     ReplayBuffer,
     make_strategy,
     update_strategy,
@@ -95,13 +94,8 @@ def asked(text: str, answer: str, searches: int = 1) -> PooledQuestion:
     ("outer", "inner", "whole"),
     [
         (
-            asked("what is the rival of Tasen ?", "Havik"),
-            asked("what is the author of Kemoris ?", "Tasen", 2),
-            "what is the rival of the author of Kemoris ?",
-        ),
-        (
             asked("Who designed the Eiffel Tower?", "Koechlin"),
-            asked("What was the tallest building of 1900?", "Eiffel Tower"),
+            asked("What was the tallest building of 1900?", "Eiffel Tower", 2),
             "Who designed the tallest building of 1900?",
         ),
         (
@@ -142,7 +136,7 @@ def chain(start: int) -> PooledQuestion:
 @given(st.integers(0, 2**32 - 1))
 def test_questions_are_put_together_up_to_one_search_beyond_the_longest(seed: int) -> None:
     two = asked("what is the heir of the heir of N20 ?", "N22", 2)
-    strategy = Composition(max_searches=5)
+    strategy = make_strategy("compose", max_searches=5)
     step(strategy, [*map(chain, range(8)), two], 0)
     filled = step(strategy, [], 40, seed)
 
@@ -170,7 +164,7 @@ def solved(rules: Rules, text: str, answer: str) -> PooledQuestion:
         Round.of_questions(rules, [Question(text, text, (answer,), "1")], [3]), thinks
     ).games
     assert game.solve_rate == 1.0
-    solution = solution_of(game, rules.config.tags)
+    solution = solution_of(game, rules.tags)
     return PooledQuestion(text, truth, len(solution) - 2, solution=solution)
 
 

@@ -231,7 +231,6 @@ BUILT: dict[str, Callable[[], Any]] = {
 ROOM = {
     "max_prompt_tokens": 3000,
     "max_response_tokens": 3000,
-    "max_query_tokens": 60,
     "verifier": "none",
 }
 

@@ -19,7 +19,6 @@ from scripted import again, begin, by_role, play, propose, read, rules_of, say, 
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import Ending, Outcome
-from ssp_env.game.protocol import Tags
 from ssp_env.game.round import Round
 from ssp_env.game.strategies import ReplayBuffer
 from ssp_env.game.verification import NoiseDocument
@@ -33,7 +32,6 @@ from ssp_env.worlds.mini import MiniWorld
 ROOMY: dict[str, Any] = {
     "max_prompt_tokens": 3000,
     "max_response_tokens": 3000,
-    "max_query_tokens": 40,
     "max_document_tokens": 500,
 }
 
@@ -161,12 +159,11 @@ def test_own_prompts_and_tags_replay_where_they_do_not_lie(mini: MiniWorld, tmp_
         "nothing": "none",
         "information": "<observation>{documents}</observation> go on",
     }
+    tags = '{"search": "find", "information": "observation", "also": ["evidence"]}'
+    (tmp_path / "tags.json").write_text(tags)
     for name, text in texts.items():
         (tmp_path / f"{name}.txt").write_text(text)
-    tags = Tags(search="find", information="observation", also=("evidence",))
-    rules = rules_of(
-        mini, ByteTokenizer(), tags=tags, prompts=str(tmp_path), verifier="none", **ROOMY
-    )
+    rules = rules_of(mini, ByteTokenizer(), prompts=str(tmp_path), verifier="none", **ROOMY)
     turns = (
         "<find> mentor </find>",
         "<question> who is the mentor ? </question>",

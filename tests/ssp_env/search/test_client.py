@@ -17,10 +17,10 @@ from typing import Any
 import hostile
 import pytest
 from hostile import Hostile, lazy, serving
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ServiceError
 from ssp_env.search.base import Results, Retriever
 from ssp_env.search.client import HTTPConfig, HTTPRetriever, read_reply
 from ssp_env.testing import RetrieverTests
@@ -108,7 +108,7 @@ def test_each_query_of_a_batch_that_cannot_be_answered_gets_what_is_its_own(
         "down": r"HTTP 500; .*'oops' \(after 2 calls\)",
         "busy": r"HTTP 503.*\(after 2 calls\)",
         "html": r"no answer: Expecting value.*\(after 2 calls\)",
-        "too_few": r"no 1 rankings of at most 2 documents",
+        "too_few": r"a list of 1 lists",
         "truncated": r"RemoteProtocolError.*\(after 2 calls\)",
         "reset": r"R.*Error",
         "endless": r"a reply of more than 1000000 bytes",
@@ -156,7 +156,7 @@ def _child(retriever: HTTPRetriever, queue: Any) -> None:
     queue.put(retriever.search(["in the child"], 1) == [expected("in the child", 1)])
 
 
-def test_copies_and_forks_work_on_their_own_and_a_closed_one_says_so(server: Hostile) -> None:
+def test_copies_forks_and_a_closed_one_open_their_own_connections(server: Hostile) -> None:
     with client(server) as retriever:
         retriever.search(["a"], 1)
         for twin in (pickle.loads(pickle.dumps(retriever)), copy.deepcopy(retriever)):
@@ -170,8 +170,7 @@ def test_copies_and_forks_work_on_their_own_and_a_closed_one_says_so(server: Hos
         assert queue.get(timeout=20) is True
         child.join(10)
         assert retriever.search(["c"], 1) == [expected("c", 1)]
-    with pytest.raises(UsageError, match="closed"):
-        retriever.search(["a"], 1)
+    assert retriever.search(["d"], 1) == [expected("d", 1)], "a closed one opens others"
 
 
 # -- replies -----------------------------------------------------------------------------------
@@ -187,7 +186,6 @@ def reply(result: Any) -> bytes:
 @pytest.mark.parametrize(
     ("document", "read"),
     [
-        (DOCUMENT, ("1", "Title", "Text")),
         (DOCUMENT | {"id": 7, "url": "x"}, ("7", "Title", "Text")),
         ({"id": "1", "title": "T", "text": "x"}, ("1", "T", "x")),
         ({"id": "1", "contents": "a\ud800b"}, ("1", "", "a\ufffdb")),
@@ -199,36 +197,23 @@ def test_what_servers_send_is_understood(document: Any, read: tuple[str, str, st
     assert found == Document(*read, 1.0)
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b'{"result": [["\xe9"]]}',
-        b"[" * 100_000,
-        b"[]",
-        reply([None]),
-        reply([]),
-        reply([[HIT] * 3]),
-        reply([[HIT] * 2]),
-        reply([[DOCUMENT]]),
-        reply([[HIT | {"document": DOCUMENT | {"id": 1.5}}]]),
-        *(reply([[HIT | {"score": score}]]) for score in (10**400, math.nan)),
-    ],
-)
-def test_anything_else_is_wrong(raw: bytes) -> None:
-    with pytest.raises(ValueError):
-        read_reply(raw, 1, 2)
-
-
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
 DOCUMENTS = st.fixed_dictionaries({"contents": st.text(max_size=5)}, optional={"id": VALUES})
 HITS = st.fixed_dictionaries({"document": DOCUMENTS | VALUES, "score": st.floats() | VALUES})
 
 
 @given(st.lists(st.lists(HITS, max_size=3) | VALUES, max_size=2) | VALUES, st.integers(1, 3))
+@example([[HIT] * 2], 3)
+@example([[DOCUMENT]], 3)
+@example([[HIT | {"score": 10**400}]], 3)
+@example([{}], 3)
+@example(10**5 * [[]], 3)
 def test_a_reply_is_rankings_or_wrong(result: Any, k: int) -> None:
     try:
-        rankings = read_reply(reply(result), 1, k)
+        [ranking] = read_reply(reply(result), 1, k)
     except ValueError:
+        assert result != [[]]
         return
-    assert len(rankings[0]) <= k
-    assert all(math.isfinite(document.score or 0.0) for document in rankings[0])
+    assert isinstance(result[0], list)
+    assert len({document.id for document in ranking}) == len(result[0]) <= k
+    assert all(math.isfinite(document.score or 0.0) for document in ranking)

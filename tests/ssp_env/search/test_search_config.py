@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from corpus_files import jsonl
 
-import ssp_env
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, DataError, ServiceError, UsageError
 from ssp_env.search.base import check_request, identify, search_each
@@ -24,17 +23,17 @@ NOWHERE = "http://127.0.0.1:9"
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("mini")
-    build_index(jsonl(directory / "c.jsonl", MiniWorld().corpus), directory / "index", "bm25")
-    return directory / "index"
+    return build_index(jsonl(directory / "c.jsonl", MiniWorld().corpus), directory / "index").parent
 
 
 def test_nothing_named_is_the_worlds_own_and_an_index_directory_answers_alike(
     index: Path, mini: MiniWorld
 ) -> None:
     assert open_search(SearchConfig()) is None
-    own, other = (ssp_env.raw_env(world="mini", search=each) for each in ("", str(index)))
-    query = [mini.corpus[5].title]
-    assert other.rules.retriever.search(query, 3) == own.rules.retriever.search(query, 3)
+    setups = ({"world": "mini", "search": each} for each in ("", str(index), {"index": str(index)}))
+    queries = [mini.corpus[5].title]
+    found = [set_up(setup).rules.retriever.search(queries, 3) for setup in setups]
+    assert found[0] == found[1] == found[2]
 
 
 def test_a_mapping_names_a_server_its_token_and_a_cache(
@@ -43,10 +42,8 @@ def test_a_mapping_names_a_server_its_token_and_a_cache(
     monkeypatch.setenv("OUR_TOKEN", token := "correct-horse-battery")
     server = {"url": f"{NOWHERE}/retrieve?key=hidden", "token_env": "OUR_TOKEN", "deadline": 5}
     given = {"server": server, "cache": str(tmp_path / "kept")}
-    retriever = set_up({"world": "small", "search": given}).rules.retriever
-    shown = identify(retriever)
-    assert shown["class"] == "CachedRetriever"
-    assert shown["of"][0]["class"] == "HTTPRetriever"
+    shown = identify(set_up({"world": "small", "search": given}).rules.retriever)
+    assert (shown["class"], shown["of"][0]["class"]) == ("CachedRetriever", "HTTPRetriever")
     assert NOWHERE in json.dumps(shown)
     assert not any(secret in json.dumps(shown) for secret in ("hidden", token))
     for url in ("http://h:1", "http://h:1/", "http://h:1/retrieve", "http://h:1/retrieve/"):
@@ -57,19 +54,17 @@ def test_a_mapping_names_a_server_its_token_and_a_cache(
     ("given", "field", "fix"),
     [
         ({"kind": "bm25"}, "search.kind", "goes with search.index"),
+        ({"cache": "x"}, "search.cache", "goes with search.index"),
         ({"index": "DIR", "kind": "bm52"}, "search.kind", "did you mean 'bm25'"),
         ({"index": "DIR", "kind": "hybrid"}, "kind", "add it by `ssp index`"),
         ({"index": "DIR", "reranker": "x"}, "search.reranker", "no such directory"),
         ({"index": "DIR", "server": {"url": NOWHERE}}, "search.index", "leave one of them out"),
-        ({"cache": "x"}, "search.cache", "goes with search.index or search.server"),
-        (3, "search", "an index directory"),
         ({"server": {"url": "localhost"}}, "search.server.url", "http://127.0.0.1:8000"),
         ({"server": {"url": NOWHERE, "deadline": 0.0}}, "search.server.deadline", "greater than 0"),
     ],
 )
 def test_what_cannot_work_is_named(given: Any, field: str, fix: str, index: Path) -> None:
-    if isinstance(given, dict):
-        given = {name: str(index) if value == "DIR" else value for name, value in given.items()}
+    given = {name: str(index) if value == "DIR" else value for name, value in given.items()}
     with pytest.raises(ConfigError) as raised:
         check_search(SearchConfig.of(given))
     assert raised.value.field == field
@@ -87,16 +82,18 @@ def test_a_directory_without_index_and_a_server_that_is_out_are_found_out_before
         check_search(SearchConfig(server=HTTPConfig(url=NOWHERE)))
 
 
+class Echo:
+    """Gives its queries back."""
+
+    def search(self, queries: Any, k: int) -> Any:
+        return queries
+
+
 def test_a_request_that_makes_no_sense_and_an_answer_that_is_none_are_refused() -> None:
     with pytest.raises(UsageError, match="not one string"):
         check_request("one string", 3)
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match="at least 1"):
         check_request(["q"], 0)
-
-    class Wrong:
-        def search(self, queries: Any, k: int) -> Any:
-            return queries
-
     for queries in (["ab"], [[Document("1", "", ""), Document("2", "", "")]]):
         with pytest.raises(UsageError, match="at most 1 Documents"):
-            search_each(Wrong(), queries, 1)  # type: ignore[arg-type]
+            search_each(Echo(), queries, 1)  # type: ignore[arg-type]

@@ -16,7 +16,13 @@ from ssp_env.errors import ConfigError, DataError, ServiceError
 from ssp_env.search.base import Retriever
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.corpus import Corpus
-from ssp_env.search.wrappers import DEPTH, CachedRetriever, HybridRetriever, RerankedRetriever
+from ssp_env.search.wrappers import (
+    DEPTH,
+    RRF_K,
+    CachedRetriever,
+    HybridRetriever,
+    RerankedRetriever,
+)
 from ssp_env.testing import RetrieverTests
 from ssp_env.types import Document
 
@@ -78,18 +84,15 @@ RANKINGS = st.lists(
 )
 
 
-@given(RANKINGS, st.integers(0, 100), st.data())
-def test_fusion_is_the_formula_for_any_rankings(
-    letters: list[str], rrf_k: int, data: st.DataObject
-) -> None:
+@given(RANKINGS, st.data())
+def test_fusion_is_the_formula_for_any_rankings(letters: list[str], data: st.DataObject) -> None:
     weights = data.draw(st.lists(st.integers(1, 9), min_size=len(letters), max_size=len(letters)))
-    parts = [Letters({"q": ranking}) for ranking in letters]
-    [fused] = HybridRetriever(parts, weights, rrf_k=rrf_k).search(["q"], 20)
+    [fused] = HybridRetriever([Letters({"q": each}) for each in letters], weights).search(["q"], 20)
     exact: dict[str, Fraction] = {}
     for ranking, weight in zip(letters, weights, strict=True):
         for rank, letter in enumerate(ranking, start=1):
             if letter not in ranking[: rank - 1]:
-                exact[letter] = exact.get(letter, Fraction(0)) + Fraction(weight, rrf_k + rank)
+                exact[letter] = exact.get(letter, Fraction(0)) + Fraction(weight, RRF_K + rank)
     assert {document.id: document.score for document in fused} == pytest.approx(
         {letter: float(score) for letter, score in exact.items()}
     )

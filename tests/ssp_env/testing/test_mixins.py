@@ -18,7 +18,6 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import (
     STRATEGIES,
     BatchStrategy,
-    DummyPadding,
     make_strategy,
 )
 from ssp_env.game.trajectory import Trajectory
@@ -190,14 +189,14 @@ class TestMiniPlayer(PlayerTests):
     setup: ClassVar = {"world": "mini", "world_options": {"entities": 60}}
 
     def make_player(self, rules: Rules) -> Player:
-        return MiniPlayer(rules.config.tags, hops=2)
+        return MiniPlayer(rules.tags, hops=2)
 
 
 class TestClozePlayer(PlayerTests):
     setup: ClassVar = {"world": "small", "tokenizer": "bytes"}
 
     def make_player(self, rules: Rules) -> Player:
-        return ClozePlayer(rules.config.tags)
+        return ClozePlayer(rules.tags)
 
 
 class Lazy(TextPlayer):
@@ -227,7 +226,7 @@ class TestStrategies(BatchStrategyTests):
         return make_strategy(self.name)
 
 
-class Endless(DummyPadding):
+class Endless(BatchStrategy):
     def wants_more(self, valid: int, slots: int, waves: int) -> bool:
         return valid < slots
 

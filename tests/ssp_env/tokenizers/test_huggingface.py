@@ -14,80 +14,33 @@ from ssp_env.errors import ModelError
 from ssp_env.game.protocol import Tags
 from ssp_env.tokenizers import HuggingFaceTokenizer, WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
-from ssp_env.worlds.mini.lexicon import vocabulary
+from ssp_env.worlds.mini_language import vocabulary
 
 hf = pytest.importorskip("hf_tokenizers", reason="needs transformers", exc_type=ImportError)
 
-BUILDERS = {
-    "byte-level": hf.byte_level,
-    "byte-level with tags": lambda: hf.byte_level(tags=True),
-    "metaspace": hf.metaspace,
-    "unigram": hf.unigram,
-    "whitespace": hf.word_level,
-    "words": lambda: hf.word_level(split=r"\w+|[^\w\s]"),
-}
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁"), max_size=20)
+BYTE_LEVEL = [HuggingFaceTokenizer(hf.byte_level(tags=tags)) for tags in (False, True)]
+METASPACE = HuggingFaceTokenizer(hf.metaspace())
 
 
-@pytest.fixture(scope="module")
-def wrapped() -> dict[str, HuggingFaceTokenizer]:
-    return {name: HuggingFaceTokenizer(build()) for name, build in BUILDERS.items()}
-
-
-@pytest.mark.parametrize("kind", ["byte-level", "byte-level with tags"])
-@given(data=st.data())
+@given(
+    tokenizer=st.sampled_from(BYTE_LEVEL), text=TEXT, ids=st.lists(st.integers(0, 999), max_size=20)
+)
 def test_byte_level_pieces_are_the_decoded_text(
-    wrapped: dict[str, HuggingFaceTokenizer], kind: str, data: st.DataObject
+    tokenizer: HuggingFaceTokenizer, text: str, ids: list[int]
 ) -> None:
-    tokenizer = wrapped[kind]
-    text = data.draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
     assert spell(tokenizer, tokenizer.encode_data(text)).decode() == text
-    silent = {tokenizer.eos_id, tokenizer.pad_id}
-    ids = data.draw(
-        st.lists(
-            st.integers(0, tokenizer.vocab_size - 1).filter(lambda i: i not in silent), max_size=20
-        )
-    )
-    assert spell(tokenizer, ids).decode("utf-8", "replace") == tokenizer.decode(ids)
+    silent = (tokenizer.eos_id, tokenizer.pad_id)
+    told = [i for i in ids if i < tokenizer.vocab_size and i not in silent]
+    assert spell(tokenizer, told).decode("utf-8", "replace") == tokenizer.decode(told)
 
 
-@given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁"), max_size=20))
-def test_metaspace_pieces_are_the_decoded_text(
-    wrapped: dict[str, HuggingFaceTokenizer], text: str
-) -> None:
+@given(text=TEXT)
+def test_metaspace_pieces_are_the_decoded_text(text: str) -> None:
     """Also where letters fall back on bytes: a piece is then a byte, not a replacement
     character."""
-    tokenizer = wrapped["metaspace"]
-    ids = tokenizer.encode_data(text)
-    assert spell(tokenizer, ids).decode().removeprefix(" ") == tokenizer.decode(ids) == text
-
-
-@pytest.mark.parametrize("kind", list(BUILDERS))
-@given(
-    text=st.lists(
-        st.sampled_from(
-            [
-                "<eos>",
-                "<|im_end|>",
-                "</s>",
-                "<s>",
-                "<|endoftext|>",
-                "<tool_call>",
-                "<pad>",
-                "a",
-                " ",
-                "＜eos＞",
-            ]
-        )
-    ).map("".join)
-)
-def test_text_from_outside_is_never_special(
-    wrapped: dict[str, HuggingFaceTokenizer], kind: str, text: str
-) -> None:
-    tokenizer = wrapped[kind]
-    added = tokenizer.inner.added_tokens_decoder
-    special = {i for i, token in added.items() if i != tokenizer.inner.unk_token_id}
-    assert len(special) >= 2
-    assert special.isdisjoint(tokenizer.encode_data(text))
+    ids = METASPACE.encode_data(text)
+    assert spell(METASPACE, ids).decode().removeprefix(" ") == METASPACE.decode(ids) == text
 
 
 def test_ids_may_have_gaps() -> None:
@@ -103,16 +56,18 @@ def test_ids_may_have_gaps() -> None:
 
 
 def test_loading(tmp_path: Path) -> None:
+    """Read once, and again when its files change."""
+    with pytest.raises(ModelError, match="holds no tokenizer"):
+        HuggingFaceTokenizer.load(tmp_path)
     inner = hf.byte_level(chat=True)
     inner.save_pretrained(tmp_path)
     tokenizer = HuggingFaceTokenizer.load(tmp_path)
     assert tokenizer.encode("what is <|im_end|>") == list(inner.encode("what is <|im_end|>"))
     assert tokenizer.chat_frame()[1] == "<|im_end|>\n<|im_start|>assistant\n"
+    assert HuggingFaceTokenizer.load(tmp_path) is tokenizer
 
-
-def test_nothing_to_load(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="holds no tokenizer"):
-        HuggingFaceTokenizer.load(tmp_path)
+    hf.byte_level(tags=True).save_pretrained(tmp_path)
+    assert HuggingFaceTokenizer.load(tmp_path).vocab_size > tokenizer.vocab_size
     (tmp_path / "tokenizer.json").write_text("{ broken")
     with pytest.raises(ModelError, match="cannot be loaded"):
         HuggingFaceTokenizer.load(tmp_path)
@@ -123,29 +78,10 @@ def test_the_tiny_tokenizer_has_the_same_ids() -> None:
     from agents.tiny.model import tiny_tokenizer
 
     words, tiny = WordTokenizer(vocabulary(), Tags().all()), HuggingFaceTokenizer(tiny_tokenizer())
-    assert tiny.vocab_size == words.vocab_size
     assert (tiny.pad_id, tiny.eos_id) == (words.pad_id, words.eos_id)
-    assert [tiny.inner.convert_ids_to_tokens(i) for i in range(words.vocab_size)] == list(
-        words.tokens
-    )
     assert list(tiny.pieces) == list(words.pieces)
-    world = MiniWorld(seed=8, entities=60)
-    texts = [d.text for d in world.corpus] + [q.text for q in world.questions(0, 30)]
-    texts += [
-        "<think> zebra</think><search>Who?</search>",
-        "<sea<search>rch> ‹search›",
-        "a_b 7-8\nété 東京",
-        "",
-    ]
-    for text in texts:
-        assert tiny.encode(text) == words.encode(text), text
+    texts = [document.text for document in MiniWorld(seed=8, entities=60).corpus]
+    texts += ["<think> zebra</think><search>Who?</search>", "<sea<search>rch> ‹search›"]
+    for text in (*texts, "a_b 7-8\nété 東京", "<eos> <pad>", ""):
         assert tiny.encode_data(text) == words.encode_data(text), text
-    assert tiny.encode_data("<eos> <pad>") == words.encode_data("<eos> <pad>")
-
-
-def test_a_tokenizer_is_read_once_and_again_when_its_files_change(tmp_path: Path) -> None:
-    hf.byte_level(tags=False).save_pretrained(tmp_path)
-    first = HuggingFaceTokenizer.load(tmp_path)
-    assert HuggingFaceTokenizer.load(tmp_path) is first
-    hf.byte_level(tags=True).save_pretrained(tmp_path)
-    assert HuggingFaceTokenizer.load(tmp_path).vocab_size > first.vocab_size
+        assert "<eos>" in text or tiny.encode(text) == words.encode(text), text

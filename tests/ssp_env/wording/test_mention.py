@@ -78,54 +78,29 @@ WORDS = st.text(st.sampled_from("bcdfghjklmnpqrvwxzé中ไकж"), min_size=4, 
 
 
 @given(st.lists(WORDS, min_size=1, max_size=3).map(" ".join))
-def test_a_wording_is_found_between_other_words_however_it_is_written(wording: str) -> None:
-    for written in (
-        wording,
-        wording.upper(),
-        wording.replace(" ", "-"),
-        f"«{wording}»",
-        f"the {wording}'s",
-    ):
+def test_a_wording_is_found_however_it_is_written(wording: str) -> None:
+    for written in (wording.upper(), wording.replace(" ", "-"), f"«{wording}»", f"the {wording}'s"):
         assert mentions(f"Tell me: {written}, yes?", [wording]) == wording
 
 
-@given(
-    st.text(st.sampled_from("bcdfghjklmnpqrvwxz"), min_size=1, max_size=9),
-    st.sampled_from("bcdxyz"),
-)
+@given(WORDS.filter(str.isascii), st.sampled_from("bcdxyz"))
 def test_a_longer_word_is_not_the_wording(word: str, more: str) -> None:
     assert mentions(f"Tell me: {word}{more}", [word]) is None
     assert mentions(f"Tell me: {more}{word}!", [word]) is None
 
 
-LOOK_ALIKES = {
-    "a": "аαᴀ",
-    "c": "сᴄⅽ",
-    "e": "еεᴇ",
-    "i": "іιɪ",
-    "o": "оοᴏ",
-    "p": "рρᴘ",
-    "s": "ѕꜱ",
-    "x": "хⅹ",
-    "y": "уγʏ",
-}
+ALIKE = {"a": "аαᴀ", "c": "сᴄⅽ", "e": "еεᴇ", "i": "іιɪ", "o": "оοᴏ", "p": "рρᴘ", "s": "ѕꜱ"}
 INVISIBLE = "\u200b\u200d\u2060\ufeff\u00ad\u034f\ufe0f\x00\x07\u0301\u0336\U000e0020"
 
 
-@given(st.text(st.sampled_from("aceiopsxy"), min_size=4, max_size=9), st.data())
-def test_letters_that_look_the_same_are_the_same(wording: str, data: st.DataObject) -> None:
+@given(st.text(st.sampled_from("aceiopsbdm"), min_size=4, max_size=9), st.data())
+def test_look_alikes_and_what_does_not_show_hide_nothing(wording: str, data: st.DataObject) -> None:
+    between, hides = st.text(st.sampled_from(INVISIBLE), max_size=3), data.draw(st.booleans())
+    alike = [letter if hides else letter + ALIKE.get(letter, "") for letter in wording]
     written = "".join(
-        data.draw(st.sampled_from(letter + LOOK_ALIKES[letter])) for letter in wording
+        data.draw(st.sampled_from(letters)) + data.draw(between if hides else st.just(""))
+        for letters in alike
     )
-    assert mentions(f"Tell me: {written}, yes?", [wording]) == wording
-
-
-@given(st.text(st.sampled_from("bcdfghjkmnpqrtvwxz"), min_size=2, max_size=9), st.data())
-def test_what_does_not_show_hides_nothing(wording: str, data: st.DataObject) -> None:
-    between = data.draw(
-        st.lists(st.text(st.sampled_from(INVISIBLE), max_size=3), min_size=len(wording))
-    )
-    written = "".join(letter + nothing for letter, nothing in zip(wording, between, strict=False))
     assert mentions(f"Tell me: {written}, yes?", [wording]) == wording
 
 

@@ -13,10 +13,17 @@ from hypothesis import strategies as st
 from ssp_env.errors import ConfigError
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.types import Document
-from ssp_env.worlds.mini import MiniWorld
-from ssp_env.worlds.mini.grammar import Hop, parse_question, read_facts, write_question
-from ssp_env.worlds.mini.graph import Graph
-from ssp_env.worlds.mini.lexicon import NAME_POOL, NATION, RELATIONS, names, vocabulary
+from ssp_env.worlds.mini import Graph, MiniWorld
+from ssp_env.worlds.mini_language import (
+    NATION,
+    RELATIONS,
+    Hop,
+    names,
+    parse_question,
+    read_facts,
+    vocabulary,
+    write_question,
+)
 
 HOPS = st.sampled_from(
     [*(Hop(relation) for relation in (*RELATIONS, NATION)), Hop(NATION, inverted=True)]
@@ -56,12 +63,6 @@ def brute_force(world: MiniWorld, start: str, hops: Iterable[Hop]) -> set[str]:
         ]
         reached = {after for before, after in ends if before in reached}
     return reached
-
-
-# -- the words ---------------------------------------------------------------------------------
-
-
-# -- the worlds --------------------------------------------------------------------------------
 
 
 def test_worlds_stay_as_they_are() -> None:
@@ -120,24 +121,19 @@ def test_a_question_reads_as_it_was_written(start: str, hops: list[Hop]) -> None
     assert set(text.split()) <= set(vocabulary())
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "what is the of Ana ?",
-        "what is the mentor of ana ?",
-        "what is the mentor of Ana",
-        "what is the mentor Ana ?",
-        "what is the zebra of Ana ?",
-        "who is the mentor of Ana ?",
-        "what is the mentor of the of Ana ?",
-        "what is the mentor of Ana ? ?",
-    ],
+@given(
+    start=NAMES,
+    hops=st.lists(HOPS, min_size=1, max_size=6),
+    place=st.integers(0, 19),
+    instead=st.sampled_from([[], ["zebra"], ["the", "the"]]),
 )
-def test_ill_formed_questions(many: MiniWorld, text: str) -> None:
-    assert parse_question(text) is None
-    assert many.analyse(text) is None
-    assert many.read(text, list(many.corpus)) is None
+def test_an_ill_formed_question_is_none(
+    many: MiniWorld, start: str, hops: list[Hop], place: int, instead: list[str]
+) -> None:
+    words = write_question(start, hops).split()
+    words[place % len(words)] = " ".join(instead)
+    text = " ".join(words)
+    assert parse_question(text) is many.analyse(text) is many.read(text, []) is None
 
 
 # -- what the world knows ----------------------------------------------------------------------
@@ -203,18 +199,8 @@ def test_a_branch_that_the_documents_do_not_follow_leaves_the_question_open(
 # -- options -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"entities": 15}, "world_options.entities"),
-        ({"entities": NAME_POOL // 2 + 1}, "world_options.entities"),
-        ({"seed": -1}, "world_options.seed"),
-        ({"max_hops": 0}, "world_options.max_hops"),
-        ({"max_hops": 7}, "world_options.max_hops"),
-    ],
-)
-def test_options_that_cannot_work(options: dict[str, int], field: str) -> None:
-    with pytest.raises(ConfigError) as error:
+@pytest.mark.parametrize("options", [{"entities": 15}, {"entities": 701}, {"max_hops": 7}])
+def test_options_that_cannot_work(options: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=r"choose \d+ to \d+") as error:
         MiniWorld(**options)  # type: ignore[arg-type]
-    assert (error.value.field, error.value.value) == (field, next(iter(options.values())))
-    assert error.value.fix
+    assert error.value.field == f"world_options.{next(iter(options))}"

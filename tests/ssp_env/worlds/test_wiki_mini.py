@@ -17,13 +17,12 @@ from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.testing import WorldTests
 from ssp_env.tokenizers import BPETokenizer
 from ssp_env.types import Document, World
-from ssp_env.worlds import wiki_mini
-from ssp_env.worlds.wiki import WikiMini, packaged
+from ssp_env.worlds.files import _WIKI, WikiMini
 
 
 @pytest.fixture(scope="module")
 def world() -> WikiMini:
-    return wiki_mini()
+    return WikiMini()
 
 
 def squad(text: str) -> str:
@@ -34,8 +33,7 @@ def squad(text: str) -> str:
 
 def test_files_are_those_of_the_manifest(world: WikiMini) -> None:
     for name, entry in world.manifest["files"].items():
-        with packaged(name) as path:
-            raw = path.read_bytes()
+        raw = (_WIKI / name).read_bytes()
         content = gzip.decompress(raw) if name.endswith(".gz") else raw
         assert hashlib.sha256(content).hexdigest() == entry["sha256"], name
         assert content.count(b"\n") == entry["records"], name
@@ -85,12 +83,12 @@ def test_its_index_is_built_once_and_kept(
 ) -> None:
     monkeypatch.setenv("SSP_CACHE", str(tmp_path))
     query = [world.answers[0].answer]
-    first = wiki_mini().retriever.search(query, 5)
+    first = WikiMini().retriever.search(query, 5)
     (folder,) = tmp_path.iterdir()
     built = {file: file.stat().st_mtime_ns for file in folder.rglob("*")}
-    assert wiki_mini().retriever.search(query, 5) == first
+    assert WikiMini().retriever.search(query, 5) == first
     assert {file: file.stat().st_mtime_ns for file in folder.rglob("*")} == built
 
     monkeypatch.setenv("SSP_CACHE", "/proc/nowhere")
     with pytest.raises(DataError, match="SSP_CACHE"):
-        _ = wiki_mini().retriever
+        _ = WikiMini().retriever

@@ -1,17 +1,107 @@
-"""The language of the mini-wiki: questions such as "what is the R of the R of E ?", and pages."""
+"""The language of the mini-wiki: a closed vocabulary, questions such as "what is the R of the R of
+E ?", and the facts that pages state."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from ssp_env.types import Document
-from ssp_env.worlds.mini.graph import Graph
-from ssp_env.worlds.mini.lexicon import NATION, RELATIONS, Relation
+
+NAME_POOL = 1_400
+"""Number of names. Worlds draw theirs from this pool, so that no model knows them by heart."""
+
+KINDS = {"person": 0.42, "city": 0.20, "company": 0.18, "book": 0.12, "country": 0.08}
+"""Entity kinds and their share of a graph."""
+
+_SYLLABLES = (  # noqa: SIM905
+    "ba be bo da de do fa fe ga go ha he ka ke ko la le lo ma me mo na ne no pa po ra re ro sa "
+    "se so ta te to va ve vi za"
+).split()
+_ENDINGS = (  # noqa: SIM905
+    "ban dor fell gan hall len lin mar mond nar nes rick ris sen ston tal ter vik ward wyn"
+).split()
+
+
+class Relation(NamedTuple):
+    """A fact type: each entity of ``subject`` kind has at most one value of it.
+
+    A tuple, because readers look thousands of facts up per step, and tuples have a fast hash.
+    """
+
+    noun: str
+    """Its one-word name: "the *mentor* of E"."""
+    subject: str
+    """Kind of the entity that has the fact."""
+    value: str
+    """Kind of the fact's value."""
+    phrase: str
+    """The second wording that pages use: "E : *taught by* X"."""
+    inverse: str | None = None
+    """Name of the subjects of one value, if a question may ask for them (one-to-many)."""
+
+
+RELATIONS = (
+    Relation("birthplace", "person", "city", "born in"),
+    Relation("mentor", "person", "person", "taught by"),
+    Relation("rival", "person", "person", "opposed by"),
+    Relation("employer", "person", "company", "works for"),
+    Relation("mayor", "city", "person", "run by"),
+    Relation("country", "city", "country", "lies in"),
+    Relation("twin", "city", "city", "paired with"),
+    Relation("founder", "company", "person", "started by"),
+    Relation("headquarters", "company", "city", "based in"),
+    Relation("owner", "company", "company", "held by"),
+    Relation("author", "book", "person", "written by"),
+    Relation("setting", "book", "city", "set in"),
+    Relation("capital", "country", "city", "governed from"),
+    Relation("leader", "country", "person", "led by"),
+)
+"""The functional relations, present in every world."""
+
+NATION = Relation("nation", "person", "country", "citizen of", inverse="citizen")
+"""The one-to-many relation: all persons of a graph are citizens of one country."""
+
+WORDS = tuple("what is the of ? . : ; propose solve read question nothing".split())  # noqa: SIM905
+"""Function words of questions, pages and the tiny model's prompts."""
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """The pool of ``NAME_POOL`` invented names, always the same."""
+    rng = np.random.default_rng(20_260_101)
+    taken = {relation.noun.capitalize() for relation in RELATIONS}
+
+    pool: dict[str, None] = {}
+    while len(pool) < NAME_POOL:
+        middle = "".join(rng.choice(_SYLLABLES, size=int(rng.integers(1, 3))))
+        name = (middle + str(rng.choice(_ENDINGS))).capitalize()
+        if name not in taken:
+            pool.setdefault(name)
+    return tuple(pool)
+
+
+@cache
+def vocabulary() -> tuple[str, ...]:
+    """Every word of pages, questions and tiny prompts, without tags and special tokens."""
+    return words_with(names())
+
+
+def words_with(entities: Iterable[str]) -> tuple[str, ...]:
+    """The words of pages, questions and prompts about these entities alone."""
+    words = [*WORDS]
+    for relation in (*RELATIONS, NATION):
+        inverse = [relation.inverse] if relation.inverse else []
+        words += [relation.noun, *inverse, *relation.phrase.split()]
+    return tuple(dict.fromkeys([*words, *entities]))
+
+
+# -- questions -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -24,10 +114,7 @@ class Hop:
     @property
     def noun(self) -> str:
         """The word that names it in a question."""
-        if not self.inverted:
-            return self.relation.noun
-        assert self.relation.inverse is not None, "only one-to-many relations are asked backwards"
-        return self.relation.inverse
+        return (self.inverted and self.relation.inverse) or self.relation.noun
 
 
 _HOPS = {
@@ -135,33 +222,11 @@ def continue_question(
 
 # -- pages ---------------------------------------------------------------------------------------
 
-BACKLINKS = 2
-"""Most facts about *other* entities on a page; a proposer needs them to search backwards."""
-
 Fact = tuple[str, Relation, str]
 """``(entity, relation, value)``."""
 
 _BY_NOUN = {relation.noun: relation for relation in (*RELATIONS, NATION)}
 _BY_PHRASE = {relation.phrase: relation for relation in (*RELATIONS, NATION)}
-
-
-def write_pages(rng: np.random.Generator, graph: Graph) -> list[Document]:
-    """One page per entity: its facts in random order and wording, then some backlinks."""
-    links, pages = graph.backlinks(), []
-    for name in graph.entities:
-        sentences = []
-        for relation, value in graph.facts[name].items():
-            wording = relation.phrase if relation is NATION or rng.random() < 0.5 else relation.noun
-            sentences.append(f"{name} {wording} {value}")
-
-        # Backlinks let a proposer search backwards from its answer.
-        backlinks = links[name]
-        chosen = rng.permutation(len(backlinks))[:BACKLINKS]
-        sentences.extend(f"{name} {backlinks[i][1].noun} of {backlinks[i][0]}" for i in chosen)
-
-        text = " ".join(f"{sentences[i]} ." for i in rng.permutation(len(sentences)))
-        pages.append(Document(name, name, text))
-    return pages
 
 
 def read_facts(documents: Iterable[Document]) -> Iterator[Fact]:

@@ -1,10 +1,10 @@
-"""The mini-wiki as a world: pages to search, answers to play from, questions to be judged by."""
+"""The mini-wiki: a generated knowledge graph, rendered as short encyclopedia pages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,28 +12,124 @@ from ssp_env.errors import ConfigError
 from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.search.corpus import Corpus
 from ssp_env.types import Action, Analysis, Document, GroundTruth, Question
-from ssp_env.worlds.mini.grammar import (
+from ssp_env.worlds.mini_language import (
+    KINDS,
+    NAME_POOL,
+    NATION,
+    RELATIONS,
     Facts,
     Hop,
+    Relation,
     continue_question,
     count_hops,
     fact_tables,
     follow,
+    names,
     parse_question,
     read_facts,
     read_off,
-    write_pages,
-    write_question,
-)
-from ssp_env.worlds.mini.graph import Graph, grow
-from ssp_env.worlds.mini.lexicon import (
-    NAME_POOL,
-    NATION,
-    RELATIONS,
-    names,
     vocabulary,
     words_with,
+    write_question,
 )
+
+_FACT_CHANCE = 0.75
+"""Chance that an entity has a given fact of its kind."""
+
+
+@dataclass
+class Graph:
+    """Facts ``(entity, relation) -> value`` over a set of named entities."""
+
+    entities: dict[str, str]
+    """Name -> kind."""
+    facts: dict[str, dict[Relation, str]] = field(default_factory=dict)
+    """Name -> its facts."""
+
+    def backlinks(self) -> dict[str, list[tuple[str, Relation]]]:
+        """Name -> the ``(entity, functional relation)`` pairs that have it as their value."""
+        links: dict[str, list[tuple[str, Relation]]] = {name: [] for name in self.entities}
+        for entity, facts in self.facts.items():
+            for relation, value in facts.items():
+                if relation.inverse is None:
+                    links[value].append((entity, relation))
+        return links
+
+    def walk(
+        self, rng: np.random.Generator, hops: int
+    ) -> tuple[str, tuple[Relation, ...], str] | None:
+        """A random chain of ``hops`` functional facts without a repeated entity, or ``None``.
+
+        Returns:
+            A start entity, the relations to follow in order, and the entity reached.
+        """
+        entity = start = list(self.entities)[int(rng.integers(len(self.entities)))]
+        path, seen = [], {start}
+        for _ in range(hops):
+            steps = [
+                (r, v) for r, v in self.facts[entity].items() if r.inverse is None and v not in seen
+            ]
+            if not steps:
+                return None
+            relation, entity = steps[int(rng.integers(len(steps)))]
+            path.append(relation)
+            seen.add(entity)
+        return start, tuple(path), entity
+
+
+def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = True) -> Graph:
+    """A random graph over ``names``.
+
+    Args:
+        rng: source of all randomness.
+        names: the entities; kinds are dealt by :data:`~ssp_env.worlds.mini_language.KINDS`.
+        one_to_many: also make every person a citizen of one country. With a single one, noise
+            matters: a passage of the corpus names a rival answer to "the citizen of V" with a
+            chance of .21, one that another proposer retrieved with .32.
+    """
+    # Kinds are dealt by their shares, in order.
+    bounds, kinds = np.cumsum(list(KINDS.values())) * len(names), list(KINDS)
+    places = np.searchsorted(bounds, np.arange(len(names)), side="right")
+    dealt = (kinds[min(int(place), len(kinds) - 1)] for place in places)
+    graph = Graph(dict(zip(names, dealt, strict=True)))
+
+    by_kind: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    for name, kind in graph.entities.items():
+        by_kind[kind].append(name)
+
+    for name, kind in graph.entities.items():
+        graph.facts[name] = {}
+
+        # Every entity keeps at least one fact, so that it has a page.
+        own = [relation for relation in RELATIONS if relation.subject == kind]
+        kept = [relation for relation in own if rng.random() < _FACT_CHANCE]
+        for relation in kept or [own[int(rng.integers(len(own)))]]:
+            others = [other for other in by_kind[relation.value] if other != name]
+            graph.facts[name][relation] = others[int(rng.integers(len(others)))]
+        if one_to_many and kind == "person":
+            graph.facts[name][NATION] = by_kind["country"][0]
+
+    return graph
+
+
+def write_pages(rng: np.random.Generator, graph: Graph) -> list[Document]:
+    """One page per entity: its facts in random order and wording, then some backlinks."""
+    links, pages = graph.backlinks(), []
+    for name in graph.entities:
+        sentences = []
+        for relation, value in graph.facts[name].items():
+            wording = relation.phrase if relation is NATION or rng.random() < 0.5 else relation.noun
+            sentences.append(f"{name} {wording} {value}")
+
+        # Facts about other entities, two at most, let a proposer search backwards from its answer.
+        backlinks = links[name]
+        chosen = rng.permutation(len(backlinks))[:2]
+        sentences.extend(f"{name} {backlinks[i][1].noun} of {backlinks[i][0]}" for i in chosen)
+
+        text = " ".join(f"{sentences[i]} ." for i in rng.permutation(len(sentences)))
+        pages.append(Document(name, name, text))
+    return pages
+
 
 FEWEST = 16
 """Entities of the smallest graph that has every kind."""
@@ -66,20 +162,17 @@ class MiniWorld:
                 E"). Without them no noise document can make the world's reader reject a question.
             max_hops: evaluation questions have 1 to this many hops.
         """
-        if not FEWEST <= entities <= NAME_POOL // 2:
-            fix = f"choose {FEWEST} to {NAME_POOL // 2}: names come from a fixed pool"
-            raise ConfigError("world_options.entities", entities, fix)
-        if seed < 0:
-            raise ConfigError("world_options.seed", seed, "must be at least 0")
-        if not 1 <= max_hops <= 6:
-            raise ConfigError("world_options.max_hops", max_hops, "choose 1 to 6")
+        for name, value, choices in (
+            ("entities", entities, range(FEWEST, NAME_POOL // 2 + 1)),
+            ("max_hops", max_hops, range(1, 7)),
+        ):
+            if value not in choices:
+                fix = f"choose {choices[0]} to {choices[-1]}"
+                raise ConfigError(f"world_options.{name}", value, fix)
 
-        self.max_hops = max_hops
-        self.one_to_many = one_to_many
-
+        self.max_hops, self.one_to_many = max_hops, one_to_many
         grown = _grown(seed, entities, one_to_many)
-        self.train_graph, self.eval_graph, self.corpus = grown.train, grown.evaluation, grown.corpus
-        self._forward, self._backward = grown.facts
+        self.train_graph, self.eval_graph, self.corpus, self._facts = grown
 
         self._names = frozenset({*self.train_graph.entities, *self.eval_graph.entities})
         relations = (*RELATIONS, NATION) if one_to_many else RELATIONS
@@ -103,9 +196,8 @@ class MiniWorld:
     ) -> tuple[frozenset[str], bool]:
         """The words that can follow inside an action, and whether it can end there.
 
-        A query or an answer is one name; a question follows the grammar.
-
-        Names and relations are those that the player has read of, as long as it has read of any.
+        A query or an answer is one name; a question follows the grammar. Names and relations are
+        those that the player has read of, as long as it has read of any.
         """
         names, nouns = self._names & seen or self._names, self._nouns & seen or self._nouns
 
@@ -122,11 +214,6 @@ class MiniWorld:
             per_group: number per hop count; ``None`` means :attr:`per_group`.
         """
         wanted = self.per_group if per_group is None else per_group
-        if seed < 0:
-            raise ConfigError("questions.seed", seed, "must be at least 0")
-        if wanted < 1:
-            raise ConfigError("questions.per_group", wanted, "must be at least 1")
-
         drawn: list[Question] = []
         for hops in range(1, self.max_hops + 1):
             drawn.extend(self._questions(np.random.default_rng([seed, hops]), hops, wanted))
@@ -137,33 +224,23 @@ class MiniWorld:
         parsed = self._parse(question)
         if parsed is None:
             return None
-
-        facts = self._forward, self._backward
-        return Analysis(count_hops(*parsed, *facts), follow(*parsed, *facts))
+        return Analysis(count_hops(*parsed, *self._facts), follow(*parsed, *self._facts))
 
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
         """The answer by these documents and nothing else.
 
         A perfect but narrow reader, which knows the grammar of pages and questions, but not the
         graph. Several answers mean that the documents leave the question ambiguous, be it on the
-        way (see :func:`~ssp_env.worlds.mini.grammar.read_off`); ``None`` means that it is
+        way (see :func:`~ssp_env.worlds.mini_language.read_off`); ``None`` means that it is
         ill-formed.
         """
         parsed = self._parse(question)
-        if parsed is None:
-            return None
-
-        return read_off(*parsed, *fact_tables(read_facts(documents)))
+        return None if parsed is None else read_off(*parsed, *fact_tables(read_facts(documents)))
 
     def _parse(self, question: str) -> tuple[str, tuple[Hop, ...]] | None:
         parsed = parse_question(question)
-        if (
-            parsed is not None
-            and not self.one_to_many
-            and any(hop.relation.inverse for hop in parsed[1])
-        ):
-            return None
-        return parsed
+        known = parsed is not None and all(hop.noun in self._nouns for hop in parsed[1])
+        return parsed if known else None
 
     def _questions(self, rng: np.random.Generator, hops: int, wanted: int) -> list[Question]:
         found: dict[str, Question] = {}
@@ -187,18 +264,11 @@ class MiniWorld:
         raise ConfigError("questions.per_group", wanted, fix)
 
 
-class _Grown(NamedTuple):
-    """Contents of a world; never changed, so worlds of the same settings share them."""
-
-    train: Graph
-    evaluation: Graph
-    corpus: Corpus
-    facts: tuple[Facts, Facts]
-
-
 @lru_cache(maxsize=4)
-def _grown(seed: int, entities: int, one_to_many: bool) -> _Grown:
-    """Draws names, graphs and pages. A run opens its world several times: to check it, to play."""
+def _grown(
+    seed: int, entities: int, one_to_many: bool
+) -> tuple[Graph, Graph, Corpus, tuple[Facts, Facts]]:
+    """Both graphs, their pages, and the facts of both; shared, since nothing changes them."""
     rng = np.random.default_rng(np.random.SeedSequence([_GRAPHS, seed]))
     pool = names()
     drawn = [pool[i] for i in rng.permutation(NAME_POOL)[: 2 * entities]]
@@ -216,7 +286,7 @@ def _grown(seed: int, entities: int, one_to_many: bool) -> _Grown:
         for entity, own in graph.facts.items()
         for relation, value in own.items()
     )
-    return _Grown(train, evaluation, corpus, fact_tables(facts))
+    return train, evaluation, corpus, fact_tables(facts)
 
 
 class SmallWorld(MiniWorld):

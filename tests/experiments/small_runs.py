@@ -22,8 +22,7 @@ HOSTILE = 'why </script><script>window.hacked = 1</script> "<img src=x onerror=h
 
 
 def make_run(path: Path, seed: int = 0, steps: int = 2, finished: bool = True) -> RunDirectory:
-    """A run of ``steps`` steps with 5 games each: in each step one proposer breaks the format, and
-    one question is full of HTML."""
+    """A run with 5 games a step; of each, one is without a question and one has HTML in it."""
     directory = RunDirectory(path)
     path.mkdir(parents=True)
     directory.write_config(RunConfig(seed=seed, steps=max(1, steps)))

@@ -1,0 +1,137 @@
+"""A league: who plays, that all play the same games, ratings, and what is written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from runs import SETTINGS
+
+from experiments.config import load_preset, make_config
+from experiments.league import League, find_players, rate
+from experiments.run.rundir import RunDirectory
+from ssp_env.cli import main
+from ssp_env.errors import ConfigError, RunError
+
+
+def run_directory(folder: Path, *steps: int, model: str = "") -> str:
+    """A run with checkpoints; nobody loads them."""
+    run = RunDirectory(folder)
+    folder.mkdir()
+    run.write_config(make_config({**load_preset("tiny"), "model": model}))
+    for step in steps:
+        run.save_checkpoint(step, lambda made: (made / "policy").mkdir())
+    return str(folder)
+
+
+def test_a_run_stands_for_its_base_and_all_its_checkpoints(tmp_path: Path, policy: Path) -> None:
+    one, other = run_directory(tmp_path / "one", 20, 100), run_directory(tmp_path / "other", 20)
+    found = find_players([one, other, f"mine={policy}", str(policy)])
+    assert list(found) == ["one base", "one step 20", "one step 100", "other step 20", "mine"]
+    assert found["one base"] == "", "both began with the same policy"
+    assert found["one step 20"] == f"{one}/checkpoints/step_000020/policy"
+    third = run_directory(tmp_path / "third", 5, model="elsewhere")
+    assert find_players([third])["third base"] == "elsewhere"
+
+
+def test_players_that_cannot_play_are_refused(tmp_path: Path, policy: Path) -> None:
+    with pytest.raises(RunError, match="empty has no checkpoint"):
+        find_players([run_directory(tmp_path / "empty")])
+    with pytest.raises(ConfigError, match=r"config\.json is missing"):
+        find_players(["nowhere"])
+    with pytest.raises(ConfigError, match="two players have this name"):
+        find_players([f"a={policy}", f"a={shutil.copytree(policy, tmp_path / 'copy')}"])
+    with pytest.raises(ConfigError, match="or two policies"):
+        find_players([str(policy)])
+
+
+# -- ratings -----------------------------------------------------------------------------------
+
+
+def test_ratings_are_those_that_made_the_games() -> None:
+    proposers, solvers = np.array([800.0, 1100.0]), np.array([900.0, 1000.0, 1100.0])
+    won = 1.0 / (1.0 + 10 ** ((solvers[None] - proposers[:, None]) / 400))
+    assert np.allclose(rate(won, 10**7), [*proposers, *solvers], atol=0.01)
+
+    # Who never wins still has a rating, and one that many games have shown has a lower one.
+    low, lower = (rate(np.array([[0.0, 0.0], [0.5, 0.5]]), games)[0] for games in (10, 1000))
+    assert -np.inf < lower < low < 1000
+
+
+def test_intervals_narrow_with_answers() -> None:
+    rng = np.random.default_rng(0)
+    chance = np.array([[0.2, 0.8], [0.1, 0.5]])
+    widths = []
+    for answers in (20, 320):
+        solved = (rng.random((2, 2, answers)) < chance[:, :, None]).astype(float)
+        ratings = League(["a", "b"], np.empty(0), solved, 1 - solved, 1, 0).ratings
+        proposers, solvers = ratings["proposer"], ratings["solver"]
+        assert all(one.low < one.mean < one.high for one in [*proposers, *solvers])
+        widths.append(solvers[1].high - solvers[1].low)
+    assert widths[1] < 0.5 * widths[0]
+    assert solvers[1].low > solvers[0].high, "the second one solves more"
+    assert proposers[1].mean > proposers[0].mean, "whose questions are solved less"
+
+
+def test_figures_of_a_league() -> None:
+    solved = np.array([[[np.nan, 0.5], [np.nan, 1.0]], [[np.nan, np.nan]] * 2])
+    hops = np.array([[np.nan, 2.0], [np.nan, np.nan]])
+    paid = np.where(np.isnan(solved), 0.0, 1.0 - solved)
+    league = League(["a", "b"], hops, solved, paid, attempts=4, seed=0)
+    assert league.mean_paid.to_numpy().tolist() == [[0.25, 0.0], [0.0, 0.0]]
+    ratings, rates, _ = (table.cells for table in league.tables())
+    assert [*rates.itertuples(name=None)] == [("a", "0.500", "1.000"), ("b", "-", "-")]
+    assert ratings[["valid questions", "their hops"]].to_numpy().tolist() == [
+        ["0.500", "2.00"],
+        ["0.000", "-"],
+    ]
+    assert league.as_data()["solved_by_answer"][0] == [[None, 0.5], [None, 1.0]]
+    strong, weak = league.ratings["proposer"]
+    assert strong.mean > weak.mean, "who has asked nothing"
+
+
+# -- the command -------------------------------------------------------------------------------
+
+
+def test_a_league_of_two_policies(
+    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    twin = tmp_path / "twin"
+    twin.symlink_to(policy)
+    stranger = shutil.copytree(policy, tmp_path / "stranger")
+    tokenizer = json.loads((stranger / "tokenizer.json").read_text())
+    words = tokenizer["model"]["vocab"]
+    words["unheard-of"] = words.pop(list(words)[-1])
+    (stranger / "tokenizer.json").write_text(json.dumps(tokenizer))
+    settings = [word for setting in SETTINGS for word in ("--set", setting)]
+
+    def command(other: Path, out: Path, *words: str) -> int:
+        named = [f"playful={policy}", f"other={other}", "--model", str(policy), "--out", str(out)]
+        return main(["league", *named, "--answers", "6", *settings, *words])
+
+    out = tmp_path / "league"
+    assert command(twin, out) == 0
+    assert "Elo as solver" in capsys.readouterr().out
+    data = json.loads((out / "league.json").read_text())
+    one, other = data["players"]
+    assert one["valid_share"] > 0
+    assert {**one, "name": ""} == {**other, "name": ""}, "one policy plays the same games"
+    (a, b), (c, d) = data["solved_by_answer"]
+    assert a == b == c == d
+    assert len(a) == 6
+    assert "Share solved of valid questions" in (out / "league.md").read_text()
+    assert (out / "figure.png").stat().st_size > 10_000
+
+    assert command(twin, out) == 2
+    assert "is not empty" in capsys.readouterr().err
+    for words, says in (
+        (["--attempts", "0"], "--attempts"),
+        (["--answers", "1"], "--answers"),
+        ([], "all players need one tokenizer"),
+    ):
+        assert command(stranger, tmp_path / "new", *words) == 2
+        assert says in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
