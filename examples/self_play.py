@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -60,6 +60,16 @@ def spoiler(proposal: Any) -> bool:
     return proposal.truth.answer.casefold() in proposal.question.casefold()
 
 
+def solver_reward(game: Game, attempt: Any) -> float:
+    """1 if the judge calls the answer right."""
+    return float(attempt.right)
+
+
+def proposer_reward(game: Game) -> float:
+    """1 - mean solve rate: hard questions pay. One that fails a filter is paid 0."""
+    return 1 - fmean(attempt.right for attempt in game.counted)
+
+
 def make_rules(tokenizer: HuggingFaceTokenizer) -> Rules:
     """The game: a generated encyclopedia, a filter per reason code, verification, N attempts.
 
@@ -68,8 +78,14 @@ def make_rules(tokenizer: HuggingFaceTokenizer) -> Rules:
     paper; here the world does, which knows all facts.
     """
     game = MINI_GAME.replace(attempts=N, filters=())
-    filters = {"no_search": no_search, "short_question": short, "spoiler": spoiler}
-    return Rules.build(open_world("mini"), tokenizer, game, filters=filters)
+    return Rules.build(
+        open_world("mini"),
+        tokenizer,
+        game,
+        filters={"no_search": no_search, "short_question": short, "spoiler": spoiler},
+        proposer_reward=proposer_reward,
+        solver_reward=solver_reward,
+    )
 
 
 # -- rollout: lines 2 to 6 -------------------------------------------------------------------------
@@ -105,19 +121,13 @@ def play(round_: Round, engine: TransformersEngine, temperature: float, seed: in
     return round_.games
 
 
-# -- rewards and advantages: lines 7, 8 ------------------------------------------------------------
+# -- advantages ------------------------------------------------------------------------------------
 
 
-@dataclass
-class Row:
+class Row(NamedTuple):
     """One trajectory to learn from."""
 
-    ids: Tensor
-    """int64 (length,): prompt, turns and documents."""
-    mask: Tensor
-    """float (length,): 1 on the tokens that the policy wrote."""
-    behaviour: Tensor
-    """float (length,): log-probabilities that they were sampled with."""
+    trajectory: Any
     solver: bool
     advantage: float
     weight: float
@@ -125,42 +135,28 @@ class Row:
 
 
 def learnable(games: Sequence[Game]) -> list[Row]:
-    """Rewards, advantages, and the denominators of equations 4 and 5.
+    """Advantages, and the denominators of equations 4 and 5.
 
     B and N divide, however many games and attempts count, so that a failed game changes nobody
-    else's weight. A void game, which an outage of search or judge has stopped, teaches nothing.
+    else's weight. A void game, which an outage of search or judge has stopped, pays nothing.
     """
     rows = []
     for game in games:
-        if game.outcome == "void":
-            continue
-
-        # An attempt is paid 1 if the judge calls it right. Its advantage is that less the mean of
-        # its group (GRPO, not divided by the deviation). Where all attempts fail, or all succeed,
-        # there is nothing to compare.
-        valid = game.outcome == "valid"
-        rewards = [float(attempt.right) for attempt in game.counted] if valid else []
+        # An attempt's advantage is its reward less the mean of its group (GRPO, not divided by the
+        # deviation). Where all attempts fail, or all succeed, there is nothing to compare.
+        rewards = [attempt.reward for attempt in game.counted if attempt.reward is not None]
         if len(set(rewards)) > 1:
             for attempt, reward in zip(game.counted, rewards, strict=True):
-                row = row_of(attempt.trajectory, True, reward - fmean(rewards))
-                row.weight = 1 / (B * N * float(row.mask.sum()))  # a mean over its tokens
-                rows.append(row)
+                own = sum(attempt.trajectory.mask)  # the loss is a mean over its tokens
+                advantage, weight = reward - fmean(rewards), 1 / (B * N * own)
+                rows.append(Row(attempt.trajectory, True, advantage, weight))
 
-        # A proposal is paid 1 - mean solve rate: hard questions pay; one that failed is paid 0.
         # With one proposal per answer there is no group: the reward itself is the advantage.
-        paid = 1 - fmean(rewards) if valid else 0.0
-        if paid and game.proposer is not None:
-            row = row_of(game.proposer, False, paid)
-            row.weight = PROPOSER_WEIGHT / B  # a sum over its tokens
-            rows.append(row)
+        if game.proposer is not None and game.proposer_reward:
+            weight = PROPOSER_WEIGHT / B  # of a sum over its tokens
+            rows.append(Row(game.proposer, False, game.proposer_reward, weight))
 
     return rows
-
-
-def row_of(trajectory: Any, solver: bool, advantage: float) -> Row:
-    mask = torch.tensor(list(trajectory.mask), dtype=torch.float)
-    behaviour = torch.tensor(trajectory.logprobs)
-    return Row(torch.tensor(trajectory.ids), mask, behaviour, solver, advantage, 0.0)
 
 
 # -- losses: lines 11, 12 --------------------------------------------------------------------------
@@ -177,14 +173,14 @@ def token_logprobs(model: Any, ids: Tensor) -> Tensor:
 
 def loss_of(policy: Any, reference: Any, rows: Sequence[Row]) -> Tensor:
     """Equations 4 and 5 over some rows: the weighted sum of their token losses."""
+    # Tokens, 1 on those that the policy wrote, log-probabilities that they were sampled with.
     ids, mask, behaviour = (
-        pad_sequence([getattr(row, name) for row in rows], batch_first=True)
-        for name in ("ids", "mask", "behaviour")
+        pad_sequence([torch.tensor(list(values)) for values in column], batch_first=True)
+        for column in zip(*((t.ids, t.mask, t.logprobs) for t, *_ in rows), strict=True)
     )
     mask, behaviour = mask[:, 1:], behaviour[:, 1:]  # (rows, length - 1)
     solver, advantage, weight = (
-        torch.tensor([getattr(row, name) for row in rows])[:, None]
-        for name in ("solver", "advantage", "weight")
+        torch.tensor(column)[:, None] for column in zip(*(row[1:] for row in rows), strict=True)
     )
 
     logprobs = token_logprobs(policy, ids)
@@ -211,7 +207,7 @@ def loss_of(policy: Any, reference: Any, rows: Sequence[Row]) -> Tensor:
 def update(policy: Any, reference: Any, optimizer: torch.optim.Optimizer, rows: list[Row]) -> float:
     """One optimizer step on both roles together; the loss."""
     optimizer.zero_grad()
-    rows = sorted(rows, key=lambda row: len(row.ids))
+    rows = sorted(rows, key=lambda row: len(row.trajectory.ids))
     total = 0.0
     for first in range(0, len(rows), ROWS_PER_PASS):
         # Weights hold the denominators of the whole step, so passes simply add up.
@@ -227,17 +223,12 @@ def update(policy: Any, reference: Any, optimizer: torch.optim.Optimizer, rows: 
 # -- the loop --------------------------------------------------------------------------------------
 
 
-def accuracy(rules: Rules, engine: TransformersEngine, per_group: int) -> dict[str, float]:
-    """Pass@1 by the number of hops, greedily, on questions that are never trained on."""
+def accuracy(rules: Rules, engine: TransformersEngine, per_group: int) -> float:
+    """Pass@1, greedily, on questions that are never trained on."""
     once = replace(rules, config=rules.config.replace(attempts=1))
     questions = rules.world.questions(0, per_group)
     games = play(Round.of_questions(once, questions, [0]), engine, temperature=0.0, seed=0)
-
-    right: dict[str, list[bool]] = {}
-    for question, game in zip(questions, games, strict=True):
-        right.setdefault(question.group, []).extend(attempt.right for attempt in game.counted)
-
-    return {group: fmean(values) for group, values in sorted(right.items())}
+    return fmean(attempt.right for game in games for attempt in game.counted)
 
 
 def main() -> None:
@@ -274,10 +265,9 @@ def main() -> None:
 
         valid = [game for game in games if game.outcome == "valid"]
         solved = [attempt.right for game in valid for attempt in game.counted]
-        paid = [1 - fmean(attempt.right for attempt in game.counted) for game in valid]
         print(
             f"step {step:3d}",
-            f"proposer reward {sum(paid) / len(games):.3f}",
+            f"proposer reward {fmean(game.proposer_reward or 0.0 for game in games):.3f}",
             f"valid {len(valid) / len(games):.3f}",
             f"solve rate {fmean(solved) if solved else float('nan'):.3f}",
             f"loss {loss:+.5f}",

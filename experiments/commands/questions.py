@@ -17,7 +17,6 @@ from ssp_env.disk import replacing
 from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.record import GameRecord
 from ssp_env.replay import read_games
-from ssp_env.types import Role
 
 COLUMNS = 8
 """Columns of a run's table where nobody says how many steps each has."""
@@ -106,7 +105,7 @@ def ledger(games: Iterable[Played], run: str | Path) -> list[dict[str, Any]]:
         if not game.question:
             continue
         place = {"step": step, "slot": game.slot}
-        proposer = game.play_of(Role.PROPOSER)
+        proposer = game.named().get("proposer")
         searches = proposer.searches if proposer is not None else ()
         found = {document.id: document for search in searches for document in search.documents}
         first: dict[str, Any] = {

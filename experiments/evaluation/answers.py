@@ -26,8 +26,7 @@ from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.players import Player
 from ssp_env.replay import read_games
-from ssp_env.replay.files import SavedGame, game_lines
-from ssp_env.replay.header import SavedRules
+from ssp_env.replay.files import SavedGame, SavedRules, game_lines
 from ssp_env.types import Question, Role
 
 CHUNK = 256

@@ -1,8 +1,7 @@
 """Retrievers that take the place of the real one, to measure what search is worth.
 
 A policy that scores as well with an empty retriever answers from memory. One that believes a
-retriever that lies consistently reads what it finds.
-"""
+retriever that lies consistently reads what it finds."""
 
 from __future__ import annotations
 
@@ -50,8 +49,7 @@ class LyingRetriever:
     """Finds what the real one finds, with every right answer replaced by another question's.
 
     An answer is replaced by the same wrong one everywhere, in titles and texts. A policy that reads
-    gives the planted answer; one that knows better gives the right one.
-    """
+    gives the planted answer; one that knows better gives the right one."""
 
     def __init__(self, retriever: Retriever, planted: Mapping[str, str]) -> None:
         """``planted`` maps a wording to what stands in its place."""
@@ -76,8 +74,7 @@ class LyingRetriever:
 def planted_answers(questions: Sequence[Question], seed: int) -> dict[str, str]:
     """For every accepted wording of every question, an answer of another question of its group.
 
-    An answer whose group has no other one, or none but its own wordings, is left out.
-    """
+    An answer whose group has no other one, or none but its own wordings, is left out."""
     planted: dict[str, str] = {}
     for group in sorted({question.group for question in questions}):
         wordings: dict[str, set[str]] = {}

@@ -37,8 +37,7 @@ from ssp_env.disk import (
 )
 from ssp_env.errors import ConfigError, DataError, RunError
 from ssp_env.game.record import GameRecord
-from ssp_env.replay.files import SavedGame, game_lines
-from ssp_env.replay.header import SavedRules
+from ssp_env.replay.files import SavedGame, SavedRules, game_lines
 
 CHANGEABLE = re.compile(
     r"steps|checkpoint_every|checkpoints_kept|patience"

@@ -23,7 +23,7 @@ from experiments.run.rundir import RunDirectory
 from ssp_env.errors import LearnerDied, UnhealthyRun
 from ssp_env.game.record import outages
 from ssp_env.game.rules import idle_settings
-from ssp_env.replay.header import SavedRules
+from ssp_env.replay.files import SavedRules
 
 
 def train(

@@ -47,12 +47,7 @@ class Source:
         from ssp_env.search.index import PATIENCE, open_search
         from ssp_env.worlds import WORLDS, open_world
 
-        given: dict[str, Any] = {
-            "index": "",
-            "kind": self.kind,
-            "encoder": self.encoder,
-            "server": None,
-        }
+        given: dict[str, Any] = {"kind": self.kind, "encoder": self.encoder}
         if self.place.startswith("http") or self.token_env:
             server = {"url": self.place, "token_env": self.token_env, "deadline": PATIENCE}
             given["server"] = server

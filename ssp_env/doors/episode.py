@@ -19,7 +19,7 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round, advance_all
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory, Waiting
-from ssp_env.game.transcript import LiveView, render_ansi, render_human
+from ssp_env.game.transcript import LiveView, render_ansi
 from ssp_env.players import Player, scripted_player
 from ssp_env.types import GroundTruth, Question, Role
 from ssp_env.worlds import WORLDS
@@ -154,7 +154,7 @@ class Episode:
             case "ansi":
                 return render_ansi(self.game, self.rules)
             case "human":
-                render_human(self.game, self.rules)
+                LiveView(self.rules).show(self.game)
             case None:
                 gym.logger.warn("render() was called without a render_mode")
         return None

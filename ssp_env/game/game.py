@@ -197,7 +197,9 @@ class Game:
 
         number = self.number_of(trajectory)
         if number >= 0:
-            self.attempts[number].outage = Outage(error.service, error.what, error.calls)
+            attempt = self.attempts[number]
+            attempt.outage = Outage(error.service, error.what, error.calls)
+            attempt.verdict = attempt.reward = None
             if not trajectory.done:
                 trajectory.end(Ending.OUTAGE)
 

@@ -9,7 +9,7 @@ encode a query to more tokens than it was written with.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -56,51 +56,30 @@ class LegalMoves:
             ConfigError: it has not.
         """
         tokenizer, tags = rules.tokenizer, rules.tags
-        self._rules, self._size = rules, tokenizer.vocab_size
+        self._rules = rules
 
         def token_of(tag: str) -> int:
-            ids = tokenizer.encode(tag)
-            if len(ids) != 1:
-                fix = (
-                    f"the tag {tag} takes {len(ids)} tokens here; choose a tokenizer with "
-                    f"one token per tag"
-                )
+            token, *more = tokenizer.encode(tag)
+            if more:
+                fix = f"the tag {tag} is several tokens; choose a tokenizer with one token per tag"
                 raise ConfigError("view.legal_moves", True, fix)
-            return ids[0]
+            return token
 
         self._opening = {action: token_of(tags.opening(action)) for action in Action}
         self._closing = {action: token_of(tags.closing(action)) for action in Action}
-        self._think, self._unthink = (
-            token_of(tags.opening("think")),
-            token_of(tags.closing("think")),
-        )
+        self._think, self._unthink = map(token_of, (tags.opening("think"), tags.closing("think")))
 
-        # Read in reverse, to find the action that a turn has begun.
-        self._openers = {token: action for action, token in self._opening.items()}
-
-        silent = {
-            tokenizer.pad_id,
-            tokenizer.eos_id,
-            *(t for tag in tags.all() for t in tokenizer.encode(tag)),
-        }
-
-        text = [
-            token
-            for token in range(self._size)
-            if token not in silent and _is_plain(tokenizer.pieces[token])
-        ]
+        silent = {tokenizer.pad_id, tokenizer.eos_id}
+        silent |= {token for tag in tags.all() for token in tokenizer.encode(tag)}
+        text = [t for t, piece in enumerate(tokenizer.pieces) if t not in silent and _plain(piece)]
         self._text = self._of(text)
-
         self._spelling = [piece.decode("utf-8", "replace").strip() for piece in tokenizer.pieces]
         self._words = {self._spelling[token]: token for token in text}
 
         # A grammar is no use to a tokenizer that lacks some of its words.
         world = rules.world
-        self._grammar = (
-            world
-            if isinstance(world, Grammar) and self._words.keys() >= {*world.vocabulary}
-            else None
-        )
+        known = isinstance(world, Grammar) and self._words.keys() >= {*world.vocabulary}
+        self._grammar = world if isinstance(world, Grammar) and known else None
 
     def mask(self, trajectory: Trajectory, written: Sequence[int] = ()) -> NDArray[np.int8]:
         """int8 (vocabulary,): 1 on every legal token.
@@ -112,7 +91,7 @@ class LegalMoves:
             written: how its present turn goes on, before it is fed.
         """
         thinking, action, inside = self._open(trajectory, written)
-        if thinking if written else trajectory.thinking:
+        if thinking:
             return self._of([self._unthink])
         if action is None:
             return self._of([self._opening[a] for a in self._actions(trajectory)])
@@ -141,22 +120,18 @@ class LegalMoves:
         self, trajectory: Trajectory, written: Sequence[int]
     ) -> tuple[bool, Action | None, list[int]]:
         """State of the turn: if a thought is open, the action begun, and the tokens inside it."""
-        ids, mask = trajectory.ids, trajectory.mask
-
         # The policy's own tokens since the last ones that the environment wrote.
-        start = len(ids)
-        while start > trajectory.prompt_length and mask[start - 1]:
-            start -= 1
+        start = max(trajectory.mask.rfind(b"\0") + 1, trajectory.prompt_length)
+        openers = {self._opening[action]: action for action in trajectory.limits.actions}
 
         opened: Action | None = None
         inside: list[int] = []
         thinking = trajectory.began_thinking
-        for token in (*ids[start:], *written):
-            action = self._openers.get(token)
+        for token in (*trajectory.ids[start:], *written):
             if thinking or token == self._think:
                 thinking = token != self._unthink
-            elif action is not None and action in trajectory.limits.actions:
-                opened, inside = action, []
+            elif token in openers:
+                opened, inside = openers[token], []
             else:
                 inside.append(token)
         return thinking, opened, inside
@@ -177,13 +152,13 @@ class LegalMoves:
             actions = [a for a in actions if a is not Action.QUESTION or found]
         return actions
 
-    def _of(self, tokens: Sequence[int]) -> NDArray[np.int8]:
-        mask = np.zeros(self._size, dtype=np.int8)
+    def _of(self, tokens: Iterable[int]) -> NDArray[np.int8]:
+        mask = np.zeros(self._rules.tokenizer.vocab_size, dtype=np.int8)
         mask[list(tokens)] = 1
         return mask
 
 
-def _is_plain(piece: bytes) -> bool:
+def _plain(piece: bytes) -> bool:
     """True for plain text: neither blank, nor half a letter, nor part of a tag."""
     try:
         text = piece.decode()

@@ -172,12 +172,5 @@ def _search(rules: Rules, trajectories: Sequence[Trajectory]) -> None:
 
 def _turns(trajectory: Trajectory) -> list[str]:
     """The policy's turns as text."""
-    ids, mask, at = trajectory.ids, trajectory.mask, trajectory.prompt_length
-    turns = []
-    while at < len(ids):
-        stop = mask.find(b"\0" if mask[at] else b"\1", at)
-        stop = stop if stop >= 0 else len(ids)
-        if mask[at]:
-            turns.append(trajectory.limits.tokenizer.decode(ids[at:stop]).strip())
-        at = stop
-    return turns
+    decode = trajectory.limits.tokenizer.decode
+    return [decode(trajectory.ids[i:j]).strip() for i, j, own in trajectory.runs() if own]

@@ -1,14 +1,14 @@
 """The record of a game: the one model for statistics, the report and files of games.
 
 A line of a file is a :class:`GameRecord` as JSON. With the rules it was played by
-(:class:`~ssp_env.replay.header.SavedRules`) it is all that a replay needs. Everything in it follows
+(:class:`~ssp_env.replay.files.SavedRules`) it is all that a replay needs. Everything in it follows
 from seeds, weights and services; there is no time in it and no random id."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, TypeVar
 
 from ssp_env.errors import UsageError
@@ -70,11 +70,7 @@ class TrajectoryRecord:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """All token ids, in order.
-
-        Raises:
-            UsageError: the record was written without them.
-        """
+        """All token ids, in order; raises a ``UsageError`` if it was written without them."""
         return tuple(chain.from_iterable(_known(segment.ids) for segment in self.segments))
 
     @property
@@ -146,11 +142,6 @@ class GameRecord:
         return self.first_slot + self.start.slot
 
     @property
-    def group(self) -> int:
-        """Games of one answer share a group (GRPO for the proposer)."""
-        return self.first_slot + self.start.group
-
-    @property
     def origin(self) -> str:
         """Origin of the question: ``proposed``, ``reused``, ``composed`` or ``given``."""
         return self.start.origin.value
@@ -170,10 +161,6 @@ class GameRecord:
         """The attempts to solve."""
         return tuple(t for t in self.trajectories if t.role is Role.SOLVER)
 
-    def play_of(self, role: Role) -> TrajectoryRecord | None:
-        """The first trajectory of a role; ``None`` if that role did not play."""
-        return next((t for t in self.trajectories if t.role is role), None)
-
     def named(self) -> dict[str, TrajectoryRecord]:
         """All trajectories by name: ``proposer``, ``verifier``, ``closed_book``, ``solver 1``..."""
         return dict(zip(names(t.role for t in self.trajectories), self.trajectories, strict=True))
@@ -189,9 +176,7 @@ class GameRecord:
 
 def outages(records: Iterable[GameRecord]) -> list[Outage]:
     """All outages in these games: one per void game, and one per void attempt."""
-    found: list[Outage | None] = []
-    for record in records:
-        found += [record.outage, *(trajectory.outage for trajectory in record.trajectories)]
+    found = chain.from_iterable((r.outage, *(t.outage for t in r.trajectories)) for r in records)
     return [outage for outage in found if outage is not None]
 
 
@@ -210,23 +195,16 @@ def names(roles: Iterable[Role]) -> list[str]:
 def record_game(
     game: Game, rules: Rules, weights_version: int = 0, question_group: str | None = None
 ) -> GameRecord:
-    """The record of a game.
-
-    Args:
-        game: any outcome, a pending one included.
-        rules: the rules that it was played by.
-        weights_version: number of steps that the policy had learnt from.
-        question_group: the group of a given evaluation question.
-    """
+    """The record of a game, which may still go on; the fields of a record explain the arguments."""
     analysis = rules.world.analyse(game.question) if game.question else None
 
     plays = [_trajectory(t) for t in (game.proposer, game.verifier) if t]
     if game.closed_book is not None:
-        plays.append(replace(_trajectory(game.closed_book), reward=game.closed_book_reward))
-    for attempt in game.attempts:
-        played = _trajectory(attempt.trajectory)
-        verdict, reward, outage = attempt.verdict, attempt.reward, attempt.outage
-        plays.append(replace(played, verdict=verdict, reward=reward, outage=outage))
+        plays.append(_trajectory(game.closed_book, reward=game.closed_book_reward))
+    plays += [
+        _trajectory(a.trajectory, verdict=a.verdict, reward=a.reward, outage=a.outage)
+        for a in game.attempts
+    ]
 
     return GameRecord(
         start=game.start,
@@ -251,29 +229,23 @@ def record_game(
     )
 
 
-def _trajectory(trajectory: Trajectory) -> TrajectoryRecord:
+def _trajectory(trajectory: Trajectory, **scored: Any) -> TrajectoryRecord:
     return TrajectoryRecord(
         role=trajectory.role,
         segments=tuple(_segments(trajectory)),
         searches=tuple(trajectory.searches),
         ending=trajectory.ending,
         result=trajectory.result,
+        **scored,
     )
 
 
 def _segments(trajectory: Trajectory) -> Iterator[SegmentRecord]:
-    pieces = trajectory.limits.tokenizer.pieces
-    ids, mask, prompt = trajectory.ids, trajectory.mask, trajectory.prompt_length
+    pieces, ids = trajectory.limits.tokenizer.pieces, trajectory.ids
+    runs = [(start, stop, POLICY if own else ENVIRONMENT) for start, stop, own in trajectory.runs()]
 
     # The prompt is always the first segment, even an empty one: what follows is the policy's.
-    bounds, at = [0, prompt], prompt
-    while at < len(ids):
-        turn = mask.find(b"\0" if mask[at] else b"\1", at)
-        at = turn if turn >= 0 else len(ids)
-        bounds.append(at)
-
-    for number, (start, stop) in enumerate(pairwise(bounds)):
-        author = PROMPT if number == 0 else POLICY if mask[start] else ENVIRONMENT
+    for start, stop, author in [(0, trajectory.prompt_length, PROMPT), *runs]:
         text = b"".join(map(pieces.__getitem__, ids[start:stop])).decode("utf-8", "replace")
         yield SegmentRecord(
             by=author,

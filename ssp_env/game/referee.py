@@ -1,9 +1,8 @@
 """The referee: decides whether a question stands, which answers are right, and what a game pays.
 
 A :class:`~ssp_env.game.round.Round` moves games along and asks the referee whenever something has
-to be found or decided. The referee asks the exchangeable parts of the rules, and checks what they
-return before it is used. A ``ServiceError`` is an outage; any other exception of a part is a
-mistake of its code and propagates.
+to be found or decided. A ``ServiceError`` of a part of the rules is an outage; any other exception
+is a mistake of its code and propagates.
 """
 
 from __future__ import annotations
@@ -40,10 +39,6 @@ class Referee:
     """
 
     def __init__(self, rules: Rules) -> None:
-        """
-        Args:
-            rules: what the games are played by.
-        """
         self.rules = rules
 
     # -- services ------------------------------------------------------------------------------

@@ -62,17 +62,13 @@ class Round:
         Args:
             rules: what the games are played by.
             answers: a function of ``(rng, count)`` that draws that many ground truths.
-            slots: how many questions the step is to have; 0 plays nothing.
+            slots: how many questions the step is to have.
             seed: non-negative numbers that decide, with the tokens that are fed, everything that
                 happens.
             strategy: what to do with failed slots; they stay empty when not given. ``begin_step``
                 is called here.
             starts: games to play in place of ``slots`` proposals; see :meth:`of_starts`.
             referee: decides; that of the rules when not given.
-
-        Raises:
-            UsageError: ``answers`` drew too few. :meth:`advance` raises it as well, and where a
-                part of the rules or the strategy returns the wrong thing.
         """
         self.rules, self.slots, self.phase = rules, slots, Phase.PROPOSE
         self.games: list[Game] = []

@@ -6,7 +6,7 @@ import bisect
 import copy
 import itertools
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -89,7 +89,6 @@ class Trajectory:
     mask: bytearray = field(init=False)
     logprobs: array[float] = field(init=False)
     searches: list[SearchRecord] = field(default_factory=list)
-    waiting: Waiting = Waiting.POLICY
     ending: Ending | None = None
     result: str | None = None
     """The question or the answer, once there is one."""
@@ -131,19 +130,31 @@ class Trajectory:
         return self.limits.max_response_tokens - (len(self.ids) - self.prompt_length)
 
     @property
+    def waiting(self) -> Waiting:
+        """Input that it waits for."""
+        if self.done:
+            return Waiting.NOTHING
+        return Waiting.POLICY if self.query is None else Waiting.SEARCH
+
+    @property
     def done(self) -> bool:
         """True once it has ended."""
         return self.ending is not None
 
     @property
-    def thinking(self) -> bool:
-        """True if the current turn is inside a thought, where tags are text."""
-        return self._scanner.thinking
-
-    @property
     def began_thinking(self) -> bool:
         """True if the current turn began inside a thought, which its prompt has opened."""
         return self._scanner.began_thinking
+
+    def runs(self) -> Iterator[tuple[int, int, bool]]:
+        """Runs of tokens behind the prompt by one author: start, stop, and if it is the policy."""
+        start = self.prompt_length
+        while start < len(self.ids):
+            own = self.mask[start] == 1
+            stop = self.mask.find(b"\0" if own else b"\1", start)
+            stop = stop if stop >= 0 else len(self.ids)
+            yield start, stop, own
+            start = stop
 
     def feed(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> bool:
         """Takes tokens that the policy sampled; returns whether they ended the turn.
@@ -178,16 +189,10 @@ class Trajectory:
 
         A turn without any complete action ends the trajectory, as it would with an end token.
         Actions in a thought that the turn leaves open count, and nothing behind them is dropped.
-
-        Args:
-            ids: the turn; an empty one is a turn without an action.
-            logprobs: behaviour log-probability of each; zeros when not given.
+        Arguments and errors are those of :meth:`feed`, but the turn may be empty.
 
         Returns:
             How many of the ids were taken.
-
-        Raises:
-            UsageError: as :meth:`feed` does.
         """
         ids, taken, found, ended = self._scan(ids, logprobs)
         self._take(ids[:taken], logprobs if logprobs is None else logprobs[:taken])
@@ -201,15 +206,10 @@ class Trajectory:
         return taken
 
     def observe(self, documents: Sequence[Document], observation: Sequence[int]) -> None:
-        """Takes what the pending search found, already encoded.
-
-        Raises:
-            UsageError: no search is pending.
-        """
-        if self.waiting is not Waiting.SEARCH or self.query is None:
-            raise UsageError(
-                f"this {self.role} trajectory waits for {self.waiting}, not for documents"
-            )
+        """Takes what the pending search found, already encoded."""
+        if self.query is None:
+            what = f"this {self.role} trajectory waits for {self.waiting}, not for documents"
+            raise UsageError(what)
 
         self.searches.append(SearchRecord(self.query, tuple(documents)))
         self.query = None
@@ -225,11 +225,10 @@ class Trajectory:
 
         # Tags in the observation are not the policy's, so the next turn is scanned on its own.
         self._scanner = self._new_scanner()
-        self.waiting = Waiting.POLICY
 
     def end(self, ending: Ending) -> None:
         """Ends it."""
-        self.ending, self.waiting, self.query = ending, Waiting.NOTHING, None
+        self.ending, self.query = ending, None
 
     def _new_scanner(self) -> TurnScanner:
         """A scanner for the turn that begins here."""
@@ -242,11 +241,7 @@ class Trajectory:
     def _scan(
         self, ids: Sequence[int], logprobs: Sequence[float] | None
     ) -> tuple[list[int] | tuple[int, ...], int, Call | Forgery | None, bool]:
-        """The ids; how many of them belong to the turn; what they complete; if they end the turn.
-
-        Raises:
-            UsageError: as :meth:`feed` does.
-        """
+        """The ids; how many belong to the turn; what they complete; if they end the turn."""
         if self.waiting is not Waiting.POLICY:
             what = f"this {self.role} trajectory waits for {self.waiting}, not for tokens"
             raise UsageError(what)
@@ -264,16 +259,12 @@ class Trajectory:
             belong = text.index(tokenizer.eos_id) + 1
             text, ended = text[: belong - 1], True
 
-        try:
-            pieces = list(map(tokenizer.pieces.__getitem__, text))
-        except (IndexError, TypeError):
-            pieces = []
         # A negative id would index the table from its end.
-        if len(pieces) < len(text) or (text and min(text) < 0):
-            size = tokenizer.vocab_size
-            known = range(size)
-            token = next(t for t in text if not hasattr(t, "__index__") or t not in known)
+        size = tokenizer.vocab_size
+        if text and not (min(text) >= 0 and max(text) < size):
+            token = next(t for t in text if not 0 <= t < size)
             raise UsageError(f"token {token!r} is outside the action space 0 .. {size - 1}")
+        pieces = list(map(tokenizer.pieces.__getitem__, text))
 
         joined = b"".join(pieces)
         found = self._scanner.feed(joined)
@@ -316,7 +307,7 @@ class Trajectory:
         ):
             self.end(Ending.BUDGET_QUERY if searches else Ending.BUDGET_ANSWER)
         elif searches:
-            self.query, self.waiting = found.content, Waiting.SEARCH
+            self.query = found.content
         else:
             self.result = found.content
             self.end(Ending.ACTION)

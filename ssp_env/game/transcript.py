@@ -63,25 +63,11 @@ def render_ansi(game: Game, rules: Rules) -> str:
     return "\n".join(line.plain() for line in transcript(record_game(game, rules)))
 
 
-def render_human(game: Game, rules: Rules, console: Console | None = None) -> None:
-    """Prints the game with colours: prompts dim, the policy's words bold, observations cyan."""
-    from rich.console import Console
-
-    console = console if console is not None else Console()
-    for line in transcript(record_game(game, rules)):
-        line.print(console)
-
-
 class LiveView:
     """Prints a game while it is played: each time, only what is new."""
 
-    def __init__(self, rules: Rules, console: Console | None = None) -> None:
-        """
-        Args:
-            rules: the rules of the games.
-            console: where to print; the terminal when not given.
-        """
-        self._rules, self._console = rules, console
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
         self._game: Game | None = None
         self._shown: Counter[Line] = Counter()
 
@@ -89,20 +75,17 @@ class LiveView:
         """Prints the lines that were not there the last time."""
         from rich.console import Console
 
-        # Not kept: an env is copied and sent to other processes, which a console cannot be.
-        console = self._console if self._console is not None else Console()
-        if game is not self._game:
-            self._game, self._shown = game, Counter()
-
+        # A line that comes later may stand before some that were shown: checks, for one.
         lines = transcript(record_game(game, self._rules))
         if game.outcome is Outcome.PENDING:
             lines.pop()
-        before, self._shown = self._shown, Counter(lines)
-        for line in lines:
-            if before[line]:
-                before[line] -= 1
-            else:
-                line.print(console)
+        shown = self._shown if game is self._game else Counter()
+        self._game, self._shown = game, Counter(lines)
+
+        # Not kept: an env is copied and sent to other processes, which a console cannot be.
+        console = Console()
+        for line in (self._shown - shown).elements():
+            line.print(console)
 
 
 def transcript(record: GameRecord) -> list[Line]:
@@ -163,7 +146,7 @@ def _checks(record: GameRecord) -> Iterator[Line]:
 
     if record.verification is not None:
         yield Line(f"verification: {_word(record.verification)}", "bold")
-        origins = {n.document.id: f"noise, {_origin(n.origin, record)}" for n in record.noise}
+        origins = {n.document.id: f"noise, {n.origin}" for n in record.noise}
         read = (f"{d} ({origins.get(d, 'evidence')})" for d in record.materials or ())
         yield Line(f"read: {', '.join(read) or 'nothing'}", "dim cyan", 4)
 
@@ -179,13 +162,6 @@ def _word(verdict: Verdict) -> str:
 def _named(documents: Iterable[Document]) -> str:
     shown = [d.id if d.score is None else f"{d.id} ({d.score:.3g})" for d in documents]
     return ", ".join(shown) or "nothing"
-
-
-def _origin(origin: str, record: GameRecord) -> str:
-    """The origin of noise; a game by its number in the step, not in its runner's part of it."""
-    name, _, slot = origin.partition(" ")
-    known = name == "game" and slot.isdecimal()
-    return f"game {record.first_slot + int(slot)}" if known else origin
 
 
 def _known(record: GameRecord) -> str:

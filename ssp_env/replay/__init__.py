@@ -1,12 +1,17 @@
 """Files of games: one format, replayed and rescored offline. See docs/replay.md."""
 
-from ssp_env.replay.files import SavedGame, read_games, save_game, save_games, write_games
-from ssp_env.replay.header import SavedRules
-from ssp_env.replay.play import Difference, Replay, replay
+from ssp_env.replay.files import (
+    SavedGame,
+    SavedRules,
+    read_games,
+    save_game,
+    save_games,
+    write_games,
+)
+from ssp_env.replay.play import Replay, replay
 from ssp_env.replay.rescore import Rescored, rescore
 
 __all__ = [
-    "Difference",
     "Replay",
     "Rescored",
     "SavedGame",

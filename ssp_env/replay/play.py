@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.filters import FILTERS, Filter, Proposal
 from ssp_env.game.game import (
     PROPOSER_REWARDS,
@@ -27,36 +28,12 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Limits, Trajectory, Waiting
 from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
-from ssp_env.replay.files import SavedGame
-from ssp_env.replay.header import dotted
+from ssp_env.replay.files import SavedGame, dotted
 from ssp_env.search.base import Results
 from ssp_env.tokenizers import Tokenizer
 from ssp_env.types import Document, Role, World
 
-NO_TOKENS = (
-    "the game was written without token ids (tokens=False); it can "
-    "be printed and judged anew, but not replayed"
-)
 _LONGEST = 80
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One thing that came out another way than it was saved."""
-
-    where: str
-    """``game``, or a trajectory: ``proposer``, ``verifier``, ``closed_book``, ``solver 1`` ..."""
-    field: str
-    """The field that differs, such as ``segments[2].ids[14]`` or ``verdict.correct``."""
-    saved: Any
-    replayed: Any
-
-    def __str__(self) -> str:
-        saved, replayed = (
-            text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-            for text in map(repr, (self.saved, self.replayed))
-        )
-        return f"{self.where}: {self.field}: saved {saved}, replayed {replayed}"
 
 
 @dataclass(frozen=True)
@@ -67,10 +44,11 @@ class Replay:
     """The game as it was replayed."""
     rules: Rules
     """Rules that it was replayed by; search, judge, verifier and noise are not in the file."""
-    differences: tuple[Difference, ...]
+    differences: tuple[str, ...]
+    """Fields that came out another way, such as
+    ``solver 2: segments[2].ids[14]: saved 812, replayed 3``; empty if nothing did."""
     as_saved: Mapping[str, str]
-    """Functions of the user's own that were not given, by their part: their results were played
-    back and not checked."""
+    """Functions of the user's own, by their part, whose results were played back, not checked."""
 
     @property
     def identical(self) -> bool:
@@ -83,15 +61,14 @@ def replay(
     tokenizer: Tokenizer | str | Path | None = None,
     world: World | None = None,
     *,
-    filters: Mapping[str, Filter] | None = None,
     proposer_reward: ProposerReward | None = None,
     solver_reward: SolverReward | None = None,
 ) -> Replay:
     """Plays the policy's saved tokens again, without search or judge, and compares everything.
 
     Prompts and observations are made anew from texts and documents; filters, budgets and rewards
-    are computed anew. Results of code of the user's own (filters, rewards, noise) are played back,
-    unless that code is given.
+    are computed anew. Results of the user's own filters, noise and rewards are played back, but
+    for rewards that are given.
 
     Args:
         saved: the game.
@@ -99,7 +76,6 @@ def replay(
             it is made of.
         world: the world that it was played in; the hops and right answers of the question are
             taken from the record where it is not given.
-        filters: rules of the user's own for a question, by reason code.
         proposer_reward: the user's own.
         solver_reward: the user's own.
 
@@ -108,10 +84,11 @@ def replay(
         UsageError: ``saved`` was written without token ids.
     """
     if not saved.rules.tokens:
-        raise UsageError(NO_TOKENS)
+        what = "the game was written without token ids (tokens=False)"
+        raise UsageError(f"{what}: it can be read and judged anew, but not replayed")
 
     opened = saved.rules.tokenizer.open(tokenizer)
-    rules, as_saved = recorded_rules(saved, opened, filters, proposer_reward, solver_reward, world)
+    rules, as_saved = recorded_rules(saved, opened, proposer_reward, solver_reward, world)
     game = _play(saved.record, rules)
 
     # Facts of the run and of the world do not follow from the game.
@@ -179,36 +156,28 @@ def _error(outage: Outage) -> ServiceError:
 # -- comparing ---------------------------------------------------------------------------------
 
 
-def differences(saved: GameRecord, replayed: GameRecord) -> list[Difference]:
+def differences(saved: GameRecord, replayed: GameRecord) -> list[str]:
     """Every field that differs, trajectories first; of a list, the first place that does."""
-    then, now = saved.named(), replayed.named()
-    found: list[Difference] = []
-
+    then, now = ({**r.named(), "game": replace(r, trajectories=())} for r in (saved, replayed))
+    found: list[str] = []
     for name in dict.fromkeys([*then, *now]):
-        if name in then and name in now:
-            found += (replace(d, where=name) for d in _walk("", then[name], now[name]))
-        else:
-            before, after = ("played" if name in plays else "absent" for plays in (then, now))
-            found.append(Difference(name, "trajectory", before, after))
-
-    saved, replayed = replace(saved, trajectories=()), replace(replayed, trajectories=())
-    return found + list(_walk("", saved, replayed))
+        found += _walk(f"{name}: ", then.get(name), now.get(name))
+    return found
 
 
-def _walk(field: str, then: Any, now: Any) -> Iterator[Difference]:
+def _walk(place: str, then: Any, now: Any) -> Iterator[str]:
     if is_dataclass(then) and type(then) is type(now):
+        within = place if place.endswith(" ") else f"{place}."
         for f in fields(then):
-            path = f"{field}.{f.name}" if field else f.name
-            yield from _walk(path, getattr(then, f.name), getattr(now, f.name))
-    elif isinstance(then, tuple) and isinstance(now, tuple):
-        for i, (before, after) in enumerate(zip(then, now, strict=False)):
-            if found := list(_walk(f"{field}[{i}]", before, after)):
+            yield from _walk(f"{within}{f.name}", getattr(then, f.name), getattr(now, f.name))
+    elif isinstance(then, tuple) and isinstance(now, tuple) and then and now:
+        for i, (before, after) in enumerate(zip_longest(then, now)):
+            if found := list(_walk(f"{place}[{i}]", before, after)):
                 yield from found
                 return
-        if len(then) != len(now):
-            yield Difference("game", f"number of {field}", len(then), len(now))
     elif repr(then) != repr(now):  # it tells 0.0 from -0.0, and NaN equals itself
-        yield Difference("game", field, then, now)
+        name = place.removesuffix(": ")
+        yield f"{name}: saved {repr(then)[:_LONGEST]}, replayed {repr(now)[:_LONGEST]}"
 
 
 # -- recorded services and code ----------------------------------------------------------------
@@ -217,7 +186,6 @@ def _walk(field: str, then: Any, now: Any) -> Iterator[Difference]:
 def recorded_rules(
     saved: SavedGame,
     tokenizer: Tokenizer,
-    filters: Mapping[str, Filter] | None = None,
     proposer_reward: ProposerReward | None = None,
     solver_reward: SolverReward | None = None,
     world: World | None = None,
@@ -226,25 +194,14 @@ def recorded_rules(
 
     Functions of the user's own that are not given return what they returned then; their names are
     the second result, by their part.
-
-    Raises:
-        ConfigError: a saved prompt set that cannot work, or a filter that the game did not have.
     """
     config, parts, record = saved.rules.config, saved.rules.parts, saved.record
-    rules, as_saved = dict[str, Filter](), dict[str, str]()
-
-    given = filters or {}
-    for code in given.keys() - parts.filters.keys():
-        fix = f"the game had no such filter, but {', '.join(parts.filters)}"
-        raise ConfigError("filters", code, fix)
+    filters, as_saved = dict[str, Filter](), dict[str, str]()
     for code, function in parts.filters.items():
-        shipped = FILTERS.get(code)
-        if code in given:
-            rules[code] = given[code]
-        elif shipped is not None and dotted(shipped) == function:
-            rules[code] = shipped
+        if code in FILTERS and dotted(FILTERS[code]) == function:
+            filters[code] = FILTERS[code]
         else:
-            rules[code] = partial(_failed, record, code)
+            filters[code] = partial(_failed, record, code)
             as_saved[f"filter {code}"] = function
 
     if proposer_reward is None and parts.proposer_reward not in PROPOSER_REWARDS:
@@ -271,7 +228,7 @@ def recorded_rules(
             verifier=None if parts.verifier is None else unsaved,
             limits={role: Limits.of(role, config, tokenizer, prompts.tags) for role in Role},
             world=unsaved if world is None else world,
-            filters=rules,
+            filters=filters,
             noise=unsaved,
             proposer_reward=proposer_reward
             or PROPOSER_REWARDS.get(parts.proposer_reward, paid_proposer),
@@ -308,11 +265,6 @@ class RecordedReferee(Referee):
     that made it void."""
 
     def __init__(self, rules: Rules, record: GameRecord) -> None:
-        """
-        Args:
-            rules: of :func:`recorded_rules`.
-            record: the game as it was played.
-        """
         super().__init__(rules)
         self._record, self._plays = record, record.named()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,12 @@ from typing import Any
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.game import Attempt, Game, ProposerReward, SolverReward
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.record import TrajectoryRecord
 from ssp_env.game.referee import Referee, ask_each
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Judge, JudgeTask
-from ssp_env.replay.files import SavedGame
-from ssp_env.replay.header import name_of
-from ssp_env.replay.play import recorded_rules, replay
+from ssp_env.replay.files import SavedGame, name_of
+from ssp_env.replay.play import Replay, recorded_rules, replay
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
 from ssp_env.types import Role
 
@@ -69,82 +67,74 @@ def rescore(
         ServiceError: the judge failed altogether. One that fails for a task makes that game void.
     """
     saved_games = list(saved_games)
-    played: list[tuple[Game, Rules] | None] = []
-    for saved in saved_games:
-        if saved.record.outcome is not Outcome.VALID:
-            played.append(None)
-            continue
-
-        if proposer_reward is None and solver_reward is None:
-            game, rules, as_saved = _verdicts_alone(saved)
-        else:
-            again = replay(
-                saved, tokenizer, proposer_reward=proposer_reward, solver_reward=solver_reward
-            )
-            game, rules, as_saved = again.game, again.rules, again.as_saved
-        played.append((game, rules))
-        if judge is not None:
-            _check_paid(as_saved)
-
+    played = [
+        _game(saved, proposer_reward, solver_reward, tokenizer)
+        if saved.record.outcome is Outcome.VALID
+        else None
+        for saved in saved_games
+    ]
     if judge is not None:
-        _judge([game_and_rules for game_and_rules in played if game_and_rules], judge)
+        _judge([one for one in played if one is not None], judge)
 
     given = {"judge": judge, "proposer_reward": proposer_reward, "solver_reward": solver_reward}
     named = {name: name_of(part) for name, part in given.items() if part is not None}
     return [
-        Rescored(saved, saved if one is None else _after(saved, *one, named))
+        Rescored(saved, saved if one is None else _after(saved, one.game, one.rules, named))
         for saved, one in zip(saved_games, played, strict=True)
     ]
 
 
-def _check_paid(as_saved: Mapping[str, str]) -> None:
-    for name in ("proposer_reward", "solver_reward"):
-        if name in as_saved:
-            fix = f"other verdicts have to be paid anew: pass the function {as_saved[name]}"
-            raise ConfigError(name, None, fix)
+def _game(
+    saved: SavedGame,
+    proposer_reward: ProposerReward | None,
+    solver_reward: SolverReward | None,
+    tokenizer: Tokenizer | str | Path | None,
+) -> Replay:
+    """The game as it was when it was over, and by what it is paid.
 
-
-def _verdicts_alone(saved: SavedGame) -> tuple[Game, Rules, Mapping[str, str]]:
-    """The game as it was when it was over, as far as verdicts and the rewards that ship need it.
-
-    Its attempts have no tokens, so neither they nor a tokenizer need be there.
+    The rewards that ship look at verdicts alone. For them its attempts need no tokens, so neither
+    these nor a tokenizer have to be there.
     """
+    if proposer_reward is not None or solver_reward is not None:
+        rewards: Any = {"proposer_reward": proposer_reward, "solver_reward": solver_reward}
+        return replay(saved, tokenizer, **rewards)
+
     rules, as_saved = recorded_rules(saved, ByteTokenizer())
-
-    def trajectory(then: TrajectoryRecord) -> Trajectory:
-        made = Trajectory(rules.limits[Role.SOLVER], [], saved.record.question or "")
-        made.searches, made.result, made.ending = list(then.searches), then.result, then.ending
-        return made
-
     record, game = saved.record, Game(saved.record.start)
     game.question, game.outcome = record.question, record.outcome
-    game.attempts = [Attempt(trajectory(a), a.verdict, a.reward, a.outage) for a in record.attempts]
-    return game, rules, as_saved
+    for then in record.attempts:
+        trajectory = Trajectory(rules.limits[Role.SOLVER], [], record.question or "")
+        trajectory.searches, trajectory.result = list(then.searches), then.result
+        trajectory.ending = then.ending
+        game.attempts.append(Attempt(trajectory, then.verdict, then.reward, then.outage))
+    return Replay(game, rules, (), as_saved)
 
 
-def _judge(played: list[tuple[Game, Rules]], judge: Judge) -> None:
+def _judge(played: Sequence[Replay], judge: Judge) -> None:
     """New verdicts for all answers; attempts that gave none stay wrong, and void ones void."""
+    for one in played:
+        for name in ("proposer_reward", "solver_reward"):
+            if name in one.as_saved:
+                fix = f"other verdicts have to be paid anew: pass {one.as_saved[name]}"
+                raise ConfigError(name, None, fix)
+
     asked = [
-        (game, attempt, rules.config.fewest_attempts)
-        for game, rules in played
-        for attempt in game.counted
+        (one, attempt)
+        for one in played
+        for attempt in one.game.counted
         if attempt.trajectory.result is not None
     ]
     tasks = [
-        JudgeTask(game.question or "", attempt.trajectory.result or "", game.truth)
-        for game, attempt, _ in asked
+        JudgeTask(one.game.question or "", attempt.trajectory.result or "", one.game.truth)
+        for one, attempt in asked
     ]
     results = ask_each(judge.judge, tasks)
     failed = [result for result in results if isinstance(result, ServiceError)]
     if failed and len(failed) == len(results):
         raise failed[0]
 
-    for (game, attempt, fewest), result in zip(asked, results, strict=True):
-        if isinstance(result, ServiceError):
-            game.take_outage(attempt.trajectory, result, fewest)
-            attempt.verdict = attempt.reward = None
-        elif game.outcome is Outcome.VALID:
-            attempt.verdict = game.verdict_on(attempt, result)
+    for (one, attempt), result in zip(asked, results, strict=True):
+        Referee(one.rules).take_verdicts([(one.game, attempt)], [result])
 
 
 def _after(saved: SavedGame, game: Game, rules: Rules, named: Mapping[str, Any]) -> SavedGame:
@@ -152,13 +142,12 @@ def _after(saved: SavedGame, game: Game, rules: Rules, named: Mapping[str, Any])
     if game.outcome is Outcome.VALID:
         Referee(rules).finish(game)
 
-    scored = iter(game.attempts)
-    plays = tuple(
-        replace(t, verdict=attempt.verdict, reward=attempt.reward, outage=attempt.outage)
-        if t.role is Role.SOLVER and (attempt := next(scored))
-        else t
-        for t in saved.record.trajectories
-    )
+    gates = len(saved.record.trajectories) - len(game.attempts)
+    plays = [*saved.record.trajectories]
+    plays[gates:] = [
+        replace(then, verdict=now.verdict, reward=now.reward, outage=now.outage)
+        for then, now in zip(plays[gates:], game.attempts, strict=True)
+    ]
     record = replace(
         saved.record,
         outcome=game.outcome,
@@ -167,7 +156,6 @@ def _after(saved: SavedGame, game: Game, rules: Rules, named: Mapping[str, Any])
         solve_rate=game.solve_rate,
         proposer_reward=game.proposer_reward,
         solver_reward=game.solver_reward,
-        trajectories=plays,
+        trajectories=tuple(plays),
     )
-    parts = replace(saved.rules.parts, **named)
-    return SavedGame(replace(saved.rules, parts=parts), record)
+    return SavedGame(replace(saved.rules, parts=replace(saved.rules.parts, **named)), record)

@@ -78,9 +78,7 @@ def check_count(results: Sequence[object], queries: Sequence[str]) -> None:
 
 
 def identify(retriever: Retriever) -> dict[str, Any]:
-    """A retriever's class and what it says of itself, as plain data for the results of runs.
-
-    By its own method ``describe``; without one, by its ``corpus``."""
+    """A retriever's class and what its ``describe``, else its ``corpus`` says, as plain data."""
     parts: dict[str, Any] = {"class": type(retriever).__name__}
     if own := getattr(retriever, "describe", None):
         return {**parts, **own()}

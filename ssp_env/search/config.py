@@ -12,9 +12,6 @@ from ssp_env.config import Settings
 from ssp_env.errors import ConfigError
 from ssp_env.net import check_key_name, check_url
 
-PATH = "/retrieve"
-"""Path of a server's search."""
-
 
 class HTTPConfig(Settings):
     """Address of a search server and how it is called."""
@@ -42,8 +39,7 @@ class HTTPConfig(Settings):
     @property
     def endpoint(self) -> str:
         """The address that is posted to."""
-        address = self.url.rstrip("/")
-        return address if address.endswith(PATH) else address + PATH
+        return self.url.rstrip("/").removesuffix("/retrieve") + "/retrieve"
 
 
 class SearchConfig(Settings):

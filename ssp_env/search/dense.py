@@ -25,10 +25,9 @@ from itertools import islice
 from math import log2, sqrt
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ssp_env.disk import write_atomically
 from ssp_env.errors import DataError
@@ -48,8 +47,6 @@ _CLASSES = {FLAT: faiss.IndexFlat, IVF: faiss.IndexIVF}
 _VECTORS, _BEGUN = "vectors.faiss", "begun.json"
 _SAMPLE = 48
 """Vectors per list from which the centres of the lists are learnt."""
-
-Vectors: TypeAlias = NDArray[np.float32]
 
 
 class DenseRetriever:

@@ -30,8 +30,6 @@ from ssp_env.search.wrappers import CachedRetriever, HybridRetriever, RerankedRe
 
 KINDS = ("bm25", "dense-flat", "dense-ivf-sq8")
 """Kinds of index, by the name that their folder has too. All but the first need an encoder."""
-HYBRID = "hybrid"
-"""The kind that fuses all indexes of a directory."""
 PATIENCE = 10.0
 """Seconds that a server may take to answer a first query."""
 
@@ -137,7 +135,7 @@ def kinds_of(directory: str | Path, kind: str | None = None) -> list[str]:
     there = [kind for kind, path in folders.items() if path.exists() or unfinished(path).exists()]
     if kind in there:
         return [kind]
-    if (len(there) == 1 and not kind) or (len(there) > 1 and kind == HYBRID):
+    if (len(there) == 1 and not kind) or (len(there) > 1 and kind == "hybrid"):
         return there
     fix = f"{directory} holds {', '.join(there) or 'no index'}; name one, or add it by `ssp index`"
     raise ConfigError("kind", kind, fix)

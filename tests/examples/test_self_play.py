@@ -116,14 +116,6 @@ def test_the_pages_update_is_that_of_ssp_train(
     assert figures["logprob_gap"] > 1e-3
 
 
-def test_the_page_imports_the_environment_and_an_engine_alone() -> None:
-    lines = PAGE.read_text(encoding="utf-8").splitlines()
-    ours = [line.split()[1] for line in lines if line.startswith(("from agents", "from experim"))]
-    assert ours
-    assert all(name.startswith("agents.engines.") for name in ours)
-    assert len(lines) <= 300
-
-
 def test_the_page_trains_the_tiny_policy() -> None:
     command = [sys.executable, str(PAGE), "--steps", "2", "--questions", "5"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -3,13 +3,12 @@ are played again as they were."""
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hostile import serving
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, propose, records, rules_of, say, solve, turn
@@ -18,10 +17,10 @@ from ssp_env.errors import ServiceError
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.round import Phase, Round
+from ssp_env.game.rules import Rules
 from ssp_env.judge.base import Verdict
 from ssp_env.judge.exact import ExactMatchJudge, WorldVerifier
 from ssp_env.search.bm25 import BM25Retriever
-from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
@@ -55,35 +54,32 @@ class Chance:
     def fails(self, service: str, *about: object) -> bool:
         return zlib.crc32(repr((self.salt, service, about)).encode()) % 100 < self.percent
 
+    def each(self, service: str, texts: Sequence[Any], results: Any) -> Any:
+        """The results, with an error in place of those about texts that this service fails on."""
+        down = [self.fails(service, text) for text in texts]
+        if self.raises and any(down) and service == "search":
+            raise ServiceError(service, "down", calls=3)
+        error = ServiceError(service, "down", calls=3)
+        return [error if out else result for out, result in zip(down, results, strict=True)]
+
     def parts(self, world: MiniWorld) -> dict[str, Any]:
         """A retriever, a judge and a verifier that fail so."""
-        fails, raises = self.fails, self.raises
-
-        def or_down(service: str, down: bool, result: Any) -> Any:
-            return ServiceError(service, "down", calls=3) if down else result
-
-        class Search(BM25Retriever):
-            def search(self, queries: Sequence[str], k: int) -> Any:
-                if raises and any(fails("search", query) for query in queries):
-                    raise ServiceError("search", "down", calls=3)
-                found = super().search(queries, k)
-                both = zip(queries, found, strict=True)
-                return [or_down("search", fails("search", q), r) for q, r in both]
-
-        class Judge(ExactMatchJudge):
-            def judge(self, tasks: Any) -> Any:
-                both = zip(tasks, super().judge(tasks), strict=True)
-                return [or_down("panel", fails("panel", t.prediction), v) for t, v in both]
-
-        class Verifier(WorldVerifier):
-            def verify(self, tasks: Any) -> Any:
-                both = zip(tasks, super().verify(tasks), strict=True)
-                return [or_down("verifier", fails("verifier", t.question), v) for t, v in both]
-
+        index, judge, verifier, each = (
+            BM25Retriever(world.corpus),
+            ExactMatchJudge(),
+            WorldVerifier(world),
+            self.each,
+        )
         return {
-            "retriever": Search(world.corpus),
-            "judge": Judge(),
-            "own_verifier": Verifier(world),
+            "retriever": SimpleNamespace(search=lambda q, k: each("search", q, index.search(q, k))),
+            "judge": SimpleNamespace(
+                judge=lambda tasks: each("panel", [t.prediction for t in tasks], judge.judge(tasks))
+            ),
+            "own_verifier": SimpleNamespace(
+                verify=lambda tasks: each(
+                    "verifier", [t.question for t in tasks], verifier.verify(tasks)
+                )
+            ),
         }
 
 
@@ -143,6 +139,16 @@ def test_outages_void_what_they_hit_and_nothing_else(
         again(game, rules)
 
 
+def solving(rules: Rules) -> Round:
+    """A round of one game whose attempts wait for their first tokens."""
+    played = begin(rules, slots=1)
+    while played.phase is not Phase.SOLVE:
+        for trajectory in played.pending():
+            trajectory.feed(turn(trajectory, propose()))
+        played.advance()
+    return played
+
+
 @pytest.mark.parametrize(
     ("attempts", "hit", "outcome"),
     [(1, 1, "void"), (2, 1, "void"), (3, 1, "valid"), (3, 2, "void"), (6, 3, "valid")],
@@ -150,16 +156,29 @@ def test_outages_void_what_they_hit_and_nothing_else(
 def test_a_game_is_void_if_too_few_attempts_remain(
     mini: MiniWorld, words: WordTokenizer, attempts: int, hit: int, outcome: str
 ) -> None:
-    rules = rules_of(mini, words, attempts=attempts)
-    played = begin(rules, slots=1)
-    while played.phase is not Phase.SOLVE:
-        for trajectory in played.pending():
-            trajectory.feed(words.encode(str(propose()(trajectory))))
-        played.advance()
+    played = solving(rules_of(mini, words, attempts=attempts))
     played.void(played.pending()[:hit], ServiceError("engine", "out of memory"))
     (game,) = play(played, solve).games
     assert game.outcome == outcome
     check_outages(game)
+
+
+def test_a_judge_may_fail_while_others_write(mini: MiniWorld, words: WordTokenizer) -> None:
+    """Rollouts have attempts judged early; what was still written is cut off by it."""
+    rules = rules_of(mini, words, attempts=3)
+    played = solving(rules)
+    (game,) = played.games
+    for trajectory in played.pending()[:2]:
+        trajectory.feed(words.encode("<answer> rival </answer>"))
+    played.pending()[0].feed(words.encode("<search> rival"))
+
+    asked = [(game, attempt) for attempt in game.attempts[:2]]
+    errors = [ServiceError("judge", "down"), ServiceError("judge", "gone")]
+    played.referee.take_verdicts(asked, errors)
+    played.advance()
+    assert (game.outcome, game.reason, played.done) == (Outcome.VOID, "judge", True)
+    check_outages(game)
+    again(game, rules)
 
 
 # -- a text that a service refuses is its writer's fault ---------------------------------------
@@ -175,86 +194,32 @@ class Refusing(BM25Retriever):
 
 
 class RefusingJudge(ExactMatchJudge):
-    """A judge that will not deal with one answer."""
+    """A judge that will not deal with one answer, and is down for long ones."""
 
     def judge(self, tasks: Any) -> Any:
+        assert all(len(task.prediction) < 500 for task in tasks), "no judge is asked"
         error = ServiceError("judge", "HTTP 400", fault="text")
         both = zip(tasks, super().judge(tasks), strict=True)
         return [error if task.prediction == "what is" else verdict for task, verdict in both]
 
 
-def test_a_query_that_the_server_refuses(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules = rules_of(mini, words, retriever=Refusing(mini.corpus))
-    asks = say("<search> what </search>")
-    (game,) = play(begin(rules, 1), by_role(asks)).games
+def test_a_text_that_a_service_refuses_is_wrong(mini: MiniWorld, words: WordTokenizer) -> None:
+    services = {"retriever": Refusing(mini.corpus), "judge": RefusingJudge()}
+    rules = rules_of(mini, words, attempts=4, max_response_tokens=600, **services)
+    query, floods = "<search> what </search>", f"<answer> {'what ' * 257} </answer>"
+    (game,) = play(begin(rules, 1), say(query)).games
     assert (game.outcome, game.reason) == (Outcome.INVALID, "refused")
     again(game, rules)
-    (game,) = play(begin(rules, 1), by_role(propose(), asks)).games
-    assert (game.outcome, game.solve_rate) == (Outcome.VALID, 0.0)
-    assert game.attempts[0].trajectory.ending is Ending.REFUSED
-    again(game, rules)
 
-
-@pytest.mark.parametrize("others", [0, 2])
-def test_an_answer_that_the_judge_refuses(
-    mini: MiniWorld, words: WordTokenizer, others: int
-) -> None:
-    played = begin(rules_of(mini, words, attempts=1 + others, judge=RefusingJudge()), slots=1)
+    played = begin(rules, slots=1)
+    scripts = [say(query), say("<answer> what is </answer>"), say(floods), solve]
 
     def solver(trajectory: Any) -> Any:
-        floods = trajectory is played.games[0].attempts[0].trajectory
-        return "<answer> what is </answer>" if floods else solve(trajectory)
+        return scripts[played.games[0].number_of(trajectory)](trajectory)
 
     (game,) = play(played, by_role(propose(), solver)).games
-    assert (game.outcome, game.solve_rate) == (Outcome.VALID, others / (1 + others))
-    assert game.attempts[0].verdict == Verdict(False, "refused: HTTP 400")
-
-
-def test_an_answer_beyond_its_limit_is_wrong_without_a_judge(
-    mini: MiniWorld, words: WordTokenizer
-) -> None:
-    class Dead:
-        def judge(self, tasks: Any) -> Any:
-            raise ServiceError("judge", "down")
-
-    rules = rules_of(mini, words, max_response_tokens=600, judge=Dead())
-    flood = say(f"<answer> {'what ' * 257} </answer>")
-    for game in play(begin(rules), by_role(propose(), flood)).games:
-        assert (game.outcome, game.solve_rate, game.proposer_reward) == (Outcome.VALID, 0.0, 1.0)
-        assert game.attempts[0].trajectory.ending is Ending.BUDGET_ANSWER
-
-
-# -- over real sockets -------------------------------------------------------------------------
-
-
-def test_rounds_over_http(
-    mini: MiniWorld, words: WordTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are those in process; once the server dies, what searches is void."""
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr("ssp_env.net.FIRST_PAUSE", 0.001)
-    index, script = BM25Retriever(mini.corpus), by_role(propose())
-
-    def rank(query: str, k: int) -> list[dict[str, Any]]:
-        return [
-            {"document": {"id": d.id, "contents": f'"{d.title}"\n{d.text}'}, "score": d.score}
-            for d in index.search([query], k)[0]
-        ]
-
-    local = play(begin(rules_of(mini, words), slots=6), script)
-    with (
-        serving(rank=rank) as server,
-        HTTPRetriever(HTTPConfig(url=server.url, deadline=3)) as retriever,
-    ):
-        rules = rules_of(mini, words, retriever=retriever)
-        assert records(play(begin(rules, slots=6), script)) == records(local)
-
-        played = begin(rules, slots=4)
-        while not any(game.attempts for game in played.games):
-            for trajectory in played.pending():
-                trajectory.feed(turn(trajectory, script))
-            played.advance()
-        server.stop()
-        died = time.monotonic()
-        assert {game.outcome for game in play(played, script).games} == {Outcome.VOID}
-        assert time.monotonic() - died < 10
+    assert (game.outcome, game.solve_rate) == (Outcome.VALID, 1 / 4)
+    endings = [attempt.trajectory.ending for attempt in game.attempts]
+    assert endings == [Ending.REFUSED, Ending.ACTION, Ending.BUDGET_ANSWER, Ending.ACTION]
+    assert game.attempts[1].verdict == Verdict(False, "refused: HTTP 400")
+    again(game, rules)

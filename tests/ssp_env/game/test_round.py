@@ -66,12 +66,11 @@ def half(trajectory: Any) -> Any:
 # -- valid games -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("hops", [1, 2])
-def test_valid_games(mini: MiniWorld, words: WordTokenizer, hops: int) -> None:
-    played = play(begin(rules_of(mini, words, attempts=3), slots=8), by_role(propose(hops)))
+def test_valid_games(mini: MiniWorld, words: WordTokenizer) -> None:
+    played = play(begin(rules_of(mini, words, attempts=3), slots=8), by_role(propose(2)))
     assert (played.phase, played.done, played.pending()) == (Phase.DONE, True, [])
     kept = records(played)
-    assert max(game.hops or 0 for game in kept) == hops
+    assert max(game.hops or 0 for game in kept) == 2
     for game in kept:
         assert (game.outcome, game.reason, game.origin) == ("valid", None, "proposed")
         assert (game.solve_rate, game.proposer_reward, game.solver_reward) == (1.0, 0.0, 1.0)
@@ -103,52 +102,15 @@ def test_a_record_holds_every_token_and_its_author(mini: MiniWorld, words: WordT
         assert (record.tokens, record.policy_tokens) == (len(then.ids), len(own))
 
     bare = game.without_tokens().trajectories[0]
-    assert (bare.mask, bare.policy_tokens) == (
-        game.trajectories[0].mask,
-        search.tokens + question.tokens,
-    )
+    assert bare.mask == game.trajectories[0].mask
+    assert bare.policy_tokens == search.tokens + question.tokens
     with pytest.raises(UsageError, match="without token ids"):
         _ = bare.own
 
 
-def test_a_record_holds_all_right_answers_of_the_world(words: WordTokenizer) -> None:
-    world = MiniWorld(seed=3, entities=60, one_to_many=True)
-    pairs = [
-        (who, value)
-        for who, facts in world.train_graph.facts.items()
-        for relation, value in facts.items()
-        if relation.noun == "nation"
-    ]
-    nation = pairs[0][1]
-    text = f"<question> what is the citizen of {nation} ? </question>"
-    rules = rules_of(world, words, filters=(), verifier="none")
-    (game,) = records(play(begin(rules, slots=1), by_role(say(text), say([1]))))
-    citizens = tuple(sorted(who for who, value in pairs if value == nation))
-    assert len(citizens) > 10
-    assert (game.hops, game.right_answers) == (1, citizens)
-
-
-def test_an_attempt_without_an_answer_is_wrong_and_nobody_is_asked(
+def test_services_are_asked_once_per_phase_and_only_about_answers(
     mini: MiniWorld, words: WordTokenizer
 ) -> None:
-    judge = Asked()
-    played = begin(rules_of(mini, words, attempts=2, judge=judge), slots=1)
-
-    def solver(trajectory: Trajectory) -> Any:
-        fails = trajectory is played.games[0].attempts[0].trajectory
-        return "<information>" if fails else solve(trajectory)
-
-    (game,) = play(played, by_role(propose(), solver)).games
-    assert [attempt.reward for attempt in game.attempts] == [0.0, 1.0]
-    assert game.attempts[0].verdict == Verdict(False, "no answer: forged_information")
-    asked = [(task.question, task.prediction) for task in judge.tasks]
-    assert asked == [(game.question, game.truth.answer)]
-    assert {prompt_of(attempt.trajectory) for attempt in game.attempts} == {
-        f"solve {game.question} :"
-    }
-
-
-def test_all_searches_of_a_turn_go_out_together(mini: MiniWorld, words: WordTokenizer) -> None:
     calls: list[tuple[int, int]] = []
 
     class Watching(BM25Retriever):
@@ -156,9 +118,21 @@ def test_all_searches_of_a_turn_go_out_together(mini: MiniWorld, words: WordToke
             calls.append((len(queries), k))
             return super().search(queries, k)
 
-    rules = rules_of(mini, words, retriever=Watching(mini.corpus), attempts=2)
-    play(begin(rules, slots=3), by_role(propose()))
-    assert calls == [(3, 2), (6, 2)]
+    judge = Asked()
+    parts = {"retriever": Watching(mini.corpus), "judge": judge}
+    played = begin(rules_of(mini, words, attempts=2, **parts), slots=3)
+
+    def solver(trajectory: Trajectory) -> Any:
+        fails = trajectory is played.games[0].attempts[0].trajectory
+        return "<information>" if fails else solve(trajectory)
+
+    first, *others = play(played, by_role(propose(), solver)).games
+    assert calls == [(3, 2), (5, 2)]
+    assert [attempt.reward for attempt in first.attempts] == [0.0, 1.0]
+    assert first.attempts[0].verdict == Verdict(False, "no answer: forged_information")
+    asked = [(task.question, task.prediction) for task in judge.tasks]
+    twice = [game for game in others for _ in range(2)]
+    assert asked == [(game.question, game.truth.answer) for game in (first, *twice)]
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -197,19 +171,18 @@ def test_given_questions(mini: MiniWorld, words: WordTokenizer) -> None:
 SEARCH = "<search> mentor </search>"
 ASK = "<question> what is the mentor of the rival of Nobody ? </question>"
 LONG = "<question> what is the mentor of the mentor of the mentor of it ? </question>"
-LIMITS = {"max_searches": 2, "question_chars": (10, 50)}
 FILTERS = ("empty_question", "no_search", "short_question", "long_question", "repeated_query")
 
 
 @pytest.mark.parametrize(
     ("reason", "turns"),
     [
-        ("format", ([1],)),
         ("format", (SEARCH, [5, 1])),
         ("forged_information", ("<information>",)),
         ("budget_tokens", ([20] * 60,)),
         ("budget_searches", (SEARCH, SEARCH, SEARCH)),
         ("budget_query", (f"<search> {'what ' * 257} </search>",)),
+        ("budget_prompt", (SEARCH, f"<question> {'what ' * 30} </question>")),
         ("empty_question", (SEARCH, "<question> ? </question>")),
         ("no_search", ("<search> </search>", ASK)),
         ("short_question", (SEARCH, "<question> what ? </question>")),
@@ -221,9 +194,11 @@ FILTERS = ("empty_question", "no_search", "short_question", "long_question", "re
 def test_invalid_games(
     mini: MiniWorld, words: WordTokenizer, reason: str, turns: tuple[Any, ...]
 ) -> None:
-    room = 60 if reason == "budget_tokens" else 300
-    changes = {"filters": FILTERS, "max_response_tokens": room, "invalid_reward": -0.25, **LIMITS}
-    rules = rules_of(mini, words, **changes)
+    limits: dict[str, Any] = {"max_searches": 2, "question_chars": (10, 50)}
+    limits["max_response_tokens"] = 60 if reason == "budget_tokens" else 300
+    if reason == "budget_prompt":
+        limits |= {"max_prompt_tokens": 30, "question_chars": (10, 500)}
+    rules = rules_of(mini, words, filters=FILTERS, invalid_reward=-0.25, **limits)
     for game in play(begin(rules, slots=2), by_role(say(*turns))).games:
         again(game, rules)
         assert (game.outcome, game.reason) == (Outcome.INVALID, reason)
@@ -241,36 +216,18 @@ def test_a_proposer_prompt_that_is_too_long(mini: MiniWorld, words: WordTokenize
 # -- rewards -----------------------------------------------------------------------------------
 
 
-def judged(right: int, attempts: int) -> Game:
-    """A game whose first ``right`` attempts were right."""
-    game: Any = Game(Start((0,), 0, 0, GroundTruth("a", "a"), Origin.PROPOSED))
-    game.attempts = [Attempt(None, Verdict(i < right)) for i in range(attempts)]  # type: ignore[arg-type]
-    return game  # type: ignore[no-any-return]
-
-
-@given(counts=st.integers(1, 9).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-def test_rewards(counts: tuple[int, int]) -> None:
-    game, share = judged(*counts), counts[0] / counts[1]
+@given(attempts=st.lists(st.booleans(), min_size=1, max_size=9))
+def test_rewards(attempts: list[bool]) -> None:
+    game = Game(Start((0,), 0, 0, GroundTruth("a", "a"), Origin.PROPOSED))
+    nothing: Any = None
+    game.attempts = [Attempt(nothing, Verdict(right)) for right in attempts]
+    share = sum(attempts) / len(attempts)
     assert PROPOSER_REWARDS["1-p"](game) == pytest.approx(1 - share)
     assert PROPOSER_REWARDS["4p(1-p)"](game) == pytest.approx(4 * share * (1 - share))
-    assert sum(right_answer(game, attempt) for attempt in game.attempts) == counts[0]
-
-
-def test_own_rewards_see_the_whole_game(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules = rules_of(
-        mini,
-        words,
-        attempts=2,
-        solver_reward=lambda game, attempt: attempt.right - 0.1 * len(attempt.trajectory.searches),
-        own_proposer_reward=lambda game: float(len((game.question or "").split())),
-    )
-    (game,) = play(begin(rules, 1), by_role(propose(1))).games
-    assert (game.proposer_reward, game.solver_reward, game.solve_rate) == (7.0, 0.9, 1.0)
+    assert [right_answer(game, attempt) for attempt in game.attempts] == attempts
 
 
 # -- the closed-book gate ----------------------------------------------------------------------
-
-IGNORANT = "<answer> nothing </answer>"
 
 
 @pytest.mark.parametrize("verifier", ["world", "policy"])
@@ -289,67 +246,40 @@ def test_what_is_known_by_heart_is_rejected(
             return others(trajectory)
         game = next(g for g in played.games if g.closed_book is trajectory)
         assert prompt_of(trajectory) == f"read nothing question {game.question} :"
-        return f"<answer> {game.truth.answer} </answer>" if game.slot in (1, 2) else IGNORANT
+        return (
+            f"<answer> {game.truth.answer} </answer>"
+            if game.slot in (1, 2)
+            else "<answer> nothing </answer>"
+        )
 
     play(played, script)
     order = [Role.PROPOSER, Role.VERIFIER, Role.CLOSED_BOOK, Role.SOLVER]
     assert list(dict.fromkeys(roles)) == [r for r in order if verifier == "policy" or r != order[1]]
-    for game, record in zip(played.games, records(played), strict=True):
-        known = game.slot in (1, 2)
-        assert record.closed_book == game.closed_book_verdict
+    for game in played.games:
         again(game, rules)
-        assert record.closed_book is not None
-        assert record.closed_book.correct is known
+        known = game.slot in (1, 2)
+        assert game.closed_book_verdict is not None
+        assert game.closed_book_verdict.correct is known
         found = game.outcome, game.reason, game.proposer_reward, bool(game.attempts)
         expected: Any = (Outcome.INVALID, "closed_book", -0.5, False)
         assert found == (expected if known else (Outcome.VALID, None, 0.0, True))
-
-
-@pytest.mark.parametrize("door", ["aec", "text", "batch"])
-def test_playing_dumb_at_the_gate_does_not_pay(mini: MiniWorld, door: str) -> None:
-    """Behind every door where the solver plays the gate, the honest one earns as much."""
-    import all_doors as doors
-
-    paid = {}
-    for honest in (True, False):
-        truth: list[str] = []
-
-        def script(trajectory: Trajectory, truth: list[str] = truth, honest: bool = honest) -> Any:
-            if trajectory.role is Role.PROPOSER:
-                truth[:] = [trajectory.about]
-                return propose()(trajectory)
-            if trajectory.role is Role.CLOSED_BOOK:
-                return f"<answer> {truth[0]} </answer>" if honest else IGNORANT
-            return solve(trajectory)
-
-        setup: Any = {"world": mini, "game": {"closed_book": True, "attempts": 1}}
-        if door == "batch":
-            (told,) = doors.batch(range(5, 6), script, **setup)
-        else:
-            told = getattr(doors, door)(5, script, **setup)
-        assert told.record.reason == ("closed_book" if honest else None)
-        paid[honest] = told.rewards
-    assert paid[True] == {"proposer": 0.0, "solver": 1.0}
-    assert paid[False]["solver"] <= paid[True]["solver"]
+        # If an answer from memory were worth less than one to an attempt, playing dumb would pay.
+        assert (game.closed_book_reward, game.solver_reward) == (float(known), 1.0)
 
 
 # -- batches -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("slots", [6, 7])
-def test_groups_share_answer_and_prompt(mini: MiniWorld, words: WordTokenizer, slots: int) -> None:
+def test_groups_share_answer_and_prompt(mini: MiniWorld, words: WordTokenizer) -> None:
     changes = {"asked_searches": (1, 4), "prompts": "plain", "max_prompt_tokens": 2000}
-    games = begin(rules_of(mini, words, proposals=3, **changes), slots).games
-    assert [game.start.group for game in games] == [0, 0, 0, 1, 1, 1, 2][:slots]
-    assert [game.slot for game in games] == list(range(slots))
-    for group in {game.start.group for game in games}:
-        members = [game for game in games if game.start.group == group]
-        shared = {
-            (g.truth, g.start.asked_searches, *(g.proposer.ids if g.proposer else ()))
-            for g in members
-        }
-        assert len(shared) == 1
-    assert len({game.truth for game in games}) == -(-slots // 3)
+    games = begin(rules_of(mini, words, proposals=3, **changes), 7).games
+    assert [game.start.group for game in games] == [0, 0, 0, 1, 1, 1, 2]
+    assert [game.slot for game in games] == list(range(7))
+    shared = {
+        (g.start.group, g.truth, g.start.asked_searches, *(g.proposer.ids if g.proposer else ()))
+        for g in games
+    }
+    assert len(shared) == len({game.truth for game in games}) == 3
 
 
 def test_resampling(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -379,9 +309,7 @@ def test_a_reused_question_enters_no_pool_and_pays_no_proposer(
         assert game.question in asked
         assert (game.proposer, game.proposer_reward, game.verification) == (None, None, None)
         assert (game.outcome, len(game.attempts), game.solve_rate) == (Outcome.VALID, 2, 1.0)
-        assert game.start.group not in {
-            other.start.group for other in second.games if other is not game
-        }
+        assert game.start.group not in {g.start.group for g in second.games if g is not game}
     assert [item.question for item in strategy.pool] == asked + [game.question for game in fresh]
 
 
@@ -420,8 +348,8 @@ def test_a_short_cut_through_a_composed_question_is_wrong(
     scripts = [solve, say(search, answer), say(search, search, answer)]
     composed = PooledQuestion(question.text, question.truth, searches=2, parts=2)
     reused = PooledQuestion(question.text, question.truth, searches=2)
-    strategy = Endless([composed, reused])
-    played = begin(rules_of(mini, words, attempts=3), slots=2, strategy=strategy)
+    rules, strategy = rules_of(mini, words, attempts=3), Endless([composed, reused])
+    played = begin(rules, slots=2, strategy=strategy)
 
     def solver(trajectory: Any) -> Any:
         plays = [[a.trajectory is trajectory for a in game.attempts] for game in played.games]
@@ -430,6 +358,8 @@ def test_a_short_cut_through_a_composed_question_is_wrong(
     play(played, by_role(say([1]), solver))
     rewards = {g.origin: [a.reward for a in g.attempts] for g in played.games if g.attempts}
     assert rewards == {Origin.COMPOSED: [1.0, 0.0, 0.0], Origin.REUSED: [1.0, 1.0, 1.0]}
+    for game in played.games:
+        again(game, rules)
 
 
 # -- seeds -------------------------------------------------------------------------------------

@@ -3,14 +3,16 @@ for."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from scripted import begin, by_role, play, propose, rules_of, solve, written
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
-from ssp_env.game.game import Attempt, Game, four_p_one_minus_p
+from ssp_env.game.game import Attempt, Game, Origin, Start, four_p_one_minus_p
 from ssp_env.game.outcome import Outcome
+from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import Verdict
 from ssp_env.judge.exact import ExactMatchJudge
@@ -46,10 +48,8 @@ def batch(rules: Rules) -> list[SavedGame]:
         return [1] if trajectory is invalid.proposer else propose()(trajectory)
 
     def solver(trajectory: Any) -> Any:
-        place = [attempt.trajectory for attempt in first.attempts]
-        turns = [None, "<answer> rival </answer>", [1]]
-        turn = turns[place.index(trajectory)] if trajectory in place else None
-        return solve(trajectory) if turn is None else turn
+        turns = [solve(trajectory), "<answer> rival </answer>", [1]]
+        return turns[max(0, first.number_of(trajectory))]
 
     play(played, by_role(proposer, solver))
     assert [game.outcome.value for game in played.games] == ["valid", "valid", "invalid", "void"]
@@ -62,68 +62,76 @@ def saved(mini: MiniWorld, words: WordTokenizer) -> list[SavedGame]:
 
 
 def test_another_judge(saved: list[SavedGame]) -> None:
+    """With or without the tokens; and what was rescored is a saved game again."""
     judge = Contrary()
     rescored = rescore(saved, judge)
     assert judge.calls == [5], "one call for all answers of valid games"
     assert [one.before for one in rescored] == saved
     assert [one.changed for one in rescored] == [True, True, False, False]
     assert [one.after for one in rescored[2:]] == saved[2:], "void and invalid games stay so"
-    first = rescored[0].after.record
-    assert [a.verdict and (a.verdict.correct, a.verdict.detail) for a in first.attempts] == [
-        (False, "contrary"),
-        (True, "contrary"),
-        (False, "no answer: format"),
+
+    first, second = (one.after.record for one in rescored[:2])
+    assert [attempt.verdict for attempt in first.attempts] == [
+        Verdict(False, "contrary"),
+        Verdict(True, "contrary"),
+        Verdict(False, "no answer: format"),
     ]
-    assert [a.reward for a in first.attempts] == [0.0, 1.0, 0.0]
+    assert [attempt.reward for attempt in first.attempts] == [0.0, 1.0, 0.0]
     assert first.proposer_reward == pytest.approx(2 / 3)
-    assert rescored[1].after.record.proposer_reward == 1.0
+    assert second.proposer_reward == 1.0
     assert rescored[0].after.rules.parts.judge.endswith("Contrary")
 
-
-def test_what_was_rescored_is_a_saved_game_again(saved: list[SavedGame]) -> None:
-    for one in rescore(saved, Contrary(), four_p_one_minus_p):
-        back = written(one.after)
-        assert back == one.after
-        assert replay(back).identical
+    bare = replace(saved[0], record=saved[0].record.without_tokens())
+    assert rescore([bare], Contrary())[0].after.record == first.without_tokens()
+    for one in rescored:
+        assert written(one.after) == one.after
+        assert replay(one.after).identical
     assert not any(one.changed for one in rescore(saved, ExactMatchJudge()))
 
 
 def test_other_rewards(saved: list[SavedGame]) -> None:
     def thrifty(game: Game, attempt: Attempt) -> float:
-        """Rewards may look at the whole trajectory."""
-        assert attempt.trajectory.limits.tokenizer.pieces
+        """Rewards may look at the whole game."""
+        assert game.proposer is not None
         return attempt.right - 0.01 * sum(attempt.trajectory.mask)
 
     rescored = rescore(saved, None, four_p_one_minus_p, thrifty)
-    assert rescored[0].after.record.proposer_reward == pytest.approx(8 / 9)
-    assert rescored[1].after.record.proposer_reward == 0.0
-    tokens = [attempt.policy_tokens for attempt in saved[0].record.attempts]
-    assert [a.reward for a in rescored[0].after.record.attempts] == [
-        1 - 0.01 * tokens[0],
-        -0.01 * tokens[1],
-        -0.01 * tokens[2],
-    ]
-    assert [a.verdict for a in rescored[0].after.record.attempts] == [
-        a.verdict for a in saved[0].record.attempts
-    ]
+    (first, now), (_, second) = ((one.before.record, one.after.record) for one in rescored[:2])
+    assert (now.proposer_reward, second.proposer_reward) == (pytest.approx(8 / 9), 0.0)
+    for before, after, right in zip(first.attempts, now.attempts, (1, 0, 0), strict=True):
+        assert (after.reward, after.verdict) == (
+            right - 0.01 * before.policy_tokens,
+            before.verdict,
+        )
     assert rescored[2].after.record.proposer_reward == -0.5
+    assert all(replay(one.after, solver_reward=thrifty).identical for one in rescored)
+
     with pytest.raises(UsageError, match="a finite number is wanted"):
         rescore(saved, None, lambda game: float("nan"))
+    bare = replace(saved[0], rules=replace(saved[0].rules, tokens=False))
+    with pytest.raises(UsageError, match="written without token ids"):
+        rescore([bare], solver_reward=thrifty)
 
 
 def test_games_that_own_code_paid(mini: MiniWorld, words: WordTokenizer) -> None:
     rules = rules_of(mini, words, attempts=3, own_proposer_reward=lambda game: 0.125)
     saved = batch(rules)
-    paid = [
-        one.after.record.proposer_reward
-        for one in rescore(saved, None, None, lambda game, attempt: 2.0)
-    ]
+    rescored = rescore(saved, None, None, lambda game, attempt: 2.0)
+    paid = [one.after.record.proposer_reward for one in rescored]
     assert paid == [0.125, 0.125, 0.0, None], "what was not asked for stays"
-    with pytest.raises(
-        ConfigError, match="proposer_reward = None: other verdicts have to be paid anew"
-    ):
+    with pytest.raises(ConfigError, match="other verdicts have to be paid anew"):
         rescore(saved, Contrary())
     assert rescore(saved, Contrary(), lambda game: 0.5)[0].after.record.proposer_reward == 0.5
+
+
+def test_a_short_cut_stays_one(mini: MiniWorld, words: WordTokenizer) -> None:
+    """Whoever judges it."""
+    question, rules = mini.questions(seed=0, per_group=1)[0], rules_of(mini, words, attempts=2)
+    given = question.truth, Origin.COMPOSED, 0, question.text
+    start = Start((7,), 0, 0, *given, least_searches=2)
+    (game,) = play(Round.of_starts(rules, [start]), solve).games
+    assert game.solve_rate == 0.0, "the answer is right, but took one search"
+    assert not rescore([save_game(game, rules)], ExactMatchJudge())[0].changed
 
 
 def test_a_judge_that_fails(saved: list[SavedGame]) -> None:
@@ -132,19 +140,16 @@ def test_a_judge_that_fails(saved: list[SavedGame]) -> None:
             down = ServiceError("judge", "down")
             return [down, down, *super().judge(tasks)[2:]]
 
-    class Short(ExactMatchJudge):
+    class Down:
         def judge(self, tasks: Any) -> Any:
-            return super().judge(tasks)[1:]
+            raise ServiceError("judge", "down")
 
     first, second, *_ = rescore(saved, Failing())
-    assert (first.after.record.outcome, first.after.record.reason, first.changed) == (
-        Outcome.VOID,
-        "judge",
-        True,
-    )
-    assert {(a.verdict, a.reward) for a in first.after.record.attempts} == {(None, None)}
+    record = first.after.record
+    assert (record.outcome, record.reason, first.changed) == (Outcome.VOID, "judge", True)
+    assert {(a.verdict, a.reward) for a in record.attempts} == {(None, None)}
     assert not second.changed
     assert replay(first.after).identical
-    with pytest.raises(UsageError, match="4 results came for 5 tasks"):
-        rescore(saved, Short())
-    assert rescore([], Short()) == []
+    with pytest.raises(ServiceError, match="down"):
+        rescore(saved, Down())
+    assert rescore([], Down()) == []
