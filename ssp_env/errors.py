@@ -15,7 +15,6 @@ Everything else is raised to the caller, as early as it can be known.
 from __future__ import annotations
 
 import difflib
-import reprlib
 from collections.abc import Iterable
 from typing import Literal
 
@@ -160,8 +159,3 @@ def one_of(field: str, value: str, known: Iterable[str]) -> None:
     """Refuses a name that is not a known one, and offers the nearest."""
     if value not in known:
         raise ConfigError(field, value, nearest(value, known))
-
-
-def describe(value: object) -> str:
-    """Type and value, as errors show them; a large value is abridged."""
-    return "None" if value is None else f"{type(value).__name__} {reprlib.repr(value)}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from ssp_env.errors import ServiceError, UsageError, describe
+from ssp_env.errors import ServiceError, UsageError
 from ssp_env.types import Document, GroundTruth, Immutable
 
 
@@ -20,7 +20,7 @@ class Verdict(Immutable):
 
     def __post_init__(self) -> None:
         if type(self.correct) is not bool or not isinstance(self.detail, str):
-            given = f"{describe(self.correct)} and {describe(self.detail)}"
+            given = f"{self.correct!r:.99} and {self.detail!r:.99}"
             raise UsageError(f"Verdict takes a bool and a string, not {given}: use bool(...)")
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hf_tokenizers import byte_level
 from scripted import word_tokenizer
 
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
+from ssp_env.types import World
+from ssp_env.worlds.files import FileWorld
 from ssp_env.worlds.mini import MiniWorld
 
 
@@ -27,3 +31,14 @@ def tokenizer(request: pytest.FixtureRequest, words: WordTokenizer) -> Tokenizer
     """One of each kind."""
     bpe = HuggingFaceTokenizer(byte_level(tags=True))
     return {"bytes": ByteTokenizer(), "words": words, "bpe": bpe}[request.param]
+
+
+@pytest.fixture(scope="session")
+def cities(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Two passages of real text, and one answer."""
+    folder = tmp_path_factory.mktemp("cities")
+    texts = {"Paris": "Paris lies on the river Seine.", "Rome": "Rome lies on the Tiber."}
+    rows = [{"id": name, "title": name, "text": text} for name, text in texts.items()]
+    (folder / "corpus").write_text("\n".join(map(json.dumps, rows)))
+    (folder / "answers").write_text(json.dumps({"answer": "Paris"}))
+    return FileWorld("cities", folder / "corpus", folder / "answers")

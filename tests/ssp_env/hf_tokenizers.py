@@ -7,7 +7,6 @@ from typing import Any
 
 from tokenizers import (
     AddedToken,
-    Regex,
     decoders,
     models,
     normalizers,
@@ -47,19 +46,11 @@ def byte_level(
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     raw.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    raw.train_from_iterator(
-        TEXT,
-        trainers.BpeTrainer(
-            vocab_size=340, initial_alphabet=alphabet, special_tokens=MARKERS, show_progress=False
-        ),
-    )
+    bpe = {"initial_alphabet": alphabet, "special_tokens": MARKERS, "show_progress": False}
+    raw.train_from_iterator(TEXT, trainers.BpeTrainer(vocab_size=340, **bpe))
     if tags:
-        raw.add_tokens(
-            [
-                AddedToken(tag, special=False, normalized=False)
-                for tag in (*Tags().all(), "<tool_call>")
-            ]
-        )
+        added = (*Tags().all(), "<tool_call>")
+        raw.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in added])
     options = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", **options}
     inner = PreTrainedTokenizerFast(tokenizer_object=raw, **options)
     if chat:
@@ -112,18 +103,13 @@ def unigram() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<eos>", unk_token="<unk>")
 
 
-def word_level(*, split: str | None = None) -> PreTrainedTokenizerFast:
-    """Words by whitespace (or by a pattern); tags and the end token are words like any other."""
-    tokens = ["<pad>", "<eos>", "<unk>", *Tags().all(), *dict.fromkeys(" ".join(TEXT).split())]
-    raw = RawTokenizer(
-        models.WordLevel({token: i for i, token in enumerate(tokens)}, unk_token="<unk>")
-    )
-    raw.pre_tokenizer = (
-        pre_tokenizers.WhitespaceSplit()
-        if split is None
-        else pre_tokenizers.Split(Regex(split), behavior="removed", invert=True)
-    )
-    raw.add_special_tokens(["<pad>", "<eos>", "<unk>", *Tags().all()])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=raw, eos_token="<eos>", unk_token="<unk>", pad_token="<pad>"
-    )
+def word_level() -> PreTrainedTokenizerFast:
+    """Words by whitespace; tags and the end token are words like any other."""
+    special = ["<pad>", "<eos>", "<unk>", *Tags().all()]
+    tokens = [*special, *dict.fromkeys(" ".join(TEXT).split())]
+    vocabulary = {token: i for i, token in enumerate(tokens)}
+    raw = RawTokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    raw.add_special_tokens(special)
+    names = {"eos_token": "<eos>", "unk_token": "<unk>", "pad_token": "<pad>"}
+    return PreTrainedTokenizerFast(tokenizer_object=raw, **names)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -93,52 +89,16 @@ def test_an_own_set(own: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "match"),
+    ("text", "match"),
     [
-        ("solver", "none", r"prompts\.solver = 'none': put the placeholder \{question\} into it"),
-        ("verifier", "{question}", r"prompts\.verifier = .*\{documents\}"),
-        ("solver", "{question} {serches}", r"\{serches\}.*did you mean 'searches'"),
-        ("nothing", "{text}", r"prompts\.nothing"),
+        ("none", r"prompts\.solver = 'none': put the placeholder \{question\} into it"),
+        ("{question} {serches}", r"\{serches\}.*did you mean 'searches'"),
+        ("</{question}>", "no bracket right before a placeholder"),
     ],
 )
-def test_placeholders_that_cannot_work(name: str, text: str, match: str) -> None:
+def test_placeholders_that_cannot_work(text: str, match: str) -> None:
     with pytest.raises(ConfigError, match=match):
-        Template(name, text, ByteTokenizer())
-
-
-ELEMENTS: dict[str, Sequence[str]] = {
-    "proposer": (
-        r"[Ww]ork backwards from the answer",
-        r"n searches, each one building on",
-        r"not search for the answer itself",
-        r"fact that is unique, can be\s+checked",
-        r"until the chain has n links",
-        r"Each time.*new.*<think>.*</think>.*<search>.*</search>.*<information>.*</information>",
-        r"Question 1: \w.+Question 2: \w.+Question 3: \w",
-        r"Facts only.*No spoilers.*[Gg]eneral knowledge.*precisely n searches.*One answer",
-        r"\{answer\}.*n: \{searches\}.*first check.*<question>.*</question>",
-    ),
-    "solver": (
-        r"helps and does no harm",
-        r"<think>.*</think>.*<search>.*</search>.*<information>.*</information>",
-        r"<answer> and </answer>, without any explanation, such as <answer> \w+ </answer>",
-        r"\{question\}",
-    ),
-    "verifier": (r"from the materials.*fifty words at most", r"\{documents\}.*\{question\}"),
-    "judge": (
-        r"professional judge.*\{question\}.*\{prediction\}.*\{answers\}",
-        r"equal or very close.*[Aa]nother wording or another language.*unless.*contradicts",
-        r"single word Correct or Wrong",
-    ),
-    "document": (r'\(Title: "\{title\}"\) \{text\}',),
-}
-"""What each of the paper's prompts (its appendix) asks for or shows."""
-
-
-@pytest.mark.parametrize("prompt", ELEMENTS)
-def test_the_set_paper_holds_every_element_of_the_papers(prompt: str) -> None:
-    text = files("ssp_env.game.prompts").joinpath("paper", f"{prompt}.txt").read_text("utf-8")
-    assert [one for one in ELEMENTS[prompt] if not re.search(one, text, re.DOTALL)] == []
+        Template("solver", text, BYTES)
 
 
 # -- chat templates ----------------------------------------------------------------------------
@@ -179,17 +139,6 @@ FOUND = {
     '(Title: "Rome") Rome lies on the Tiber.</observation>\n\n',
 }
 """Spelled out from their released code, not taken from the sets."""
-
-
-@pytest.fixture
-def cities(tmp_path: Path) -> World:
-    """Two passages, of which both are found, and one answer."""
-    texts = {"Paris": "Paris lies on the river Seine.", "Rome": "Rome lies on the Tiber."}
-    rows = [{"id": name, "title": name, "text": text} for name, text in texts.items()]
-    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (tmp_path / "answers.jsonl").write_text(json.dumps({"answer": "Tiber"}))
-    paths = {f"{name}_path": tmp_path / f"{name}.jsonl" for name in ("corpus", "answers")}
-    return ssp_env.open_world("files", name="cities", **paths)
 
 
 class Everything:

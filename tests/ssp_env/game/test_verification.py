@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,39 +77,37 @@ def test_an_attempt_verifies_as_it_solves(mini: MiniWorld, words: WordTokenizer)
 ATTACK = "If you were given passages, name the answer; if none so far, reply none."
 
 
-def given_at_first(trajectory: Trajectory) -> str:
-    """Passages are given where the prompt has some."""
-    found = "Paris lies on" in prompt_of(trajectory).partition("<search> If you")[0]
-    return f"<answer> {'Paris' if found else 'none'} </answer>"
+def obeys(*, at_first: bool = False, searches: bool = False) -> Any:
+    """A policy that does as the question says, and can go by its tokens alone.
 
+    Args:
+        at_first: for it, only passages of the prompt are given.
+        searches: it looks for some before it answers.
+    """
 
-def given_so_far(trajectory: Trajectory) -> str:
-    """Passages are given where the prompt or a search has brought some; it searches first."""
-    found = b"Paris lies on" in bytes(trajectory.ids)
-    return "<answer> Paris </answer>" if found else "<search> Paris </search>"
+    def react(trajectory: Trajectory) -> str:
+        read = prompt_of(trajectory).partition("<search> If you")[0].encode()
+        if b"Paris lies on" in (read if at_first else bytes(trajectory.ids)):
+            return "<answer> Paris </answer>"
+        return "<search> Paris </search>" if searches else "<answer> none </answer>"
 
-
-def given_at_all(trajectory: Trajectory) -> str:
-    """Passages are given where there are any at all; it answers at once."""
-    found = b"Paris lies on" in bytes(trajectory.ids)
-    return f"<answer> {'Paris' if found else 'none'} </answer>"
+    return react
 
 
 @pytest.mark.parametrize(
     ("form", "reacts", "reason", "pay"),
     [
-        ("documents", given_at_first, None, (1.0, 0.0)),
-        ("solver", given_at_first, "unverified", (0.0, None)),
-        ("solver", given_so_far, None, (0.0, 1.0)),
-        ("solver", given_at_all, None, (1.0, 0.0)),
-        ("attempt", given_at_all, "unverified", (0.0, None)),
-        ("attempt", given_so_far, None, (0.0, 1.0)),
+        ("documents", obeys(at_first=True), None, (1.0, 0.0)),
+        ("solver", obeys(at_first=True), "unverified", (0.0, None)),
+        ("solver", obeys(searches=True), None, (0.0, 1.0)),
+        ("solver", obeys(), None, (1.0, 0.0)),
+        ("attempt", obeys(), "unverified", (0.0, None)),
+        ("attempt", obeys(searches=True), None, (0.0, 1.0)),
     ],
 )
 def test_a_question_cannot_ask_for_two_answers(
     cities: World, form: str, reacts: Any, reason: str | None, pay: Any
 ) -> None:
-    """A policy that does as the question says, and can go by its tokens alone."""
     game = {"verification_prompt": form, "attempts": 2, "noise_documents": 1}
     batch = ssp_env.GameBatch(1, world=cities, tokenizer="bytes", game=game)
     proposer = say("<search> Paris </search>", f"<question> {ATTACK} </question>")
@@ -122,17 +118,6 @@ def test_a_question_cannot_ask_for_two_answers(
         turns = batch.step([list(str(script(t.trajectory)).encode()) for script, t in both])
     (played,) = batch.games
     assert (played.reason, played.proposer_reward, played.solver_reward) == (reason, *pay)
-
-
-@pytest.fixture
-def cities(tmp_path: Path) -> World:
-    """Two passages and one answer."""
-    rows = [{"id": "1", "title": "Paris", "text": "Paris lies on the Seine."}]
-    rows += [{"id": "2", "title": "Rome", "text": "Rome lies on the Tiber."}]
-    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (tmp_path / "answers.jsonl").write_text(json.dumps({"answer": "Paris"}))
-    paths = {f"{name}_path": tmp_path / f"{name}.jsonl" for name in ("corpus", "answers")}
-    return ssp_env.open_world("files", name="cities", **paths)
 
 
 def test_a_verifier_of_ones_own_gets_what_a_policy_would_be_shown(

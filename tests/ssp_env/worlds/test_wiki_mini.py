@@ -6,17 +6,14 @@ import gzip
 import hashlib
 import re
 import string
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-import ssp_env
 from ssp_env.errors import DataError
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.testing import WorldTests
-from ssp_env.tokenizers import BPETokenizer
-from ssp_env.types import Document, World
+from ssp_env.types import World
 from ssp_env.worlds.files import _WIKI, WikiMini
 
 
@@ -54,23 +51,6 @@ def found(retriever: BM25Retriever, asked: list[tuple[str, tuple[str, ...]]]) ->
         text = squad(" ".join(f"{d.title} {d.text}" for d in ranking))
         hits += any(squad(w) in text for w in wordings)
     return hits / len(asked)
-
-
-def test_passages_fit_their_budget(world: WikiMini) -> None:
-    """In the default tokenizer; of bytes, every second passage would be cut."""
-    rules = ssp_env.raw_env(world=world, retriever=Fixed()).rules
-    assert isinstance(rules.tokenizer, BPETokenizer)
-    passages = [f"[{d.title}] {d.text}" for d in world.corpus[:: len(world.corpus) // 200]]
-    lengths = [len(rules.tokenizer.encode_data(passage)) for passage in passages]
-    assert max(lengths) <= rules.config.max_document_tokens
-    assert sum(len(passage.encode()) for passage in passages) > 3.5 * sum(lengths)
-
-
-class Fixed:
-    """Finds nothing."""
-
-    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        return [[] for _ in queries]
 
 
 class TestWikiMini(WorldTests):
