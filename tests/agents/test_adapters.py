@@ -35,10 +35,9 @@ def trained(model_dir: Path) -> SSPLearner:
 def scored(model_dir: Path, lm: torch.nn.Module) -> torch.Tensor:
     """Log-probabilities of some rows under a model."""
     columns = {n: torch.as_tensor(c) for n, c in columns_of(some_rows(model_dir)).items()}
+    ids, mask = columns["ids"], columns["loss_mask"]
     with torch.no_grad():
-        return token_scores(
-            lm, columns["ids"], columns["loss_mask"], 1.0, lm.config.vocab_size
-        ).logprobs
+        return token_scores(lm, ids, mask, 1.0, lm.config.vocab_size).logprobs
 
 
 def test_new_adapters_change_nothing_and_are_the_same_everywhere(model_dir: Path) -> None:

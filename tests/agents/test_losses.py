@@ -6,6 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agents.config import LearningConfig
 from agents.losses import (
@@ -30,9 +32,7 @@ def tokens(logprobs: torch.Tensor, behaviour: torch.Tensor, advantages: torch.Te
     return Tokens(logprobs, behaviour, advantages, torch.zeros(len(logprobs), dtype=torch.int64))
 
 
-@pytest.mark.parametrize("std_normalise", [False, True])
-@pytest.mark.parametrize("reward", [0.0, 1.0, 0.1, 0.6, 1 / 3])
-@pytest.mark.parametrize("size", [1, 3, 5, 7])
+@given(st.floats(0, 1), st.integers(1, 9), st.booleans())
 def test_a_uniform_group_has_advantages_of_exactly_zero(
     reward: float, size: int, std_normalise: bool
 ) -> None:

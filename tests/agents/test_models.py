@@ -64,32 +64,22 @@ def test_a_model_that_cannot_be_loaded_says_why(
 # -- saving ------------------------------------------------------------------------------------
 
 
-def tied(directory: Path) -> None:
-    save_tiny(tiny_model(len(tiny_tokenizer()), torch.Generator().manual_seed(1)), directory)
-
-
-def untied_in_bfloat16(directory: Path) -> None:
-    config = small_config(len(tiny_tokenizer()))
-    AutoModelForCausalLM.from_config(config).to(torch.bfloat16).save_pretrained(directory)
-    tiny_tokenizer().save_pretrained(directory)
-
-
-@pytest.mark.parametrize("make", [tied, untied_in_bfloat16])
-def test_a_saved_policy_gives_identical_logits_in_transformers(
-    make: Callable[[Path], None], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_saved_policy_gives_identical_logits_in_transformers(tied: bool, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "a" / "policy"
-    make(source)
+    words = tiny_tokenizer()
+    made = tiny_model(len(words), torch.Generator().manual_seed(1)) if tied else None
+    if made is None:
+        config = small_config(len(words))  # its output layer is its own
+        made = AutoModelForCausalLM.from_config(config).to(torch.bfloat16)
+    save_tiny(made, source)
     (source / "pytorch_model.bin.index.json").write_text("{}")
-    model = load_model(source)
+
+    model, generator = load_model(source), torch.Generator().manual_seed(2)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter += 1e-3 * torch.randn(
-                parameter.shape, generator=torch.Generator().manual_seed(2)
-            )
-    save_policy(
-        {name: tensor.numpy() for name, tensor in model.state_dict().items()}, source, target
-    )
+            parameter += 1e-3 * torch.randn(parameter.shape, generator=generator)
+    save_policy({n: w.numpy() for n, w in model.state_dict().items()}, source, target)
     ids = torch.arange(40)[None]
     loaded = AutoModelForCausalLM.from_pretrained(target).eval()
     assert loaded.dtype == torch.float32
@@ -97,6 +87,6 @@ def test_a_saved_policy_gives_identical_logits_in_transformers(
         assert torch.equal(loaded(ids).logits, load_model(target, attention="sdpa")(ids).logits)
         assert torch.equal(load_model(target)(ids).logits, model(ids).logits)
     text = "what is the mentor of <search>"
-    assert AutoTokenizer.from_pretrained(target).encode(text) == tiny_tokenizer().encode(text)
+    assert AutoTokenizer.from_pretrained(target).encode(text) == words.encode(text)
     assert not (target / "pytorch_model.bin.index.json").exists(), "an index of other weights"
     assert (target / "model.safetensors").stat().st_mode & 0o777 == 0o644

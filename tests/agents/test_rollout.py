@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,25 +64,38 @@ class SlowJudge(LengthJudge):
         return super().judge(tasks)
 
 
-@pytest.fixture(scope="module")
-def world() -> MiniWorld:
-    return MiniWorld(**WORLD)
+@dataclass
+class Table:
+    """World, engine and the tokens of games that are played at it."""
+
+    world: MiniWorld
+    tokenizer: HuggingFaceTokenizer
+    engine: TransformersEngine
+
+    def rules(self, **parts: Any) -> Rules:
+        parts = {"judge": LengthJudge(), **parts}
+        return Rules.build(self.world, self.tokenizer, GameConfig(**GAME), **parts)
+
+    def played(self, **parts: Any) -> list[GameRecord]:
+        """A round under rules with these parts."""
+        return records(play(new_round(self.rules(**parts)), self.engine, temperature=0.8))
 
 
 @pytest.fixture(scope="module")
-def engine(model_dir: Path, tokenizer: HuggingFaceTokenizer) -> TransformersEngine:
+def table(model_dir: Path, tokenizer: HuggingFaceTokenizer) -> Table:
     stop = StopRule.of(GameConfig(**GAME), tokenizer)
-    return TransformersEngine(load_model(model_dir), tokenizer, stop)
-
-
-def rules_with(world: MiniWorld, tokenizer: HuggingFaceTokenizer, **parts: Any) -> Rules:
-    config = GameConfig(**GAME)
-    return Rules.build(world, tokenizer, config, **{"judge": LengthJudge(), **parts})
+    engine = TransformersEngine(load_model(model_dir), tokenizer, stop)
+    return Table(MiniWorld(**WORLD), tokenizer, engine)
 
 
 @pytest.fixture(scope="module")
-def retriever(world: MiniWorld, tokenizer: HuggingFaceTokenizer) -> Retriever:
-    return rules_with(world, tokenizer).retriever
+def retriever(table: Table) -> Retriever:
+    return table.rules().retriever
+
+
+@pytest.fixture(scope="module")
+def local(table: Table) -> list[GameRecord]:
+    return table.played()
 
 
 def records(round_: Round) -> list[GameRecord]:
@@ -92,48 +106,29 @@ def tokens(games: Sequence[GameRecord]) -> list[tuple[int, ...]]:
     return [trajectory.ids for game in games for trajectory in game.trajectories]
 
 
-@pytest.fixture(scope="module")
-def local(
-    world: MiniWorld, tokenizer: HuggingFaceTokenizer, engine: TransformersEngine
-) -> list[GameRecord]:
-    return records(play(new_round(rules_with(world, tokenizer)), engine, temperature=0.8))
-
-
 def test_whatever_finishes_first_the_games_are_the_same(
-    world: MiniWorld,
-    tokenizer: HuggingFaceTokenizer,
-    engine: TransformersEngine,
-    retriever: Retriever,
-    local: list[GameRecord],
+    table: Table, retriever: Retriever, local: list[GameRecord]
 ) -> None:
-    rules = rules_with(world, tokenizer)
-    assert not waits_for_others(rules)
-    # Services of this process: the same to the last bit.
-    assert records(play(new_round(rules), engine, temperature=0.8)) == local
+    assert not waits_for_others(table.rules())
+    assert table.played() == local, "services of this process: the same to the last bit"
 
     for seed in (0, 1):
         slow, judge = Slow(retriever, seed), SlowJudge()
-        rules = rules_with(world, tokenizer, retriever=slow, judge=judge)
-        assert waits_for_others(rules)
-        games = records(play(new_round(rules), engine, temperature=0.8))
+        assert waits_for_others(table.rules(retriever=slow, judge=judge))
+        games = table.played(retriever=slow, judge=judge)
 
         assert slow.calls > 4
         assert threading.get_ident() not in slow.threads
         assert len(judge.calls) > 1, "attempts are judged while others are written"
         assert tokens(games) == tokens(local)
-        assert [game.outcome for game in games] == [game.outcome for game in local]
-        assert [game.solve_rate for game in games] == [game.solve_rate for game in local]
         for game, other in zip(games, local, strict=True):
+            assert (game.outcome, game.solve_rate) == (other.outcome, other.solve_rate)
             for one, two in zip(game.trajectories, other.trajectories, strict=True):
                 np.testing.assert_allclose(one.logprobs, two.logprobs, atol=1e-4)
 
 
 def test_an_outage_meanwhile_voids_what_it_hit_and_no_more(
-    world: MiniWorld,
-    tokenizer: HuggingFaceTokenizer,
-    engine: TransformersEngine,
-    retriever: Retriever,
-    local: list[GameRecord],
+    table: Table, retriever: Retriever, local: list[GameRecord]
 ) -> None:
     asked = [
         (i, search.query)
@@ -143,47 +138,38 @@ def test_an_outage_meanwhile_voids_what_it_hit_and_no_more(
         for search in trajectory.searches
     ]
     query = asked[len(asked) // 2][1]
-    rules = rules_with(world, tokenizer, retriever=Slow(retriever, 0, fails=query))
-    games = records(play(new_round(rules), engine, temperature=0.8))
+    games = table.played(retriever=Slow(retriever, 0, fails=query))
 
     void = {i for i, game in enumerate(games) if game.outcome == "void"}
     assert {i for i, text in asked if text == query} <= void
     assert len(void) < len(games)
     assert {games[i].reason for i in void} == {"search"}
-    assert engine.running == 0
+    assert table.engine.running == 0
 
 
 def test_an_error_of_a_part_ends_the_round_and_leaves_the_engine_free(
-    world: MiniWorld,
-    tokenizer: HuggingFaceTokenizer,
-    engine: TransformersEngine,
-    retriever: Retriever,
+    table: Table, retriever: Retriever
 ) -> None:
     class Wrong(Slow):
         def search(self, queries: Sequence[str], k: int) -> Any:
             return None
 
-    rules = rules_with(world, tokenizer, retriever=Wrong(retriever, 0))
     with pytest.raises(TypeError):
-        play(new_round(rules), engine, temperature=0.8)
-    assert engine.running == 0
+        table.played(retriever=Wrong(retriever, 0))
+    assert table.engine.running == 0
 
 
-def test_rounds_side_by_side_are_those_that_are_played_alone(
-    world: MiniWorld, tokenizer: HuggingFaceTokenizer, engine: TransformersEngine
-) -> None:
-    rules = rules_with(world, tokenizer)
+def test_rounds_side_by_side_are_those_that_are_played_alone(table: Table) -> None:
+    rules = table.rules()
+
+    def draw(rng: np.random.Generator, count: int) -> list[Any]:
+        return [rules.world.answers[i] for i in rng.integers(len(rules.world.answers), size=count)]
 
     def rounds() -> list[Round]:
-        answers = rules.world.answers
-
-        def draw(rng: np.random.Generator, count: int) -> list[Any]:
-            return [answers[i] for i in rng.integers(len(answers), size=count)]
-
         return [Round(rules, draw, 4, [9, number]) for number in range(3)]
 
-    alone = [tokens(records(play(round_, engine, temperature=0.8))) for round_ in rounds()]
+    alone = [tokens(records(play(r, table.engine, temperature=0.8))) for r in rounds()]
     together = rounds()
-    play_all(together, engine, temperature=0.8)
+    play_all(together, table.engine, temperature=0.8)
     assert [tokens(records(round_)) for round_ in together] == alone
     assert len({str(games) for games in alone}) == 3

@@ -69,30 +69,29 @@ def consists_of(turns: set[tuple[int, ...]], stretch: tuple[int, ...]) -> bool:
     )
 
 
-def taught(rows: Sequence[Row]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def taught(rows: Sequence[Row]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Of each pass of an update that rewards all rows: where gradients arrive, and the mask of the
     tokens that are predicted there; both bool (rows, tokens - 1)."""
     lm = load_model(tiny_directory())
-    hidden: list[torch.Tensor] = []
-    masks: list[torch.Tensor] = []
+    passes: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def score(part: Columns) -> Scores:
+        found = token_scores(lm, part["ids"], part["loss_mask"], 1.0, lm.config.vocab_size)
+        passes.append((hidden.pop(), part["loss_mask"]))
+        return found
 
     def keep(module: Any, inputs: Any, output: Any) -> None:
         output.last_hidden_state.retain_grad()
         hidden.append(output.last_hidden_state)
 
-    def score(part: Columns) -> Scores:
-        masks.append(part["loss_mask"])
-        return token_scores(lm, part["ids"], part["loss_mask"], 1.0, lm.config.vocab_size)
-
+    hidden: list[torch.Tensor] = []
     lm.base_model.register_forward_hook(keep)
     paid = [replace(row, advantage=1.0, weight=1.0) for row in rows]
-    columns = {name: torch.as_tensor(value) for name, value in columns_of(paid).items()}
+    columns = {name: torch.as_tensor(column) for name, column in columns_of(paid).items()}
     Update(score, adam(lm.parameters(), LEARNING), LEARNING)(columns, 1)
-
-    return [
-        ((states.grad != 0).any(dim=-1), mask[:, 1:] > 0)  # type: ignore[attr-defined]
-        for states, mask in zip(hidden, masks, strict=True)
-    ]
+    for states, mask in passes:
+        assert states.grad is not None
+        yield (states.grad != 0).any(dim=-1), mask[:, 1:] > 0
 
 
 @pytest.mark.parametrize("kind", ENGINES)

@@ -20,7 +20,7 @@ from transformers.models.auto import AutoModelForCausalLM
 from agents.config import EngineConfig
 from agents.engines import vllm_engine as vllm_engine_module
 from agents.engines.base import Engine, StopRule
-from agents.engines.gap import compared_rows, measure
+from agents.engines.gap import Gap, compared_rows, measure
 from agents.engines.transformers_engine import TransformersEngine
 from agents.engines.vllm_engine import VLLMEngine, arguments, surplus_bias
 from agents.models import adapt, is_adapter, load_model, state_of, tiny_directory
@@ -28,7 +28,9 @@ from agents.rollout import play
 from agents.tiny.model import tiny_tokenizer
 from ssp_env.errors import ModelError, ServiceError
 from ssp_env.game.config import GameConfig
+from ssp_env.game.game import Game
 from ssp_env.game.record import record_game
+from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.worlds.mini import MiniWorld
@@ -156,6 +158,19 @@ def playful(name: str, seed: int) -> Any:
     return tilted(lm, seed).eval()
 
 
+def tokens_of(game: Game) -> list[list[int]]:
+    return [trajectory.ids for trajectory in game.trajectories()]
+
+
+def sampled_gap(engine: Engine, rules: Rules, lm: Any) -> Gap:
+    """A round's log-probabilities against those of a model, which are printed."""
+    games = play(new_round(rules), engine, temperature=0.8).games
+    rows = compared_rows([record_game(game, rules) for game in games])
+    gap = measure(rows, scored_by(lm), rules.tokenizer)
+    print(f"{gap.tokens} tokens, mean gap {gap.mean:.1e} nats, largest {gap.largest:.1e}")
+    return gap
+
+
 @needs_vllm
 @pytest.mark.parametrize("name", ["lfm2", "qwen2", "llama"])
 def test_whole_games_and_updates_of_weights(
@@ -171,20 +186,12 @@ def test_whole_games_and_updates_of_weights(
         engine.update_weights(lm.state_dict(), version)
         plain = TransformersEngine(lm, tokenizer, stop)
         greedy = [
-            [
-                t.ids
-                for game in play(new_round(rules), e, temperature=0.0).games
-                for t in game.trajectories()
-            ]
+            [tokens_of(game) for game in play(new_round(rules), e, temperature=0.0).games]
             for e in (engine, plain)
         ]
         assert greedy[0] == greedy[1]
 
-        played = play(new_round(rules), engine, temperature=0.8)
-        rows = compared_rows([record_game(game, rules) for game in played.games])
-        gap = measure(rows, scored_by(lm), tokenizer)
-        print(f"{name}, weights {version}: {gap.tokens} tokens, largest gap {gap.largest:.1e} nats")
-        assert gap.largest < 1e-4
+        assert sampled_gap(engine, rules, lm).largest < 1e-4
 
 
 @needs_vllm
@@ -194,9 +201,8 @@ def test_games_of_a_dead_engine_are_void_and_later_ones_are_played(
     from vllm.v1.engine.exceptions import EngineDeadError
 
     rules = make_rules(MiniWorld(**WORLD), tokenizer, GameConfig(**GAME))
-    engine = vllm_engine(
-        playful("qwen2", 0), tokenizer, StopRule.of(rules.config, tokenizer), tmp_path
-    )
+    stop = StopRule.of(rules.config, tokenizer)
+    engine = vllm_engine(playful("qwen2", 0), tokenizer, stop, tmp_path)
     expected = play(new_round(rules), engine, temperature=0.0).games
     steps = iter(range(100))
     core, step = engine._llm.engine_core, engine._llm.engine_core.get_output
@@ -214,8 +220,7 @@ def test_games_of_a_dead_engine_are_void_and_later_ones_are_played(
     assert "EngineCore encountered an issue" in voided[0].what
 
     again = play(new_round(rules), engine, temperature=0.0).games
-    tokens = [[[t.ids for t in game.trajectories()] for game in some] for some in (expected, again)]
-    assert tokens[0] == tokens[1]
+    assert list(map(tokens_of, again)) == list(map(tokens_of, expected))
 
 
 @needs_vllm
@@ -239,18 +244,10 @@ def test_adapters_alone_are_sent_and_played(
     sent = state_of(lm)
     assert all(is_adapter(part) for part in sent)
 
-    before = play(new_round(rules), engine, temperature=0.8)
+    assert sampled_gap(engine, rules, lm).largest > 0.01
     for version in (1, 2):  # the second time, nothing may have been added to the base
         engine.update_weights(sent, version)
-    played = play(new_round(rules), engine, temperature=0.8)
-    rows, earlier = (
-        compared_rows([record_game(game, rules) for game in some.games])
-        for some in (played, before)
-    )
-    gap = measure(rows, scored_by(lm), tokenizer)
-    print(f"{name}, adapters: {gap.tokens} tokens, largest gap {gap.largest:.1e} nats")
-    assert gap.largest < 1e-4
-    assert measure(earlier, scored_by(lm), tokenizer).largest > 0.01
+    assert sampled_gap(engine, rules, lm).largest < 1e-4
 
 
 @needs_vllm
@@ -276,9 +273,5 @@ def test_a_rotary_kernel_that_is_wrong_is_noticed(
     engine = module.VLLMEngine(tmp_path, tokenizer, stop, longest=256)
     HELD["wrong", 0] = engine  # vLLM takes what others need down with it
 
-    played = play(new_round(rules), engine, temperature=0.8)
-    rows = compared_rows([record_game(game, rules) for game in played.games])
-    gap = measure(rows, scored_by(lm), tokenizer)
-    print(f"unpatched: mean {gap.mean:.2f}, largest {gap.largest:.2f} nats")
     with pytest.raises(ServiceError, match="samples from another policy"):
-        gap.check(EngineConfig().max_gap)
+        sampled_gap(engine, rules, lm).check(EngineConfig().max_gap)

@@ -3,10 +3,7 @@ bootstrap."""
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
-from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import combinations, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +40,8 @@ def words() -> HuggingFaceTokenizer:
 
 def test_the_ids_are_those_of_the_word_tokenizer(words: HuggingFaceTokenizer) -> None:
     own = WordTokenizer(vocabulary(), Tags().all())
-    assert (words.vocab_size, words.pad_id, words.eos_id) == (
-        own.vocab_size,
-        own.pad_id,
-        own.eos_id,
-    )
+    for name in ("vocab_size", "pad_id", "eos_id"):
+        assert getattr(words, name) == getattr(own, name)
     text = "what is the mentor of <search> Nobody </search> <zearch> ?"
     assert words.encode(text) == own.encode(text)
     assert words.encode_data(text) == own.encode_data(text)
@@ -70,16 +64,9 @@ def test_the_model_has_under_a_million_parameters_and_a_stock_architecture(
 # -- demonstrations ----------------------------------------------------------------------------
 
 
-@dataclass
-class Drawn:
-    """Demonstrations and the world that they are from."""
-
-    world: MiniWorld
-    traces: list[Trace]
-
-
-def drawn(words: HuggingFaceTokenizer, count: int) -> Drawn:
-    """Demonstrations without faults, all from one world."""
+@pytest.fixture(scope="module")
+def faultless(words: HuggingFaceTokenizer) -> tuple[MiniWorld, list[Trace]]:
+    """Demonstrations without faults, and the world that they are from."""
     worlds: list[MiniWorld] = []
 
     class Seen(MiniWorld):
@@ -90,105 +77,65 @@ def drawn(words: HuggingFaceTokenizer, count: int) -> Drawn:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(traces, "MiniWorld", Seen)
         writer = TraceWriter(MINI_GAME, words, np.random.default_rng(3), faults=False)
-        found = list(islice(writer.stream(), count))
+        found = list(islice(writer.stream(), 120))
     (world,) = worlds
-    return Drawn(world, found)
-
-
-def turns(trace: Trace) -> list[list[int]]:
-    """What the player wrote, turn by turn."""
-    edges = [i for i, (a, b) in enumerate(pairwise([0, *trace.mask, 0])) if a != b]
-    return [trace.ids[start:stop] for start, stop in zip(edges[::2], edges[1::2], strict=True)]
-
-
-def prompt(trace: Trace) -> list[int]:
-    return trace.ids[: trace.mask.index(1)]
+    return world, found
 
 
 def acted_out(played: Round, trace: Trace) -> Trajectory:
     """Feeds the demonstration's turns to a game that asks for them."""
     (trajectory,) = played.pending()
-    assert trajectory.ids == prompt(trace), "the demonstration begins with the game's own prompt"
-    for turn in turns(trace):
+    start = trace.mask.index(1)
+    assert trajectory.ids == trace.ids[:start], "it begins with the game's own prompt"
+    edges = [i for i, (a, b) in enumerate(pairwise([0, *trace.mask, 0])) if a != b]
+    for begin, end in zip(edges[::2], edges[1::2], strict=True):
         assert played.pending() == [trajectory]
-        assert trajectory.feed(turn), "a turn of the demonstration is a turn of the game"
+        assert trajectory.feed(trace.ids[begin:end]), "a turn of it is a turn of the game"
         played.advance()
-    assert trajectory.done
+    assert trajectory.ending is Ending.ACTION
     return trajectory
 
 
-@pytest.fixture(scope="module")
-def faultless(words: HuggingFaceTokenizer) -> Drawn:
-    return drawn(words, 120)
-
-
-def test_the_game_accepts_the_demonstrated_solver(
-    faultless: Drawn, words: HuggingFaceTokenizer
+def test_the_game_accepts_what_is_demonstrated(
+    faultless: tuple[MiniWorld, list[Trace]], words: HuggingFaceTokenizer
 ) -> None:
-    rules = Rules.build(faultless.world, words, MINI_GAME)
-    hops: Counter[int] = Counter()
-    for trace in faultless.traces:
-        if words.encode("</answer>")[0] != trace.ids[-1]:
-            continue
-        text = next(
-            t
-            for t in question_texts(prompt(trace), words)
-            if faultless.world.analyse(t) is not None
-        )
-        analysis = faultless.world.analyse(text)
-        assert analysis is not None
-        (answer,) = analysis.answers
-        played = Round.of_questions(one_attempt(rules), [Question("q", text, (answer,), "1")], [0])
-        trajectory = acted_out(played, trace)
-        assert trajectory.ending is Ending.ACTION
-        assert trajectory.result == answer
-        assert played.games[0].solve_rate == 1.0
-        assert len(trajectory.searches) == analysis.hops
-        hops[analysis.hops] += 1
-    assert set(hops) >= {1, 2}
-
-
-def test_the_game_accepts_and_verifies_the_demonstrated_proposer(
-    faultless: Drawn, words: HuggingFaceTokenizer
-) -> None:
-    rules = Rules.build(faultless.world, words, MINI_GAME)
-    names = set(faultless.world.train_graph.entities)
-    hops: Counter[int] = Counter()
-    for trace in faultless.traces:
-        if words.encode("</question>")[0] != trace.ids[-1]:
-            continue
-        (answer,) = names.intersection(words.decode(prompt(trace)).split())
-        truth = GroundTruth("a", answer)
-        played = Round(rules, lambda rng, count, truth=truth: [truth] * count, 1, [0])
-        trajectory = acted_out(played, trace)
-        (game,) = played.games
-        assert trajectory.ending is Ending.ACTION
-        assert game.question is not None
-        assert game.reason is None, f"{game.question} for {answer} fell: {game.reason}"
-        assert game.verification is not None
-        assert game.verification.correct
-        analysis = faultless.world.analyse(game.question)
-        assert analysis is not None
-        assert analysis.answers == {answer}
-        hops[analysis.hops] += 1
-    assert set(hops) >= {1, 2}
-
-
-def one_attempt(rules: Rules) -> Rules:
-    return replace(rules, config=rules.config.replace(attempts=1))
-
-
-def question_texts(ids: list[int], words: HuggingFaceTokenizer) -> list[str]:
-    """Every run of words of a prompt that could be its question."""
-    text = words.decode(ids).split()
-    return [" ".join(text[i:j]) for i in range(len(text)) for j in range(len(text), i, -1)]
+    """Solvers are right, by as many searches as there are hops; proposals are verified and true."""
+    world, demonstrations = faultless
+    rules = Rules.build(world, words, MINI_GAME.replace(attempts=1))
+    names = set(world.train_graph.entities)
+    hops: dict[str, set[int]] = {"proposer": set(), "solver": set()}
+    for trace in demonstrations:
+        prompt = words.decode(trace.ids[: trace.mask.index(1)]).split()
+        proposes = trace.ids[-1] == words.encode("</question>")[0]
+        if proposes:
+            (answer,) = names.intersection(prompt)
+            truth = GroundTruth("a", answer)
+            played = Round(rules, lambda rng, count, truth=truth: [truth] * count, 1, [0])
+            acted_out(played, trace)
+            (game,) = played.games
+            assert game.reason is None, f"{game.question} for {answer} fell: {game.reason}"
+            assert game.verification is not None
+            assert game.verification.correct
+            analysis = world.analyse(game.question or "")
+            assert analysis is not None
+            assert analysis.answers == {answer}
+        else:
+            spans = combinations(range(len(prompt) + 1), 2)
+            texts = (" ".join(prompt[i:j]) for i, j in spans)
+            text = next(text for text in texts if world.analyse(text) is not None)
+            analysis = world.analyse(text)
+            assert analysis is not None
+            (answer,) = analysis.answers
+            played = Round.of_questions(rules, [Question("q", text, (answer,), "1")], [0])
+            trajectory = acted_out(played, trace)
+            assert trajectory.result == answer
+            assert played.games[0].solve_rate == 1.0
+            assert len(trajectory.searches) == analysis.hops
+        hops["proposer" if proposes else "solver"].add(analysis.hops)
+    assert all(found >= {1, 2} for found in hops.values())
 
 
 # -- bootstrap ---------------------------------------------------------------------------------
-
-
-def digest(directory: Path) -> str:
-    return hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest()
 
 
 def test_the_bootstrap_learns_and_the_same_seed_gives_the_same_bytes(
@@ -204,7 +151,8 @@ def test_the_bootstrap_learns_and_the_same_seed_gives_the_same_bytes(
 
         model = bootstrap(MINI_GAME, seed=4, steps=12, report=report)
         save_policy(model, tmp_path / name)
-    assert digest(tmp_path / "one") == digest(tmp_path / "other")
+    one, other = ((tmp_path / name / "model.safetensors") for name in ("one", "other"))
+    assert one.read_bytes() == other.read_bytes()
     assert losses[0] == losses[1]
     assert len(losses[0]) == 12
     assert np.mean(losses[0][-3:]) < 0.8 * np.mean(losses[0][:3])

@@ -47,10 +47,8 @@ def saved(lm: Any, folder: Path) -> Path:
 def logits(directory: Path) -> torch.Tensor:
     """As somebody else's code loads it."""
     AutoTokenizer.from_pretrained(directory)
-    model = AutoModelForCausalLM.from_pretrained(directory)
     with torch.no_grad():
-        scores: torch.Tensor = model.eval()(IDS).logits
-    return scores
+        return AutoModelForCausalLM.from_pretrained(directory).eval()(IDS).logits
 
 
 def test_a_policy_is_exported_from_what_learners_wrote(tmp_path: Path) -> None:
