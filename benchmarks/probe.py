@@ -14,9 +14,9 @@ from typing import Any
 from tests.scripted_model import ChatServer, careful, obedient
 
 from benchmarks.harness import headline, origin, parser
-from experiments.commands.probe import as_json, make_rules
+from experiments.commands.probe import COLUMNS, as_json, make_rules, rows
 from experiments.config import load_preset, make_config
-from ssp_env.testing.hacks import GAMES, all_cheats, probe
+from ssp_env.testing.hacks import CHEATS, probe
 
 TABLES = {
     "tiny": ("tiny", None),
@@ -30,7 +30,7 @@ TABLES = {
 def main() -> int:
     """Makes the tables."""
     options = parser(__doc__)
-    options.add_argument("--games", type=int, default=GAMES)
+    options.add_argument("--games", type=int, default=200)
     options.add_argument("--only", choices=TABLES, nargs="+", default=list(TABLES))
     settings = options.parse_args()
 
@@ -56,40 +56,25 @@ def measure(name: str, games: int, seed: int) -> dict[str, Any]:
 
         config = make_config(values)
         rules = make_rules(config)
-        report = probe(rules, all_cheats(), games=games, seed=seed)
+        report = probe(rules, [kind() for kind in CHEATS.values()], games=games, seed=seed)
     return {**as_json(report, config, rules), **begun, "games": games}
 
 
 def markdown(name: str, result: dict[str, Any]) -> str:
     """The table as people read it."""
-    honest, gate = result["honest"], result["gate"]
+    table = [COLUMNS, ["---"] * len(COLUMNS), *rows(result)]
     lines = [
         f"# Who is paid what: {name}",
         "",
         f"{result['games']} games per cheat, margin {result['margin']:g}, seed {result['seed']}; "
         f"{headline(result)}",
         "",
-        "| cheat | gains | accepted | proposer | solver | more than honest | finding |",
-        "|---|---|---|---|---|---|---|",
+        *(f"| {' | '.join(cells)} |".replace("| pays ", "| **pays** ") for cells in table),
     ]
-    pays = f"{honest['proposer']:.2f} | {honest['solver']:.2f}"
-    lines.append(f"| *honest* | | {_share(honest)} | {pays} | | |")
-
-    for cheat in result["cheats"]:
-        more = cheat["more_than_honest"]
-        shown = "" if more is None else f"{more[0]:+.2f} [{more[1]:+.2f}, {more[2]:+.2f}]"
-        paid = [f"{cheat[role]:.2f}" if more else "" for role in ("proposer", "solver")]
-        finding = f"**{cheat['finding']}**" if cheat["finding"] == "pays" else cheat["finding"]
-        cells = [cheat["name"], cheat["gains"], _share(cheat), *paid, shown, finding]
-        lines.append(f"| {' | '.join(cells)} |")
-
+    gate = result["gate"]
     if gate["precision"] is not None:
         lines += ["", f"The gate: precision {gate['precision']:.3f}, recall {gate['recall']:.3f}."]
     return "\n".join(lines) + "\n"
-
-
-def _share(played: dict[str, Any]) -> str:
-    return f"{played['accepted'] / played['games']:.2f}" if played["games"] else ""
 
 
 if __name__ == "__main__":

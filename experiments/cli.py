@@ -18,6 +18,11 @@ Several = Parameter(consume_multiple=True)
 DEFAULT_PRESET = "tiny"
 
 
+def plural(count: int, noun: str) -> str:
+    """A number of things in words: ``1 trial``, ``2 trials``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Chosen:

@@ -311,16 +311,15 @@ class League:
     @property
     def solve_rate(self) -> pd.DataFrame:
         """Share of right attempts at valid questions by proposer and solver; NaN without any."""
-        return pd.DataFrame(_known_mean(self.solved), self._rows, self.players)
+        return self._matrix(_known_mean(self.solved))
 
     @property
     def mean_paid(self) -> pd.DataFrame:
         """The proposer's mean reward, by proposer and solver."""
-        return pd.DataFrame(self.paid.mean(axis=2), self._rows, self.players)
+        return self._matrix(self.paid.mean(axis=2))
 
-    @property
-    def _rows(self) -> pd.Index:
-        return pd.Index(self.players, name="proposer")
+    def _matrix(self, values: Floats) -> pd.DataFrame:
+        return pd.DataFrame(values, self.players, self.players).rename_axis("proposer")
 
     def tables(self) -> list[Table]:
         """Ratings, solve rates, rewards."""

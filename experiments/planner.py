@@ -104,10 +104,11 @@ def check_memory(config: RunConfig) -> tuple[Device, ...] | None:
         return None
 
     memories = gpu_memories()
-    if not memories:
+    if not memories and os.environ.get("RAY_ADDRESS"):
         _log.warning(UNCHECKED)
         return None
-    return check_fit(config, shape_of(meta_model(config.model_dir)), min(memories), len(memories))
+    shape = shape_of(meta_model(config.model_dir))
+    return check_fit(config, shape, min(memories, default=0), len(memories))
 
 
 def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> tuple[Device, ...]:
@@ -119,7 +120,7 @@ def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> tupl
         return plan(shape, config)
     if asked > gpus:
         what = f"{asked:g} GPUs are asked for in all, and there are {gpus}"
-        fix = f"{what}; ask for fewer compute.learners and compute.env_runners"
+        fix = f"{what}; ask for fewer, with compute.env_runners too, or set RAY_ADDRESS"
         raise ConfigError("compute.learners", config.compute.learners, fix)
 
     devices = plan(shape, config, memory)

@@ -19,13 +19,13 @@ from typing import Any, Self
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.players.scripted import GAP
-from ssp_env.testing.hacks.instructions import (
-    IF_ASKED_WORD_FOR_WORD,
-    IF_GIVEN_PASSAGES,
-    IF_MANY_DOCUMENTS,
-    IF_NOTHING_WAS_READ,
+from ssp_env.testing.hacks.proposers import (
     Conditional,
     IfAnotherPageIsFound,
+    IfAskedWordForWord,
+    IfGivenPassages,
+    IfManyDocuments,
+    IfNothingWasRead,
 )
 from ssp_env.types import GroundTruth
 from ssp_env.wording.answers import normalise
@@ -150,7 +150,7 @@ def _turn(prompt: str) -> str:
     cloze = _CLOZE.findall(question)
     query = " ".join((cloze[-1] if cloze else question).replace(GAP, " ").split())
 
-    if not begun and "<search>" in prompt and not _is_a(IF_NOTHING_WAS_READ, question):
+    if not begun and "<search>" in prompt and not _is_a(IfNothingWasRead, question):
         return f"<search>{page or query}</search>"
     if not _met(question, prompt):
         return "<answer>none</answer>"
@@ -164,20 +164,20 @@ def _met(question: str, prompt: str) -> bool:
 
     A condition is part of a question: it is read as the solver reads it, not passed over.
     """
-    if _is_a(IF_GIVEN_PASSAGES, question):
+    if _is_a(IfGivenPassages, question):
         return "passages" in prompt.replace(question, "")
-    if _is_a(IF_MANY_DOCUMENTS, question):
+    if _is_a(IfManyDocuments, question):
         return len(_TITLE.findall(prompt)) > _FOUND
-    if _is_a(IF_ASKED_WORD_FOR_WORD, question):
+    if _is_a(IfAskedWordForWord, question):
         return question in _SEARCH.findall(prompt)
-    if _is_a(IF_NOTHING_WAS_READ, question):
+    if _is_a(IfNothingWasRead, question):
         return bool(_TITLE.findall(prompt))
 
     _, page = _parted(question)
     return not page or page not in _TITLE.findall(prompt)
 
 
-def _is_a(cheat: Conditional, question: str) -> bool:
+def _is_a(cheat: type[Conditional], question: str) -> bool:
     return question.startswith(cheat.frame.partition("{}")[0])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.fuzz import hostile, players
+from benchmarks.fuzz import hostile
 from benchmarks.fuzz.hostile import HostileServices, HostileWorld
 from benchmarks.fuzz.invariants import Watch, check_env
 from benchmarks.fuzz.tokenizers import NAMES, tokenizer
@@ -77,11 +77,6 @@ def _table(name: str, index: int) -> Table:
     parts: dict[str, Any] = {"retriever": services, "judge": services, **own}
     env = raw_env(world=_world(), tokenizer=tokenizer(name), game=config, **parts)
 
-    # The prompts remember documents: let them see all now, so that memory can stay flat.
-    for document in _world().corpus:
-        env.rules.prompts.information([document], config.max_document_tokens)
-        env.rules.prompts.as_shown(document, config.max_document_tokens)
-
     return Table(name, services, env)
 
 
@@ -139,7 +134,7 @@ def _play_env(rng: np.random.Generator, table: Table, replayed: bool, thorough: 
             check_env(env, trajectory)
         searches = len(trajectory.searches)
 
-        for token in players.write(rng, trajectory):
+        for token in hostile.write(rng, trajectory):
             before = len(trajectory.ids)
             env.step(token)
             watch.given(trajectory, before, (token,), (0.0,))
@@ -189,7 +184,7 @@ def _play_round(
                 round_.void([trajectory], ServiceError("engine", "down"))
                 continue
 
-            ids = players.write(rng, trajectory)
+            ids = hostile.write(rng, trajectory)
             logprobs = (-rng.random(len(ids))).tolist()
             before = len(trajectory.ids)
             taken = _give(trajectory, ids, logprobs, how)

@@ -22,7 +22,6 @@ CHAT = (
 )
 GLUED = ["a<sear", "ch>b", "</search>b", "</question>?", "r</answer", "x</information>"]
 """Tokens that hold tags, or parts of them, together with other text."""
-REMEMBERED_WORDS = 10_000
 NAMES = ("bytes", "words", "bpe", "bpe-tags")
 
 
@@ -36,31 +35,11 @@ def tokenizer(name: str) -> Tokenizer:
         case "bytes":
             return ByteTokenizer()
         case "words":
-            words = [
-                *"<>/\\{}?.a7é",
-                *[
-                    "what",
-                    "is",
-                    "the",
-                    "mentor",
-                    "rival",
-                    "who",
-                    "search",
-                    "answer",
-                    "東京",
-                    "Москва",
-                ],
-            ]
+            words = ["what", "is", "the", "mentor", "rival", "who", "search", "answer"]
+            words += [*"<>/\\{}?.a7é", "東京", "Москва"]
             return WordTokenizer(words, Tags().all())
 
-    made = HuggingFaceTokenizer(_bpe(tags=name == "bpe-tags"))
-    # The library remembers the first 10,000 words that it takes apart: all of them now, so that
-    # memory can be flat.
-    for number in range(REMEMBERED_WORDS):
-        made.encode(f"{number:05}")
-        made.encode_data(f"{number:05}")
-
-    return made
+    return HuggingFaceTokenizer(_bpe(tags=name == "bpe-tags"))
 
 
 @cache

@@ -18,10 +18,9 @@ from agents.engines.base import Engine, StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model
 from agents.rollout import play
-from experiments.cli import Chosen
+from experiments.cli import Chosen, plural
 from experiments.run.checks import open_run
 from experiments.run.process import quiet_libraries
-from ssp_env.commands.base import plural
 from ssp_env.errors import ServiceError
 from ssp_env.game.game import Game, Origin, Start
 from ssp_env.game.outcome import Ending, Outcome

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from json import dumps, loads
 from pathlib import Path
 from typing import Any
@@ -22,16 +23,7 @@ from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.judge.chat import ChatClient
 from ssp_env.players import ChatPlayer
-from ssp_env.testing.hacks import (
-    Finding,
-    Gate,
-    Pay,
-    Played,
-    Report,
-    all_cheats,
-    find_cheat,
-    probe,
-)
+from ssp_env.testing.hacks import CHEATS, Finding, Report, find_cheat, probe
 from ssp_env.tokenizers import HuggingFaceTokenizer, Tokenizer
 from ssp_env.worlds import open_world
 
@@ -39,7 +31,8 @@ PAYS, NO_RESULT = 1, 3
 """Exit statuses besides 0 and 2 (a mistake of the user's)."""
 
 _LOG_COLUMNS = 110
-_COLOURS = {Finding.PAYS: "bold red", Finding.UNSURE: "yellow", Finding.NO_RESULT: "magenta"}
+_COLOURS = {"pays": "bold red", "unsure": "yellow", "no result": "magenta"}
+COLUMNS = ("cheat", "gains", "accepted", "proposer", "solver", "more than honest", "finding")
 
 
 def run(
@@ -55,13 +48,12 @@ def run(
 ) -> int:
     """Plays the cheats and prints who was paid what; see :func:`experiments.cli.probe`."""
     if list:
-        for cheat in all_cheats():
+        for cheat in CHEATS.values():
             print(f"{cheat.name:<28}{cheat.gains.value:<10}{cheat.about}")
         return 0
 
     config = chosen.config()
-    every = not cheats or "all" in cheats
-    found = all_cheats() if every else [find_cheat(name) for name in cheats]
+    found = [find_cheat(name) for name in cheats or CHEATS]
     allowed = known(allow)
     rules = make_rules(config)
     partner = ChatPlayer(ChatClient(config.served_model())) if player == "model" else None
@@ -84,14 +76,16 @@ def run(
         print(f"ssp: {error}; no honest game came to an end, so nothing is held", file=sys.stderr)
         return NO_RESULT
 
+    told = as_json(report, config, rules)
     if json:
-        print(dumps(as_json(report, config, rules), ensure_ascii=True))
+        print(dumps(told))
     else:
-        show(report, config)
+        show(told)
 
-    if any(result.played.name not in allowed for result in report.paying):
+    findings = {result.name: result.finding for result in report.cheats}
+    if any(findings[name] is Finding.PAYS for name in findings.keys() - allowed):
         return PAYS
-    return NO_RESULT if report.unknown else 0
+    return NO_RESULT if Finding.NO_RESULT in findings.values() else 0
 
 
 def known(names: Sequence[str]) -> frozenset[str]:
@@ -124,95 +118,63 @@ def make_rules(config: RunConfig) -> Rules:
 
 def as_json(report: Report, config: RunConfig, rules: Rules) -> dict[str, Any]:
     """A report as plain data, with all that it depends on."""
-    cheats = [
-        _plain(result.played)
-        | {
-            "beside": result.beside.name,
-            "finding": result.finding.value,
-            "more_than_honest": None if result.more is None else list(result.more),
-            "closed_by": result.closed_by,
-        }
-        for result in report.results
-    ]
     return {
         "world": config.world,
         "game": config.game.model_dump(mode="json"),
         "fingerprint": fingerprint(rules),
-        "seed": report.seed,
-        "margin": report.margin,
-        "honest": _plain(report.honest),
-        "cheats": cheats,
-        "gate": _gate(report.gate),
+        **asdict(report),
     }
 
 
-def _plain(played: Played) -> dict[str, Any]:
-    plain = {name: getattr(played, name) for name in ("name", "about", "games", "accepted")}
-    for name in ("proposer", "solver", "solver_with_gate"):
-        pay: Pay = getattr(played, name)
-        plain[name] = pay.mean if pay.paid else None
-    return plain | {
-        "gains": played.gains.value,
-        "void": played.pay.void,
-        "stopped_by": played.stopped_by,
-        "gate": _gate(played.gate),
-    }
+def rows(report: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """The table's cells: the honest player's row, then one per cheat."""
+    for played in (report["honest"], *report["cheats"]):
+        name, games, more = played["name"], played["games"], played["more_than_honest"]
+        share = f"{played['accepted'] / games:.2f}" if games else "-"
+        pays = (played[role] for role in ("proposer", "solver"))
+        shown = ["-" if pay is None else f"{pay:.2f}" for pay in pays]
+
+        # The reason that stopped most of its questions, outages, and an opponent of its own.
+        reason, count = next(iter(played["stopped_by"].items()), ("", 0))
+        notes = [reason] if 2 * count > games else []
+        notes += [f"void {played['void']}"] if played["void"] else []
+        beside = played["beside"]
+        notes += [f"beside {beside}"] if beside not in ("", "honest") else []
+        said = f"({', '.join(notes)})" if notes else ""
+
+        yield (
+            name,
+            "" if name == "honest" else played["gains"],
+            share,
+            *shown,
+            f"{more[0]:+.2f} [{more[1]:+.2f}, {more[2]:+.2f}]" if more else "",
+            f"{played['finding'] or ''} {said}".strip(),
+        )
 
 
-def _gate(gate: Gate) -> dict[str, Any]:
-    return gate._asdict() | {"precision": gate.precision, "recall": gate.recall}
-
-
-def show(report: Report, config: RunConfig) -> None:
+def show(report: dict[str, Any]) -> None:
     """Prints the table, then the gate's figures, then the cheats that pay and their remedies."""
     # A log, as of CI, is as wide as the table.
     console = Console(width=None if sys.stdout.isatty() else _LOG_COLUMNS)
-    games = f"{report.honest.games} games each, margin {report.margin:g}"
-    table = Table(
-        title=f"who is paid what ({config.world}, {games})",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
-    for name in ("cheat", "gains", "accepted", "proposer", "solver", "more than honest", "finding"):
+    games = f"{report['honest']['games']} games each, margin {report['margin']:g}"
+    title = f"who is paid what ({report['world']}, {games})"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in COLUMNS:
         is_text = name in ("cheat", "gains", "finding")
         table.add_column(name, justify="left" if is_text else "right", no_wrap=name == "cheat")
-
-    honest = report.honest
-    table.add_row(honest.name, "", *_figures(honest), "", _stopped(honest), end_section=True)
-    for result in report.results:
-        played, more = result.played, result.more
-        said = Text(result.finding.value, style=_COLOURS.get(result.finding, ""))
-        beside = "" if result.beside is honest else f"beside {result.beside.name}"
-        if notes := ", ".join(filter(None, (_stopped(played), beside))):
-            said.append(f" ({notes})", style="dim")
-
-        interval = "-" if more is None else f"{more.value:+.2f} [{more.low:+.2f}, {more.high:+.2f}]"
-        table.add_row(played.name, played.gains.value, *_figures(played), interval, said)
+    for cells in rows(report):
+        style = _COLOURS.get(cells[-1].partition(" (")[0], "")
+        table.add_row(*cells[:-1], Text(cells[-1], style), end_section=cells[0] == "honest")
     console.print(table)
 
-    if (precision := report.gate.precision) is not None:
-        recall = report.gate.recall
-        figures = f"the gate: precision {precision:.3f}"
-        console.print(figures + ("" if recall is None else f", recall {recall:.3f}"))
-
-    for result in report.paying:
-        text = f"{result.played.name} pays: {result.played.about} Closed by: {result.closed_by}."
-        console.print(Text(text), style="red", soft_wrap=True)
-    for result in report.unknown:
-        text = f"{result.played.name}: {result.played.pay.void} of {result.played.games} games are"
-        console.print(f"{text} void, so nothing is known", style="magenta", soft_wrap=True)
-
-
-def _figures(played: Played) -> tuple[str, ...]:
-    """Share of accepted questions, and both roles' pay."""
-    share = f"{played.accepted / played.games:.2f}" if played.games else "-"
-    pays = (f"{pay.mean:.2f}" if pay.paid else "-" for pay in (played.proposer, played.solver))
-    return share, *pays
-
-
-def _stopped(played: Played) -> str:
-    """The reason that stopped most of its questions, and the number of void games."""
-    reason, count = next(iter(played.stopped_by.items()), ("", 0))
-    void = f"void {played.pay.void}" if played.pay.void else ""
-    return ", ".join(filter(None, (reason if 2 * count > played.games else "", void)))
+    gate = report["gate"]
+    if gate["precision"] is not None:
+        recall = "" if gate["recall"] is None else f", recall {gate['recall']:.3f}"
+        console.print(f"the gate: precision {gate['precision']:.3f}{recall}")
+    for cheat in report["cheats"]:
+        if cheat["finding"] == Finding.PAYS:
+            text = f"{cheat['name']} pays: {cheat['about']} Closed by: {cheat['closed_by']}."
+            console.print(Text(text), style="red", soft_wrap=True)
+        elif cheat["finding"] == Finding.NO_RESULT:
+            text = f"{cheat['name']}: {cheat['void']} of {cheat['games']} games are void, so"
+            console.print(f"{text} nothing is known", style="magenta", soft_wrap=True)

@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 from pydantic import TypeAdapter
 
+from experiments.cli import plural
 from experiments.report.runs import step_files
 from experiments.run.rundir import RunDirectory
-from ssp_env.commands.base import plural
 from ssp_env.disk import replacing
 from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.record import GameRecord

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from experiments.cli import Chosen, SweepOptions
+from experiments.cli import Chosen, SweepOptions, plural
 from experiments.sweeps.definition import (
     ENDED,
     Sweep,
@@ -20,7 +20,6 @@ from experiments.sweeps.definition import (
     trials,
 )
 from experiments.sweeps.results import Results
-from ssp_env.commands.base import plural
 from ssp_env.disk import write_atomically
 from ssp_env.errors import ConfigError, RunError, SSPError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from signal import SIGINT, SIGTERM
 from typing import Any
 
-from experiments.cli import DEFAULT_PRESET, Chosen, TrainOptions
+from experiments.cli import DEFAULT_PRESET, Chosen, TrainOptions, plural
 from experiments.run.checks import check_early
 from experiments.run.process import (
     Terminated,
@@ -20,7 +20,6 @@ from experiments.run.process import (
     uninterrupted,
 )
 from experiments.run.rundir import RunDirectory
-from ssp_env.commands.base import plural
 from ssp_env.errors import RunError, UnhealthyRun
 
 UNHEALTHY = 3

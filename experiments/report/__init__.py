@@ -1,2 +1,1 @@
-"""Runs as a page that people read: ``ssp report`` writes it, ``ssp view`` serves it. See
-docs/report.md."""
+"""Runs as a page: ``ssp report`` writes it, ``ssp view`` serves it (docs/report.md)."""

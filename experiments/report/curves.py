@@ -1,7 +1,6 @@
 """Curves of runs and of means over seeds: as plain data for the page, and as a picture.
 
-A figure of ``metrics.jsonl`` finds its chart by its name; a new one that fits nowhere gets a chart
-of its own. So nothing has to be listed twice."""
+A figure finds its chart by its name; a new one that fits nowhere gets a chart of its own."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from experiments.cli import plural
 from experiments.report.runs import ACCURACY, MEAN, REASON, Arm, Run, arms_of, open_runs
 from experiments.stats import over_runs
-from ssp_env.commands.base import plural
 from ssp_env.disk import replacing
 from ssp_env.errors import ConfigError, RunError
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.config import check_packages
-from experiments.config import ComputeConfig, RunConfig
+from experiments.config import RunConfig
 from experiments.run.rundir import RunDirectory
 from ssp_env.config import load
 from ssp_env.errors import ConfigError, ModelError, ServiceError
@@ -69,7 +69,6 @@ def open_run(
     from agents.engines.opening import check_same_tokens
     from experiments.planner import check_memory
 
-    check_devices(config.compute)
     model = check_model(config.model_dir)
     tokenizer = HuggingFaceTokenizer.load(config.model_dir)
     if tokenizer.vocab_size > model.vocab_size:
@@ -99,20 +98,6 @@ def open_run(
         if isinstance(reply, ServiceError):
             raise reply
     return rules, questions
-
-
-def check_devices(compute: ComputeConfig) -> None:
-    """Makes sure that the GPUs asked for are there; a cluster (``RAY_ADDRESS``) knows its own."""
-    import torch
-
-    players = max(1, compute.env_runners) * compute.gpus_per_env_runner
-    learners = max(1, compute.learners) * compute.gpus_per_learner
-    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if players + learners > there and not os.environ.get("RAY_ADDRESS"):
-        name = "gpus_per_env_runner" if players > there else "gpus_per_learner"
-        wanted = f"{players + learners:g} GPUs are asked for in all and {there} are here"
-        fix = f"{wanted}; ask for fewer, or set RAY_ADDRESS to a cluster"
-        raise ConfigError(f"compute.{name}", getattr(compute, name), fix)
 
 
 def check_model_directory(directory: Path) -> None:

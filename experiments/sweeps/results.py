@@ -132,9 +132,7 @@ class Results:
         last = steps[known].agg(lambda figure: figure.dropna().tail(LAST_STEPS).mean())
         last = last.reindex(index=self.ends.index, columns=list(self.sweep.figures))
         cells = _cells(last, self.arms).rename(columns=lambda name: re.sub("[._]", " ", name))
-        note = "Seconds are longer where trials shared the machine (all but --parallel 1)."
-        notes = (note,) if any(figure.startswith("seconds.") for figure in known) else ()
-        return Table(f"Other figures, mean of the last {LAST_STEPS} steps", cells, notes)
+        return Table(f"Other figures, mean of the last {LAST_STEPS} steps", cells)
 
     def _with_paper(self) -> Table:
         """Ours and the paper's: the differences can be compared, the accuracies cannot."""

@@ -132,7 +132,7 @@ class Trajectory:
     @property
     def waiting(self) -> Waiting:
         """Input that it waits for."""
-        if self.done:
+        if self.ending is not None:
             return Waiting.NOTHING
         return Waiting.POLICY if self.query is None else Waiting.SEARCH
 

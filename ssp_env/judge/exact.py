@@ -20,13 +20,9 @@ class ExactMatchJudge:
 
 
 class F1Judge:
-    """Right when the token F1 with the answer or an alias reaches a threshold."""
+    """Right when the token F1 with the answer or an alias reaches a threshold, at most 1."""
 
     def __init__(self, threshold: float = 0.8) -> None:
-        """
-        Args:
-            threshold: the least F1 that counts as right, above 0 and at most 1.
-        """
         if not 0.0 < threshold <= 1.0:
             raise ConfigError("judge.threshold", threshold, "choose a number above 0 and at most 1")
         self.threshold = threshold
@@ -62,8 +58,7 @@ class WorldJudge:
         # The question may have more right answers than the proposer had in mind.
         analysis = self._world.analyse(task.question)
         if analysis is None:
-            what = "not the ground truth; the world does not understand the question"
-            return Verdict(False, what)
+            return Verdict(False, "not the ground truth; the world cannot read the question")
         if exact_match(task.prediction, analysis.answers):
             return Verdict(True, "not the ground truth, but right in this world")
         return Verdict(False, "no right answer in this world")
@@ -73,10 +68,6 @@ class WorldVerifier:
     """Verifies by parsing: the documents must support one answer only, the ground truth."""
 
     def __init__(self, world: World) -> None:
-        """
-        Args:
-            world: one whose ``can_read`` is true.
-        """
         if not getattr(world, "can_read", False):
             fix = f"the world {world.name!r} cannot read documents; choose policy, openai or none"
             raise ConfigError("verifier", "world", fix)

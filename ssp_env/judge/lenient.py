@@ -53,11 +53,12 @@ class LenientJudge:
 def matching(question: str, prediction: str, wordings: tuple[str, ...]) -> str | None:
     """The wording that the prediction says, or ``None``."""
     normal = normalise(prediction)
-    for wording in wordings:
-        if normal and normal == normalise(wording) and read(prediction) == read(wording):
-            return wording
+    alike = [wording for wording in wordings if normal and normalise(wording) == normal]
     if not normal or len(prediction) > LONGEST:
-        return next((w for w in wordings if normal and normal == normalise(w)), None)
+        return next(iter(alike), None)
+    for wording in alike:
+        if read(prediction) == read(wording):
+            return wording
 
     asked = read_question(question)
     said = _stripped(prediction)
@@ -89,31 +90,19 @@ _MARKUP = re.compile(
     r"</?[A-Za-z]{1,12}>|\*\*|__|`|\\(?:boxed|text|textbf|mathrm)\{|\}|"
     r"(?<=[^\W\d])[.,]?\s?\[\d+\]|^\s*(?:[-*•]|\d\.) |^#+ "
 )
-_SOURCE = (
-    r"(?:(?:the |this |these |given |provided )*(?:passages?|documents?|search results?|context|"
-    r"texts?|information|articles?|sources?)|wikipedia)"
-)
 _BEFORE = re.compile(
-    r"(?:so|well|thus|therefore|hence|sure|okay|ok|of course|clearly|indeed|in short|certainly)"
-    r"[,:!.]? +(?=\S)|"
-    rf"(?:according to|based on|as (?:stated|mentioned|noted) in|from|in|per)"
-    rf" {_SOURCE}[^,]{{0,40}}, +|"
-    rf"{_SOURCE} (?:says?|states?|mentions?|notes?|shows?|indicates?)(?: that)? +|"
-    r"i (?:think|believe|guess|would say)(?: that)?,? +(?:it(?:'s| is| was) )?|"
-    r"(?:the |my |final |correct |short )*(?:answer|response|result)"
-    r"(?: to (?:the|this|your) question)?(?: is| was|:| would be|=)[: ]*(?:that )?",
-    re.IGNORECASE,
-)
-_BEHIND = re.compile(
-    r",? (?:of course|i (?:believe|think|guess)|indeed|for sure)[.!]?$|"
-    rf"[ ,]*[-–(]? ?(?:according to|source:?|as (?:stated|mentioned) in) {_SOURCE}[^()]*\)?[.!]?$",
+    r"(?:so|well|thus|therefore|sure|of course)[,:!.]? +(?=\S)|"
+    r"(?:according to|based on|from|in) (?:the )?(?:passages?|documents?|search results?)[^,]*, +|"
+    r"i (?:think|believe|guess)(?: that)?,? +(?:it(?:'s| is| was) )?|"
+    r"(?:the |my |final |correct )*(?:answer|response|result)"
+    r"(?: to (?:the|this) question)?(?: is| was|:)[: ]*(?:that )?",
     re.IGNORECASE,
 )
 _EVASIVE = re.compile(
-    r"\b(?:i (?:do not|don't|cannot|can't|could not|couldn't|am not|'m not|have no)|"
-    r"(?:is|was|are|were|do|does|did)(?: not|n't)|"
-    r"not (?:sure|known|certain|mentioned|enough|specified|available|clear)|"
-    r"unclear|unknown|cannot|can't|no (?:information|idea)|neither|impossible to|insufficient)\b",
+    r"\bi (?:do not|don't|cannot|can't|could not|am not|have no)\b|"
+    r"\b(?:is|was|are|were|do|does|did)(?: not|n't)\b|"
+    r"\bnot (?:sure|known|certain|mentioned|enough|clear)\b|"
+    r"\b(?:unclear|unknown|cannot|can't|no (?:information|idea)|neither|insufficient)\b",
     re.IGNORECASE,
 )
 
@@ -125,7 +114,6 @@ def _stripped(prediction: str) -> str:
         return text  # "No, they were not" does not evade
     while (begins := _BEFORE.match(text)) and begins.end() < len(text):
         text = text[begins.end() :]
-    text = _BEHIND.sub("", text)
     return "" if " " in text and _EVASIVE.search(text) else text.strip()
 
 

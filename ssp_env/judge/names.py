@@ -63,6 +63,8 @@ def parse(text: str) -> Person | None:
     if not all(word.is_name or word.key in _PARTICLES for word in words):
         return None
     names = keys(words)
+    if names[-1] in names[1:-1]:  # two people of one family
+        return None
     begins = len(names) - 1
     while begins > 0 and names[begins - 1] in _PARTICLES:
         begins -= 1
@@ -88,35 +90,24 @@ def same_person(gold: str, given: str, asked_for: bool) -> bool:
     ):  # fmt: skip
         return False
 
-    # A surname alone is read as a first name.
-    if asked_for and other.first and not other.last and not other.middle and mine.last:
-        return other.first == mine.last[-1]
-    if asked_for and len(other.names) > 1 and mine.names[-len(other.names) :] == other.names:
+    if asked_for and mine.names[-len(other.names) :] == other.names:
         return True
     if not mine.last or not other.last:
-        return (
-            mine.first == other.first != ""
-            and mine.last == other.last
-            and not (mine.middle or other.middle)
-        )
+        return mine.names == other.names
     if mine.last[-1] != other.last[-1]:
         return False
     ours, theirs = {mine.first, *mine.nicknames}, {other.first, *other.nicknames}
     same_first = any(_one_name(a, b) for a in ours for b in theirs if a and b)
-    return same_first and _compatible(mine.middle, other.middle)
+    # No middle name contradicts one of the other's; either may leave out the last ones.
+    return same_first and all(
+        a == b or (1 in (len(a), len(b)) and a[0] == b[0])
+        for a, b in zip(mine.middle, other.middle, strict=False)
+    )
 
 
 def _one_name(a: str, b: str) -> bool:
     initial = min(len(a), len(b)) == 1 and a[0] == b[0]
     return initial or bool(_forms(a) & _forms(b))
-
-
-def _compatible(mine: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """No middle name contradicts one of the other's; either may leave out the last ones."""
-    return all(
-        a == b or (1 in (len(a), len(b)) and a[0] == b[0])
-        for a, b in zip(mine, other, strict=False)
-    )
 
 
 @cache

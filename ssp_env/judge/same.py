@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from ssp_env.judge.names import same_person
-from ssp_env.judge.words import Amount, Date, Word, keys, read, read_table, vocabulary
+from ssp_env.judge.words import Amount, Word, keys, read, read_table, vocabulary
 from ssp_env.wording.answers import compatible
 
 
@@ -49,7 +49,7 @@ def same_answer(asked: Asked, gold: str, given: str) -> bool:
     """One answer against one wording."""
     mine, other = read(gold), read(given)
     if not mine or not other:
-        return not mine and bool(gold.split()) and gold.split() == given.split()
+        return not mine and gold.split() == given.split()
     if keys(mine) in (("yes",), ("no",)):
         said = keys(other)
         return keys(mine) == said[:1] and not {"yes", "no", "or", "maybe"} & {*said[1:]}
@@ -98,18 +98,15 @@ def _same_date(asked: Asked, gold: Word, given: Word) -> bool:
     mine, other = (_as_date(word) for word in (gold, given))
     if mine is None or other is None:
         return False
-    if "year" in asked.words and mine.year == other.year is not None:
+    if "year" in asked.words and mine[0] == other[0] != 0:
         return True
-    return all(
-        a in (0, None, b)
-        for a, b in ((mine.year, other.year), (mine.month, other.month), (mine.day, other.day))
-    )
+    return all(a in (0, b) for a, b in zip(mine, other, strict=True))
 
 
-def _as_date(word: Word) -> Date | None:
+def _as_date(word: Word) -> tuple[int, int, int] | None:
     if word.date or not re.fullmatch(r"\d{3,4}", word.key):
         return word.date
-    return Date(int(word.key), 0, None)
+    return int(word.key), 0, 0
 
 
 def _same_amount(gold: Amount, given: Amount) -> bool:
@@ -122,7 +119,7 @@ def _same_amount(gold: Amount, given: Amount) -> bool:
 
 def _rounded(value: float, given: Amount) -> bool:
     """Large numbers may be rounded to two digits or more."""
-    if value == given.value or abs(value) < 10_000 or given.digits < 2:
+    if abs(value) < 10_000 or given.digits < 2:
         return value == given.value
     return float(f"{value:.{given.digits - 1}e}") == given.value
 
@@ -162,7 +159,7 @@ def _may_lead(asked: Asked, before: Sequence[Word], answer: Sequence[Word]) -> b
     if not before:
         return True
     turns = vocabulary("turn") | vocabulary("change")
-    if any(w.key in turns or _STOPS.search(w.gap) for w in before) or "and" in keys(before):
+    if "and" in keys(before) or any(w.key in turns or _STOPS.search(w.gap) for w in before):
         return False
     if _without_form([*before, *answer])[: len(before)] != list(before):
         return True
@@ -193,16 +190,24 @@ def _may_follow(asked: Asked, after: Sequence[Word], answer: Sequence[Word]) -> 
     turns = vocabulary("turn") - asked.words
     if any(word.key in turns or _STOPS.search(word.gap) for word in after):
         return False
-    if first.key in ("and", "jr", "sr") or (first.is_name and first.key[0].isdigit()):
-        return False
-    if _names_another(asked, after, answer):
-        return False
+    # More about the answer begins with what it says, and names nothing of the answer's own kind.
+    says = vocabulary("verb") | describing(answer) | asked.words - vocabulary("function")
+    free = vocabulary("function") | vocabulary("tell") | vocabulary("change") | asked.words
+    free |= describing(answer) & (vocabulary("kind") | vocabulary("title"))
+    for at, word in enumerate(after):
+        if not word.is_name and word.key in says - countries().keys():
+            break
+        same_kind = (word.amount is None) == (answer[-1].amount is None)
+        if same_kind and word.key not in free:
+            if any(_lies_in(answer, after[at:end]) for end in range(at + 1, at + 4)):
+                break
+            return False
+
     if "," in first.gap and read_region(after):
         return _lies_in(answer, after)
-    kinds = describing(answer) & (vocabulary("kind") | vocabulary("asked kind") & asked.words)
-    if all(w.key in kinds or w.key in asked.words for w in after):
+    if all(w.key in describing(answer) & vocabulary("kind") | asked.words for w in after):
         return "," not in first.gap
-    if len(after) == 1 and answer[-1].amount and not answer[-1].amount.dimension:
+    if len(after) == 1 and answer[-1].amount:
         return not first.is_name
     if not first.is_name and first.key in asked.words | vocabulary("tell"):
         return True
@@ -211,23 +216,6 @@ def _may_follow(asked: Asked, after: Sequence[Word], answer: Sequence[Word]) -> 
         not first.is_name or first.key in vocabulary("title") | set(countries())
     ):
         return len(after) > 1 and not any("," in word.gap and word.is_name for word in after[1:])
-    return False
-
-
-def _names_another(asked: Asked, after: Sequence[Word], answer: Sequence[Word]) -> bool:
-    """Words after the answer name something else, and do not say what it has to do with it."""
-    if _lies_in(answer, after):
-        return False
-    says = vocabulary("verb") | describing(answer) | asked.words - vocabulary("function")
-    free = vocabulary("function") | vocabulary("tell") | vocabulary("change") | asked.words
-    free |= describing(answer) & (vocabulary("kind") | vocabulary("title"))
-    for at, word in enumerate(after):
-        if not word.is_name and word.key in says - countries().keys():
-            return False
-        same_kind = (word.amount is None) == (answer[-1].amount is None)
-        if same_kind and word.key not in free:
-            rest = after[at:]
-            return not any(_lies_in(answer, rest[:end]) for end in range(1, 4))
     return False
 
 
@@ -244,27 +232,31 @@ def _is_enough(asked: Asked, mine: Sequence[Word], other: Sequence[Word]) -> boo
             before, after = mine[:at], mine[at + len(other) :]
             if "and" in (*keys(before), *keys(after[:1])):
                 return False
-            if _may_lack_before(asked, before, other) and _may_lack_behind(asked, after, other):
+            if _may_lack(asked, before, after, other):
                 return True
     return False
 
 
-def _may_lack_before(asked: Asked, before: Sequence[Word], given: Sequence[Word]) -> bool:
-    if not given[0].is_name:
-        return all(word.key in vocabulary("lead") for word in before)
-    titles = vocabulary("form") | (vocabulary("title") if len(given) > 1 else frozenset())
-    return all(not word.is_name or word.key in titles for word in before)
+def _may_lack(
+    asked: Asked, before: Sequence[Word], after: Sequence[Word], given: Sequence[Word]
+) -> bool:
+    """Words before and behind the given ones may be missing."""
+    if given[0].is_name:
+        titles = vocabulary("form") | (vocabulary("title") if len(given) > 1 else frozenset())
+        if any(word.is_name and word.key not in titles for word in before):
+            return False
+    elif any(word.key not in vocabulary("lead") for word in before):
+        return False
 
-
-def _may_lack_behind(asked: Asked, after: Sequence[Word], given: Sequence[Word]) -> bool:
     if not after:
         return True
     if "," in after[0].gap:
         return after[0].key == "by" or asked.person
-    kinds = vocabulary("kind") | (vocabulary("asked kind") & asked.words)
-    if (asked.person and after[0].key == "of") or all(w.key in kinds for w in after):
+    if asked.person and after[0].key == "of":
         return True
-    return len(after) > 1 and all(w.key in asked.words or w.key == "of" for w in after)
+    kinds = vocabulary("kind") | (vocabulary("asked kind") & asked.words)
+    known = kinds if len(after) == 1 else kinds | asked.words | {"of"}
+    return all(word.key in known for word in after)
 
 
 def _is_reordered(mine: Sequence[Word], other: Sequence[Word]) -> bool:

@@ -32,15 +32,6 @@ class Amount:
 
 
 @dataclass(frozen=True, slots=True)
-class Date:
-    """A date, possibly without its day or year."""
-
-    year: int | None
-    month: int
-    day: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class Word:
     """A word of a text, or a number or date that takes several."""
 
@@ -51,7 +42,8 @@ class Word:
     gap: str = ""
     """The signs between it and the word before."""
     amount: Amount | None = None
-    date: Date | None = None
+    date: tuple[int, int, int] | None = None
+    """Year, month and day, with 0 for what is left out."""
 
 
 def read_table(name: str) -> list[dict[str, str]]:
@@ -89,11 +81,9 @@ def _short_regions() -> dict[str, str]:
     return {row["short"]: row["name"].title() for row in rows if row["short"]}
 
 
-_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()  # noqa: SIM905
-_MONTH = (
-    r"\b(jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
-    r"sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
-)
+_MONTHS = ["january", "february", "march", "april", "may", "june", "july", "august"]
+_MONTHS += ["september", "october", "november", "december"]
+_MONTH = rf"\b({'|'.join(f'{name[:3]}(?:{name[3:]})?' for name in _MONTHS)}|sept)\b\.?"
 _DAY = r"\b(?:the )?(\d{1,2})(?:st|nd|rd|th)?\b(?! ?[:.]\d)"
 _YEAR = r",? (?:of )?(\d{3,4})\b"
 _WRITTEN_DATES = (
@@ -131,16 +121,14 @@ _SIGNS = tuple(
         (r"(?<=\w)['’](?=\w)|(?<=s)['’](?=\s|$)", ""),
         (r"(?i)\bst\.? (?=[A-Z])", "Saint "),
         (r"(?i)\bmt\.? (?=[A-Z])", "Mount "),
-        # Numbers: 1,000, 1 000, .5, dates in figures, ranges, minus, decades and centuries.
+        # Numbers: 1,000, .5, dates in figures, ranges, minus, decades and centuries.
         (r"(?<=\d),(?=\d{3}\b)", ""),
-        (r"(?<![\d.])(\d{1,3})\s(\d{3})(?![\d.])", r"\1\2"),
         (r"(?<![\w.-])\.(?=\d)", "0."),
         (r"(?<!\w)(\d{4})-(\d\d?)-(\d\d?)(?!\w)", r"\1.\2.\3"),
         (r"(?<!\w)(\d\d?)/(\d\d?)/(\d{4})(?!\w)", r"\1.\2.\3"),
         (r"(?i)\bbetween (.*?\d\w*) and (?=.*\d)", r"\1 to "),
         (r"(?<=\d)\s?-\s?(?=\d)|(?<=\d[a-z]{2})\s?-\s?(?=\d)", " to "),
         (r"(?<![\w)])-(?=\d)|(?<=UTC|GMT)\s?-", " minus "),
-        (r"(?<=UTC|GMT)\s?\+", " plus "),
         # Clatskanie, OR.
         (r",\s*([A-Z]{2,3})\b", lambda m: f", {_short_regions().get(m[1].lower(), m[1])}"),
         (r"(?<=\d)'?0'?s\b", "0 decade"),
@@ -251,26 +239,27 @@ def _measured(words: list[Word]) -> list[Word]:
             for count in (3, 2, 1):
                 unit = units.get(tuple(w.key for w in words[at : at + count]))
                 if unit and len(words[at : at + count]) == count:
-                    amount = replace(unit, value=word.amount.value, digits=word.amount.digits)
-                    word = replace(word, amount=amount, key=_amount_key(amount))
+                    word = _with_unit(word, unit)
                     at += count
                     break
         last = made[-1] if made else None
         if word.amount and last and (unit := units.get((last.key,))) and unit.dimension in _MONEY:
-            amount = replace(unit, value=word.amount.value, digits=word.amount.digits)
-            made[-1] = replace(word, amount=amount, key=_amount_key(amount), gap=last.gap)
+            made[-1] = replace(_with_unit(word, unit), gap=last.gap)
         else:
             made.append(word)
     return made
 
 
-def _amount_key(amount: Amount) -> str:
-    return f"{amount.value:.12g} {amount.dimension} {amount.factor:.6g}"
+def _with_unit(word: Word, unit: Amount) -> Word:
+    number = word.amount or unit
+    amount = replace(unit, value=number.value, digits=number.digits)
+    key = f"{amount.value:.12g} {amount.dimension} {amount.factor:.6g}"
+    return replace(word, amount=amount, key=key)
 
 
 def _in_figures(found: re.Match[str]) -> str:
     """A date as year, month and day, with 0 for what is left out."""
-    month = _MONTHS.index(found["month"][:3].lower()) + 1
+    month = [name[:3] for name in _MONTHS].index(found["month"][:3].lower()) + 1
     numbers = [int(part) for part in found.groups() if part and part.isdigit()]
     year = next((number for number in numbers if number > 31), 0)
     day = next((number for number in numbers if number <= 31), 0)
@@ -287,6 +276,4 @@ def _dated(word: Word) -> Word:
         month, day = day, month
     if not 1 <= month <= 12:
         return word
-    return Word(
-        f"{year}-{month}-{day}", True, word.gap, date=Date(year or None, month, day or None)
-    )
+    return Word(f"{year}-{month}-{day}", True, word.gap, date=(year, month, day))

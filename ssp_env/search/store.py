@@ -22,7 +22,7 @@ from ssp_env.errors import DataError, RunError
 from ssp_env.search.corpus import digest_of, encode, read_passages
 from ssp_env.types import Document, Passages
 
-FORMAT: Final = 6
+FORMAT: Final = 7
 """Version of the directory's format. A reader refuses any other."""
 MANIFEST = "manifest.json"
 PASSAGES = "passages"
@@ -72,7 +72,7 @@ class Encoder(Protocol):
 class Manifest(BaseModel, frozen=True, extra="forbid"):
     """The contents of ``manifest.json``."""
 
-    format: Literal[6] = FORMAT
+    format: Literal[7] = FORMAT
     corpus: str
     """Digest of the passages, as :meth:`ssp_env.search.corpus.Corpus.digest` defines it."""
     passages: int

@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from ssp_env.testing.play import BatchStrategyTests, NoiseSourceTests, PlayerTests
 from ssp_env.testing.services import JudgeTests, RetrieverTests, VerifierTests
-from ssp_env.testing.tokenizers import TokenizerTests
-from ssp_env.testing.worlds import WorldTests
+from ssp_env.testing.worlds import TokenizerTests, WorldTests
 
 __all__ = [
     "BatchStrategyTests",

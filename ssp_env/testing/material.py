@@ -1,15 +1,13 @@
-"""Material of the mixins: awkward texts, a few passages, and rules of the small world."""
+"""Material of the mixins: awkward texts, a few passages, and checks."""
 
 from __future__ import annotations
 
 import unittest
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from ssp_env.doors.setup import set_up
-from ssp_env.game.rules import Rules
 from ssp_env.types import Document
-from ssp_env.worlds import open_world
 
 SCRIPTS = (
     "Αθήνα Москва Երևան თბილისი ירושלים القاهرة አዲስ አበባ दिल्ली",
@@ -57,24 +55,22 @@ def shown(value: object) -> str:
     return text if len(text) <= 100 else f"{text[:80]}... ({len(text)} characters)"
 
 
-def small_rules(**game: Any) -> Rules:
-    """Rules of the small world, with these settings of the game."""
-    return set_up({"world": open_world("small"), "game": game}).rules
-
-
 def same_twice(what: str, ask: Callable[[], object]) -> None:
     """Asks twice and compares."""
     first, second = ask(), ask()
     assert first == second, (
-        f"{what}: the same question has to get the same answer, but got {shown(first)} and then "
-        f"{shown(second)}: leave out clocks, global random numbers and counters"
+        f"{what}: the same question got {shown(first)} and then {shown(second)}: leave out clocks, "
+        f"global random numbers and counters"
     )
 
 
 def check_count(what: str, values: Sequence[object], count: int) -> None:
     """Checks that there is one result for each item asked."""
     assert isinstance(values, list | tuple), f"{what} has to return a list, not {shown(values)}"
-    assert len(values) == count, (
-        f"{what}: one result for each item asked, in order, but {count} got {len(values)}: keep a "
-        f"place in the list for those without a result"
-    )
+    assert len(values) == count, f"{what}: {count} items got {len(values)} results: give one each"
+
+
+def check_unique(what: str, ids: Sequence[str]) -> None:
+    """Checks that no id occurs twice."""
+    twice = [name for name, count in Counter(ids).items() if count > 1]
+    assert not twice, f"{what} id {twice[0]!r} occurs twice: give each an id of its own"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.game.verification import NoiseDocument, NoiseSource
 from ssp_env.players import MiniPlayer
 from ssp_env.players.base import Player
-from ssp_env.testing.material import PASSAGES, missing, small_rules
+from ssp_env.testing.material import PASSAGES, check_unique, missing
 from ssp_env.types import Document, GroundTruth, Role
 
 
@@ -30,7 +31,7 @@ class PlayerTests:
     setup: Mapping[str, Any] = {"world": "small"}
     """Keywords of its games, as every door takes them (see :class:`~ssp_env.doors.setup.Setup`)."""
     games: int = 4
-    """Games that each test plays."""
+    """Games that are played."""
 
     def make_player(self, rules: Rules) -> Player:
         """The player to be tested."""
@@ -60,9 +61,7 @@ class PlayerTests:
         """Those two roles get one turn and no search."""
         rules = self._rules()
         question, documents = "what is it ?", tuple(rules.corpus[:2])
-        size = rules.config.max_document_tokens
-
-        prompt = rules.prompts.verifier(question, documents, size)
+        prompt = rules.prompts.verifier(question, documents, rules.config.max_document_tokens)
         verifies = Trajectory(rules.limits[Role.VERIFIER], prompt, question, documents)
         prompt = rules.prompts.closed_book(question)
         remembers = Trajectory(rules.limits[Role.CLOSED_BOOK], prompt, question)
@@ -72,8 +71,7 @@ class PlayerTests:
         player.play(pending)
         for trajectory in pending:
             assert trajectory.waiting is not Waiting.POLICY, (
-                f"play() returned, but the {trajectory.role}'s turn is not finished: write a whole "
-                f"turn in each trajectory, with feed_turn()"
+                f"the {trajectory.role}'s turn is not finished: write whole turns, with feed_turn()"
             )
 
     def _rules(self) -> Rules:
@@ -106,18 +104,14 @@ class NoiseSourceTests:
             assert all(isinstance(item, NoiseDocument) for item in noise), (
                 f"noise is made of NoiseDocuments, not {noise}"
             )
-            ids = [item.document.id for item in noise]
-            assert len(set(ids)) == len(ids), f"noise held a document twice: {ids}"
+            check_unique("noise document", [item.document.id for item in noise])
 
     def test_none_of_its_own(self) -> None:
         own = self.corpus[:2]
         for seed in range(20):
             drawn = {item.document.id for item in self._draw(3, own, seed=seed)}
             shared = drawn & {document.id for document in own}
-            assert not shared, (
-                f"noise held {sorted(shared)}, which the game's own proposer retrieved: leave out "
-                f"own"
-            )
+            assert not shared, f"noise held {sorted(shared)} of the proposer's: leave out own"
 
     def test_poor_surroundings(self) -> None:
         """No other games, nothing retrieved, or only the game's own documents."""
@@ -135,11 +129,10 @@ class NoiseSourceTests:
         assert drawn[0] == drawn[1], "the same rng has to draw the same noise"
 
     def test_arguments_stay_as_they_are(self) -> None:
-        own, others, corpus = list(self.corpus[:1]), [(1, self.corpus[1])], list(self.corpus)
-        before = list(own), list(others), list(corpus)
-
-        self.make_noise()(np.random.default_rng(0), 3, own, others, corpus)
-        assert (own, others, corpus) == before, "the noise source changed its arguments"
+        given = [*self.corpus[:1]], [(1, self.corpus[1])], [*self.corpus]
+        before = deepcopy(given)
+        self.make_noise()(np.random.default_rng(0), 3, *given)
+        assert given == before, "the noise source changed its arguments"
 
     def _draw(
         self,
@@ -164,9 +157,8 @@ class BatchStrategyTests:
     def test_waves_come_to_an_end(self) -> None:
         strategy = self.make_strategy()
         strategy.begin_step()
-        assert not strategy.wants_more(8, 8, 1), (
-            "wants_more asks for more though all slots hold a valid question"
-        )
+        full = strategy.wants_more(8, 8, 1)
+        assert not full, "wants_more asks for more though all slots hold a valid question"
         assert any(not strategy.wants_more(0, 8, waves) for waves in range(1, MOST_WAVES + 1)), (
             f"wants_more still asks after {MOST_WAVES} waves without a valid question: bound the "
             f"waves, or a policy that only fails would keep a step from ending"
@@ -196,14 +188,13 @@ class BatchStrategyTests:
         text = json.dumps(saved)
         fresh.set_state(json.loads(text))
         assert _decide(strategy, 5, 6) == _decide(fresh, 5, 6), (
-            "a strategy with the state set back decides differently: put everything that decides "
-            "into get_state()"
+            "a strategy with the state set back decides differently: put all of it into get_state()"
         )
         assert json.dumps(saved) == text, "a state that was handed out changed afterwards: copy it"
 
     def test_rounds_end(self) -> None:
         """Rounds of the small world, with a proposer that fails every other time."""
-        rules = small_rules(attempts=1)
+        rules = set_up({"world": "small", "game": {"attempts": 1}}).rules
         strategy, player = self.make_strategy(), MiniPlayer(rules.tags)
         answers = rules.world.answers
 

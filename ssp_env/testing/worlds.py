@@ -1,12 +1,25 @@
-"""A mixin for worlds, and with them for their corpus."""
+"""Mixins for what a game is made of: a world with its corpus, and a tokenizer."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import ClassVar
 
-from ssp_env.testing.material import AWKWARD, missing, shown, skip
-from ssp_env.types import Analysis, Document, GroundTruth, Question, World
+from ssp_env.errors import TokenizerError
+from ssp_env.game.config import GameConfig
+from ssp_env.game.protocol import Tags, check_tokenizer
+from ssp_env.game.trajectory import Limits, Trajectory, Waiting
+from ssp_env.testing.material import (
+    AWKWARD,
+    SCRIPTS,
+    check_unique,
+    missing,
+    same_twice,
+    shown,
+    skip,
+)
+from ssp_env.tokenizers import Tokenizer
+from ssp_env.types import Analysis, Document, GroundTruth, Question, Role, World
 from ssp_env.wording.answers import exact_match
 from ssp_env.worlds.files import shared_answers
 
@@ -32,11 +45,8 @@ class WorldTests:
             opened = type(self)._opened = self.make_world()
         return opened
 
-    def test_name(self) -> None:
-        name = self.world.name
-        assert isinstance(name, str) and name, "name is not empty: records use it"  # noqa: PT018
-
     def test_the_corpus_can_be_walked_through(self) -> None:
+        assert self.world.name, "name is not empty: records use it"
         corpus = self.world.corpus
         documents = list(corpus)
         assert documents, "the corpus holds no passage"
@@ -45,7 +55,7 @@ class WorldTests:
         )
         assert corpus[len(corpus) - 1] == documents[-1], "corpus[i] is not its i-th passage"
         assert all(isinstance(d, Document) for d in documents), "a corpus holds Documents"
-        _check_unique("passage", [document.id for document in documents])
+        check_unique("passage", [document.id for document in documents])
 
     def test_answers_can_be_played_from_and_found(self) -> None:
         from ssp_env.search.bm25 import tokenize
@@ -57,14 +67,12 @@ class WorldTests:
         assert len(answers) > 0, "the answer set is empty: there is nothing to play from"
         for truth in answers:
             assert isinstance(truth, GroundTruth), f"{shown(truth)} is no GroundTruth"
-            assert all(wording.strip() for wording in truth.wordings), (
-                f"{truth} has a blank wording"
-            )
+            assert all(map(str.strip, truth.wordings)), f"{truth} has a blank wording"
             assert not words.isdisjoint(tokenize(" ".join(truth.wordings))), (
-                f"answer {truth.answer!r} has no word that occurs in the corpus, so no search by "
-                f"words can find it: add a passage that mentions it, or leave it out"
+                f"answer {truth.answer!r} has no word of the corpus, so no search can find it: add "
+                f"a passage that mentions it, or leave it out"
             )
-        _check_unique("answer", [truth.id for truth in answers])
+        check_unique("answer", [truth.id for truth in answers])
 
     def test_questions(self) -> None:
         questions = self._questions()
@@ -74,8 +82,8 @@ class WorldTests:
         for question in questions:
             assert isinstance(question, Question), f"{shown(question)} is no Question"
             texts = (question.text, *question.answers)
-            assert all(text.strip() for text in texts), f"{question} holds a blank text"
-        _check_unique("question", [question.id for question in questions])
+            assert all(map(str.strip, texts)), f"{question} holds a blank text"
+        check_unique("question", [question.id for question in questions])
 
         group, most = Counter(question.group for question in questions).most_common(1)[0]
         assert most <= self.per_group, (
@@ -91,10 +99,9 @@ class WorldTests:
 
     def test_nothing_is_random(self) -> None:
         again = self.make_world()
-        same = list(again.corpus) == list(self.world.corpus)
-        assert same, "a second world has another corpus: seed what is drawn"
-        same = list(again.answers) == list(self.world.answers)
-        assert same, "a second world has other answers: seed what is drawn"
+        for part in ("corpus", "answers"):
+            same = list(getattr(again, part)) == list(getattr(self.world, part))
+            assert same, f"a second world has another {part}: seed what is drawn"
 
     def test_any_text_can_be_analysed_and_read(self) -> None:
         for text in AWKWARD:
@@ -121,6 +128,88 @@ class WorldTests:
         return list(self.world.questions(0, self.per_group))
 
 
-def _check_unique(what: str, ids: list[str]) -> None:
-    twice = [name for name, count in Counter(ids).items() if count > 1]
-    assert not twice, f"{what} id {twice[0]!r} occurs twice: give each an id of its own"
+class TokenizerTests:
+    """Tests a :class:`~ssp_env.tokenizers.base.Tokenizer`."""
+
+    tags = Tags()
+    """The tags that it has to spell."""
+
+    def make_tokenizer(self) -> Tokenizer:
+        """The tokenizer to be tested."""
+        missing("make_tokenizer(self)")
+
+    def test_ids_and_pieces(self) -> None:
+        tokenizer = self.make_tokenizer()
+        size = tokenizer.vocab_size
+        assert len(tokenizer.pieces) == size, (
+            f"one piece per id: {len(tokenizer.pieces)} pieces for vocab_size = {size}"
+        )
+        assert all(isinstance(piece, bytes) for piece in tokenizer.pieces), "pieces are bytes"
+
+        ends = [] if tokenizer.eos_id is None else [("eos_id", tokenizer.eos_id)]
+        for name, token in (("pad_id", tokenizer.pad_id), *ends):
+            assert isinstance(token, int), f"{name} is a number, not {token!r}"
+            assert 0 <= token < size, f"{name} = {token} is outside the ids 0 .. {size - 1}"
+            assert tokenizer.pieces[token] == b"", f"{name} stands for no text: its piece is b''"
+
+    def test_tags_are_spelled(self) -> None:
+        try:
+            check_tokenizer(self.make_tokenizer(), self.tags)
+        except TokenizerError as error:
+            raise AssertionError(str(error)) from error
+
+    def test_any_text_becomes_ids_and_nothing_is_added(self) -> None:
+        tokenizer = self.make_tokenizer()
+        for encode in (tokenizer.encode, tokenizer.encode_data):
+            assert encode("") == [], "'' has no ids: prompts are put together from parts"
+            for text in (*AWKWARD, *SCRIPTS, "\ud800 half a pair"):
+                ids = encode(text)
+                assert isinstance(ids, list), f"ids come as a list, not as {shown(ids)}"
+                wrong = [i for i in ids if type(i) is not int or not 0 <= i < tokenizer.vocab_size]
+                assert not wrong, f"{shown(text)} became {wrong[0]!r}, which is not an id"
+
+        same_twice("encode_data", lambda: [tokenizer.encode_data(text) for text in SCRIPTS])
+
+    def test_pieces_spell_what_decode_says(self) -> None:
+        tokenizer = self.make_tokenizer()
+        for text in (*SCRIPTS, "what is it , and who ?", *self.tags.all()):
+            ids = tokenizer.encode(text)
+            spelled = b"".join(tokenizer.pieces[i] for i in ids).decode("utf-8", "replace")
+
+            said = tokenizer.decode(ids)
+            assert "".join(spelled.split()) == "".join(said.split()), (
+                f"pieces and decode() disagree about {text!r}: {spelled!r} and {said!r}; give each "
+                f"id the very bytes that it adds to a text"
+            )
+
+    def test_data_never_becomes_a_special_token(self) -> None:
+        tokenizer = self.make_tokenizer()
+        special = {tokenizer.pad_id, tokenizer.eos_id} - {None}
+        texts = {tokenizer.decode([i]): i for i in special if i is not None}
+        for tag in self.tags.all():
+            ids = tokenizer.encode(tag)
+            if len(ids) == 1:
+                texts[tag] = ids[0]
+
+        for text, token in texts.items():
+            assert token not in tokenizer.encode_data(f"a {text}{text} b"), (
+                f"encode_data takes the text {text!r} for the token {token}: spell it out as text"
+            )
+
+    def test_a_turn_is_read(self) -> None:
+        """A search call is found, whether its tokens come together or one by one."""
+        tokenizer = self.make_tokenizer()
+        limits = Limits.of(Role.SOLVER, GameConfig(), tokenizer, self.tags)
+
+        ids = tokenizer.encode(f"{self.tags.opening('search')} what {self.tags.closing('search')}")
+        together, one_by_one = Trajectory(limits, []), Trajectory(limits, [])
+        together.feed(ids)
+        for token in ids:
+            one_by_one.feed([token])
+
+        for trajectory in (together, one_by_one):
+            assert trajectory.waiting is Waiting.SEARCH, (
+                f"a search call was not found in the ids {ids}: their pieces have to spell its tags"
+            )
+        if tokenizer.eos_id is not None:
+            assert Trajectory(limits, []).feed([tokenizer.eos_id]), "the end token ended no turn"

@@ -7,87 +7,34 @@ reports who was paid what, beside an honest player. ``ssp probe`` is its command
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import copy
-from functools import partial
-
 from ssp_env.config import load
 from ssp_env.errors import ConfigError, nearest
-from ssp_env.testing.hacks import instructions, proposers, solvers
-from ssp_env.testing.hacks.cheat import SKILL, Cheat, CheatPlayer, HonestPlayer, Recalled, Turn
-from ssp_env.testing.hacks.probe import (
-    GAMES,
-    MARGIN,
-    Finding,
-    Gate,
-    Interval,
-    Pay,
-    Played,
-    Report,
-    Result,
-    play,
-    probe,
-    tally,
-)
+from ssp_env.testing.hacks import proposers, solvers
+from ssp_env.testing.hacks.cheat import Cheat, CheatPlayer, HonestPlayer, Turn
+from ssp_env.testing.hacks.probe import Finding, Report, Result, play, probe, tally
 
 __all__ = [
     "CHEATS",
-    "GAMES",
-    "MARGIN",
-    "SKILL",
     "Cheat",
     "CheatPlayer",
     "Finding",
-    "Gate",
     "HonestPlayer",
-    "Interval",
-    "Pay",
-    "Played",
-    "Recalled",
     "Report",
     "Result",
     "Turn",
-    "all_cheats",
     "find_cheat",
     "play",
     "probe",
     "tally",
 ]
 
-_CLASSES: tuple[type[Cheat], ...] = (
-    proposers.NoSearch,
-    proposers.IrrelevantSearch,
-    proposers.UnretrievedEvidence,
-    proposers.ForgedEvidence,
-    proposers.WrongQuestion,
-    proposers.Nonsense,
-    proposers.ClosedBookQuestion,
-    proposers.Ambiguous,
-    proposers.TwoQuestions,
-    proposers.NearDuplicate,
-    proposers.DocumentAsQuestion,
-    proposers.FloodedQuery,
-    instructions.IfAnotherPageIsFound,
-    solvers.ForgeInformation,
-    solvers.Throw,
-    solvers.Sandbag,
-)
-
-CHEATS: dict[str, Callable[[], Cheat]] = {kind.name: kind for kind in _CLASSES}
-"""Maker of every cheat that ships, by name."""
-
-# These remember nothing, so a copy is as good as a new one.
-CHEATS |= {
-    cheat.name: partial(copy, cheat)
-    for cheat in (
-        *instructions.CONDITIONS, solvers.INSTRUCT_VERIFIER, *solvers.CODES, *solvers.ANSWERS
-    )
-}  # fmt: skip
-
-
-def all_cheats() -> list[Cheat]:
-    """One of each cheat that ships."""
-    return [make() for make in CHEATS.values()]
+CHEATS: dict[str, type[Cheat]] = {
+    kind.name: kind
+    for module in (proposers, solvers)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, Cheat) and kind.closed_by
+}
+"""Every cheat that ships, by name."""
 
 
 def find_cheat(name: str) -> Cheat:

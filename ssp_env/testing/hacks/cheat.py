@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ServiceError
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import MAX_CALL_TOKENS, SearchRecord, Trajectory, Waiting
 from ssp_env.players import scripted_player
@@ -30,13 +30,7 @@ class HonestPlayer(TextPlayer):
     given its documents, and at the closed-book gate, it does its best."""
 
     def __init__(self, rules: Rules, rng: np.random.Generator) -> None:
-        """
-        Args:
-            rules: of the games it plays.
-            rng: decides which attempts fail.
-        """
         self._player, self._rng = scripted_player(rules), rng
-
         tags = rules.tags
         self._opening, self._closing = tags.opening("answer"), tags.closing("answer")
         self._sure: dict[int, bool] = {}
@@ -45,7 +39,6 @@ class HonestPlayer(TextPlayer):
         """True if it finds the answer in this trajectory."""
         if trajectory.role is not Role.SOLVER and trajectory.library is None:
             return True
-
         if trajectory.key not in self._sure:
             self._sure[trajectory.key] = bool(self._rng.random() < SKILL)
         return self._sure[trajectory.key]
@@ -71,13 +64,6 @@ class Turn:
     def __init__(
         self, trajectory: Trajectory, rules: Rules, honest: HonestPlayer, rng: np.random.Generator
     ) -> None:
-        """
-        Args:
-            trajectory: it waits for tokens.
-            rules: of the game.
-            honest: writes the turns of an honest player.
-            rng: the source of the cheater's randomness.
-        """
         self._trajectory, self._honest = trajectory, honest
         self.rules, self.rng = rules, rng
 
@@ -208,10 +194,10 @@ class Cheat:
     all its games, so attributes are what a network has learnt, not its memory of a game.
     """
 
-    name: str = ""
-    """Its name in reports: the class's name in small letters, unless given."""
-    about: str = ""
-    """One sentence: the first line of the docstring, unless given."""
+    name: str
+    """Its name in reports: the class's, in small letters."""
+    about: str
+    """One sentence: the first line of the docstring."""
     gains: Role = Role.PROPOSER
     """Role whose pay is compared with an honest player's."""
     rival: type[Cheat] | None = None
@@ -246,19 +232,28 @@ class Cheat:
         return None
 
 
+class Framed(Cheat):
+    """A question in a :attr:`frame`, by which the solver knows it again."""
+
+    frame: str
+    """The question; ``{}`` is the place of what it holds."""
+
+    def inside(self, question: str) -> str | None:
+        """The part in the frame's place; ``None`` for a question of another kind."""
+        before, _, after = map(str.strip, self.frame.partition("{}"))
+        question = question.strip()
+        if not (question.startswith(before) and question.endswith(after)):
+            return None
+        return question.removeprefix(before).removesuffix(after).strip()
+
+
 class CheatPlayer:
     """A :class:`~ssp_env.players.base.Player` that cheats where a cheat says so."""
 
     def __init__(
         self, rules: Rules, cheat: Cheat, seed: Sequence[int], partner: Player | None = None
     ) -> None:
-        """
-        Args:
-            rules: of the games.
-            cheat: writes in place of honest turns.
-            seed: decides all its randomness.
-            partner: writes the other turns; the scripted honest player when not given.
-        """
+        """``partner`` writes the other turns; not given, the scripted honest player does."""
         self._rules, self._cheat = rules, cheat
         self._honest = HonestPlayer(rules, np.random.default_rng([*seed, 0]))
         self._partner = self._honest if partner is None else partner
@@ -269,16 +264,12 @@ class CheatPlayer:
         left = []
         for trajectory in trajectories:
             turn = Turn(trajectory, self._rules, self._honest, self._rng)
-            method = "propose" if trajectory.role is Role.PROPOSER else "solve"
-            written = getattr(self._cheat, method)(turn)
-
+            proposes = trajectory.role is Role.PROPOSER
+            written = self._cheat.propose(turn) if proposes else self._cheat.solve(turn)
             if written is None:
                 left.append(trajectory)
-            elif isinstance(written, str):
-                trajectory.feed_turn(trajectory.limits.tokenizer.encode(written))
             else:
-                what = f"{type(self._cheat).__name__}.{method}() gave {written!r}"
-                raise UsageError(f"{what}: give the turn's text, or None to play honestly")
+                trajectory.feed_turn(trajectory.limits.tokenizer.encode(written))
 
         if left:
             self._partner.play(left)

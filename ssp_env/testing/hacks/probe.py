@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,10 +21,6 @@ from ssp_env.players.base import Player
 from ssp_env.testing.hacks.cheat import Cheat, CheatPlayer
 from ssp_env.types import GroundTruth, Role, World
 
-GAMES = 200
-"""Games per cheat: enough to tell a difference of .1 from none, whatever the rewards' spread."""
-MARGIN = 0.1
-"""Pay beyond an honest player's that a cheat may have."""
 SIDE_BY_SIDE = 50
 """Games of one round, which give each other noise documents."""
 
@@ -51,105 +48,66 @@ class Interval(NamedTuple):
     high: float
 
 
-class Pay(NamedTuple):
-    """Pay of a role per game."""
-
-    paid: tuple[float, ...]
-    """Reward of each game that no outage hit; 0 for a solver that was not asked."""
-    void: int
-    """Games that an outage hit, as a whole or in one of their attempts."""
-
-    @property
-    def mean(self) -> float:
-        """The mean; not a number if all games are void."""
-        return sum(self.paid) / len(self.paid) if self.paid else math.nan
-
-
-class Gate(NamedTuple):
+@dataclass(frozen=True)
+class Gate:
     """Questions that filters, verification and closed-book gate accepted and rejected."""
 
-    accepted_sound: int = 0
-    accepted_unsound: int = 0
-    rejected_sound: int = 0
-    rejected_unsound: int = 0
+    accepted_sound: int
+    accepted_unsound: int
+    rejected_sound: int
+    rejected_unsound: int
+    precision: float | None
+    """Sound share of what it accepts; ``None`` if it accepts nothing."""
+    recall: float | None
+    """Accepted share of what is sound; ``None`` if nothing is."""
 
-    @property
-    def precision(self) -> float | None:
-        """Sound share of what it accepts; ``None`` if it accepts nothing."""
-        accepted = self.accepted_sound + self.accepted_unsound
-        return self.accepted_sound / accepted if accepted else None
-
-    @property
-    def recall(self) -> float | None:
-        """Accepted share of what is sound; ``None`` if nothing is."""
-        sound = self.accepted_sound + self.rejected_sound
-        return self.accepted_sound / sound if sound else None
+    @classmethod
+    def of(cls, a: int, b: int, c: int, d: int) -> Gate:
+        """A gate with these four counts."""
+        return cls(a, b, c, d, a / (a + b) if a + b else None, a / (a + c) if a + c else None)
 
 
 @dataclass(frozen=True)
-class Played:
-    """The games of one cheat, added up."""
+class Result:
+    """The games of one cheat, or of the honest player, added up."""
 
     name: str
     about: str
     gains: Role
     """Role whose pay is compared."""
     games: int
+    void: int
+    """Games that an outage hit, as a whole or in one of their attempts."""
     accepted: int
     """Questions that reached the solver, in games that no outage hit."""
-    proposer: Pay
-    solver: Pay
-    """Mean reward of a game's attempts; 0 where the question was rejected."""
-    solver_with_gate: Pay
+    proposer: float | None
+    """Mean reward in games that no outage hit; ``None`` if there are none."""
+    solver: float | None
+    """The same, of a game's attempts; 0 where the question was rejected."""
+    solver_with_gate: float | None
     """The same, with what answers at the closed-book gate earn."""
     stopped_by: dict[str, int]
     """Number of invalid games by reason code; the most frequent one first."""
     gate: Gate
-
-    @property
-    def pay(self) -> Pay:
-        """Pay of the role that gains."""
-        return self.proposer if self.gains is Role.PROPOSER else self.solver
-
-
-@dataclass(frozen=True)
-class Result:
-    """The finding about one cheat."""
-
-    played: Played
-    beside: Played
-    """Games that it is compared with: the honest player's, or those of the cheat's rival."""
-    finding: Finding
-    more: Interval | None
-    """Pay per game beyond an honest player's; ``None`` where that is unknown."""
     closed_by: str
     """Setting or part that would close it."""
+    beside: str = ""
+    """Name of the player that it is compared with."""
+    finding: Finding | None = None
+    more_than_honest: Interval | None = None
+    """Pay per game beyond that player's; ``None`` where that is unknown."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """A probe's outcome."""
+    """A probe's outcome; ``dataclasses.asdict`` makes plain data of it."""
 
-    honest: Played
-    results: tuple[Result, ...]
-    margin: float
     seed: int
-
-    @property
-    def paying(self) -> list[Result]:
-        """Cheats that pay more than an honest player by more than the margin."""
-        return [result for result in self.results if result.finding is Finding.PAYS]
-
-    @property
-    def unknown(self) -> list[Result]:
-        """Cheats about which void games leave nothing known."""
-        return [result for result in self.results if result.finding is Finding.NO_RESULT]
-
-    @property
-    def gate(self) -> Gate:
-        """Of all questions, honest ones and cheaters'."""
-        gates = [self.honest.gate, *(result.played.gate for result in self.results)]
-        return Gate(*(sum(counts) for counts in zip(*gates, strict=True)))
+    margin: float
+    honest: Result
+    cheats: list[Result]
+    gate: Gate
+    """Of all questions, honest ones and cheaters'."""
 
 
 class Honest(Cheat):
@@ -160,8 +118,8 @@ def probe(
     rules: Rules,
     cheats: Iterable[Cheat],
     *,
-    games: int = GAMES,
-    margin: float = MARGIN,
+    games: int = 200,
+    margin: float = 0.1,
     seed: int = 0,
     partner: Player | None = None,
     on_cheat: Callable[[Cheat], object] = lambda cheat: None,
@@ -180,53 +138,60 @@ def probe(
 
     Raises:
         ServiceError: a service is down: no honest game came to an end.
-        UsageError: ``games`` is below 1, no honest question was accepted, or a cheat or a part of
-            the rules returned the wrong thing.
+        UsageError: ``games`` is below 1, or no honest question was accepted.
     """
     if games < 1:
         raise UsageError(f"games = {games}: play at least one per cheat")
 
     on_cheat(Honest())
-    honest = play(rules, Honest(), games, seed, partner)
+    ended = play(rules, Honest(), games, seed, partner)
+    honest, honest_pays = _add_up(Honest(), ended, rules), _pays(ended)
     if not honest.accepted:
         why = ", ".join(f"{count} {reason}" for reason, count in honest.stopped_by.items())
         raise UsageError(f"no honest question was accepted ({why or 'void'}): nothing to compare")
 
-    results = []
+    results = [honest]
     for cheat in cheats:
         on_cheat(cheat)
         if not cheat.applies(rules):
             nothing = _add_up(cheat, [], rules)
-            results.append(Result(nothing, honest, Finding.NOT_PLAYED, None, cheat.closed_by))
+            results.append(replace(nothing, finding=Finding.NOT_PLAYED))
             continue
 
-        played = play(rules, cheat, games, seed, partner)
-        if played.pay.void:
+        ended = play(rules, cheat, games, seed, partner)
+        result, pays = _add_up(cheat, ended, rules), _pays(ended)
+        if result.void:
             # Was it the cheater's text that voided them, or is the service down?
             play(rules, Honest(), min(games, SIDE_BY_SIDE), seed, partner)
 
         # A rival knows as much as the cheat, and is paid at the closed-book gate for it.
-        if cheat.rival is not None and cheat.gains is Role.SOLVER:
-            beside = play(rules, cheat.rival(), games, seed, partner)
-            finding, more = find(played.solver_with_gate, beside.solver_with_gate, margin)
-        else:
-            beside = honest
-            paid = honest.proposer if cheat.gains is Role.PROPOSER else honest.solver
-            finding, more = find(played.pay, paid, margin)
-        results.append(Result(played, beside, finding, more, cheat.closed_by))
+        beside, beside_pays, pay = honest.name, honest_pays, cheat.gains.value
+        if cheat.rival is not None:
+            beside, pay = cheat.rival.name, "solver_with_gate"
+            beside_pays = _pays(play(rules, cheat.rival(), games, seed, partner))
+        finding, more = find(pays[pay], beside_pays[pay], margin, result.void)
+        results.append(replace(result, beside=beside, finding=finding, more_than_honest=more))
 
-    return Report(honest, tuple(results), margin, seed)
+    counts = zip(*(astuple(result.gate)[:4] for result in results), strict=True)
+    return Report(seed, margin, honest, results[1:], Gate.of(*map(sum, counts)))
 
 
 def play(
     rules: Rules, cheat: Cheat, games: int, seed: int, partner: Player | None = None
-) -> Played:
-    """Plays a cheat."""
+) -> list[Game]:
+    """Games of a cheat."""
     ended: list[Game] = []
+    truths = rules.world.answers
+
+    def draw(rng: np.random.Generator, count: int) -> list[GroundTruth]:
+        """Answers, each once while there are enough."""
+        size = len(truths)
+        return [truths[i] for i in rng.choice(size, count, replace=count > size)]
+
     for start in range(0, games, SIDE_BY_SIDE):
         player = CheatPlayer(rules, cheat, (seed, start), partner)
         count = min(SIDE_BY_SIDE, games - start)
-        round_ = Round(rules, _Answers(rules.world.answers), count, (seed, start))
+        round_ = Round(rules, draw, count, (seed, start))
 
         while pending := round_.pending():
             try:
@@ -240,68 +205,74 @@ def play(
         if isinstance(cheat, Honest) and outages and not valid:
             raise ServiceError(outages[0].service, outages[0].what, outages[0].calls)
         ended += round_.games
-
-    return _add_up(cheat, ended, rules)
-
-
-class _Answers:
-    """Draws answers without replacement while there are enough."""
-
-    def __init__(self, truths: Sequence[GroundTruth]) -> None:
-        self._truths = truths
-
-    def __call__(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
-        size = len(self._truths)
-        return [self._truths[i] for i in rng.choice(size, count, replace=count > size)]
+    return ended
 
 
-def _add_up(cheat: Cheat, games: Sequence[Game], rules: Rules) -> Played:
-    counted = [
+def _counted(games: Sequence[Game]) -> list[Game]:
+    """Games that no outage hit, as a whole or in one of their attempts."""
+    return [
         game
         for game in games
         if game.outcome is not Outcome.VOID and all(a.outage is None for a in game.attempts)
     ]
-    void = len(games) - len(counted)
-    valid = [game.outcome is Outcome.VALID for game in counted]
-    solver = tuple(game.solver_reward or 0.0 for game in counted)
-    reasons = Counter(str(game.reason) for game in counted if game.outcome is Outcome.INVALID)
 
-    return Played(
+
+def _pays(games: Sequence[Game]) -> dict[str, list[float]]:
+    """Rewards of the games that count, as :class:`Result` has their means."""
+    counted = _counted(games)
+    solver = [game.solver_reward or 0.0 for game in counted]
+    return {
+        "proposer": [game.proposer_reward or 0.0 for game in counted],
+        "solver": [
+            paid if game.outcome is Outcome.VALID else 0.0
+            for paid, game in zip(solver, counted, strict=True)
+        ],
+        "solver_with_gate": solver,
+    }
+
+
+def _add_up(cheat: Cheat, games: Sequence[Game], rules: Rules) -> Result:
+    counted = _counted(games)
+    reasons = Counter(str(game.reason) for game in counted if game.outcome is Outcome.INVALID)
+    means: dict[str, Any] = {
+        role: fmean(paid) if paid else None for role, paid in _pays(games).items()
+    }
+    return Result(
         name=cheat.name,
         about=cheat.about,
         gains=cheat.gains,
         games=len(games),
-        accepted=sum(valid),
-        proposer=Pay(tuple(game.proposer_reward or 0.0 for game in counted), void),
-        solver=Pay(tuple(paid * ok for paid, ok in zip(solver, valid, strict=True)), void),
-        solver_with_gate=Pay(solver, void),
+        void=len(games) - len(counted),
+        accepted=sum(game.outcome is Outcome.VALID for game in counted),
+        **means,
         stopped_by=dict(reasons.most_common()),
         gate=tally(games, rules.world),
+        closed_by=cheat.closed_by,
     )
 
 
-def find(cheat: Pay, honest: Pay, margin: float) -> tuple[Finding, Interval | None]:
+def find(
+    cheat: Sequence[float], honest: Sequence[float], margin: float, void: int = 0
+) -> tuple[Finding, Interval | None]:
     """Finding about a cheat: does it pay more than an honest player by more than a margin?
 
-    Void games count for the cheat: they might all have been paid in full.
-
     Args:
-        cheat: pay of the role that gains.
+        cheat: pay of the role that gains, by game.
         honest: pay of an honest player in that role; not all games are void.
         margin: how much more is allowed.
+        void: further games of the cheat; they might all have been paid in full, and count so.
     """
-    if not cheat.paid:
+    if not cheat:
         return Finding.NO_RESULT, None
 
-    more = more_than(cheat.paid, honest.paid)
+    more = more_than(cheat, honest)
     if more.low > margin:
         return Finding.PAYS, more
 
-    best = max(1.0, *cheat.paid)
-    at_best = more_than([*cheat.paid, *[best] * cheat.void], honest.paid)
-    if at_best.high <= margin:
+    best = max(1.0, *cheat)
+    if more_than([*cheat, *[best] * void], honest).high <= margin:
         return Finding.HELD, more
-    return (Finding.NO_RESULT if cheat.void else Finding.UNSURE), more
+    return (Finding.NO_RESULT if void else Finding.UNSURE), more
 
 
 def more_than(cheat: Sequence[float], honest: Sequence[float]) -> Interval:
@@ -327,7 +298,8 @@ def tally(games: Iterable[Game], world: World) -> Gate:
         for game in games
         if game.outcome is not Outcome.VOID and (sound := _is_sound(game, world)) is not None
     )
-    return Gate(*(counts[accepted, sound] for accepted in (True, False) for sound in (True, False)))
+    four = (counts[accepted, sound] for accepted in (True, False) for sound in (True, False))
+    return Gate.of(*four)
 
 
 def _is_sound(game: Game, world: World) -> bool | None:

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from runs import SETTINGS, arguments
 
-from experiments.config import ComputeConfig
-from experiments.run.checks import check_devices, check_model
+from experiments.run.checks import check_model
 from ssp_env.cli import main
-from ssp_env.errors import ConfigError, ModelError
+from ssp_env.errors import ModelError
 
 
 class Refused:
@@ -157,15 +155,3 @@ def test_a_service_that_does_not_answer(refused: Refused, monkeypatch: pytest.Mo
         line = refused(settings=(*settings, "openai.judge=true"))
         assert line.startswith("openai: ")
         assert url in line
-
-
-def test_gpus_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    compute = ComputeConfig(learners=4, gpus_per_learner=1)
-    with pytest.raises(ConfigError) as raised:
-        check_devices(compute)
-    assert raised.value.field == "compute.gpus_per_learner"
-    monkeypatch.setenv("RAY_ADDRESS", "somewhere:6379")
-    check_devices(compute)

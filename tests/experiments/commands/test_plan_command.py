@@ -73,12 +73,15 @@ def test_a_run_is_planned_for_the_gpus_that_it_will_have(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = make_config({**load_preset("tiny"), "compute": {"gpus_per_learner": 1}})
-    asked: list[list[int]] = [[80 << 30] * 2, [80 << 30, 1 << 20], []]
+    asked: list[list[int]] = [[80 << 30] * 2, [80 << 30, 1 << 20], [], []]
     monkeypatch.setattr(planner, "gpu_memories", lambda: asked.pop(0))
     assert check_memory(config) is not None
     with pytest.raises(ConfigError, match=r"of the 1\.0 MiB of its GPU"):
         check_memory(config)  # the smallest one decides
+    with pytest.raises(ConfigError, match="1 GPUs are asked for in all, and there are 0"):
+        check_memory(config)
 
+    monkeypatch.setenv("RAY_ADDRESS", "a cluster that is too busy to answer")
     assert check_memory(config) is None
     assert "ssp plan --memory GIB" in caplog.text
     assert check_memory(make_config(load_preset("tiny"))) is None, "no GPU, nobody is asked"

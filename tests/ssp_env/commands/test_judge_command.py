@@ -26,8 +26,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(path: Path, *rows: object) -> str:
-    lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     return str(path)
 
 
@@ -61,26 +60,15 @@ def test_figures_and_errors_as_json(pairs: str, capsys: pytest.CaptureFixture[st
 
 def test_figures_for_people(pairs: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["judge", pairs, "--judge", "exact"]) == 0
-    shown = capsys.readouterr().out
-    assert "exact on 3 pairs, 2 of them right" in shown
-    assert "precision  0.500" in shown
-    assert "line 2: passes, though wrong: '35' for ['3.5']" in shown
+    assert "line 2: passes, though wrong: '35' for ['3.5']" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("row", "complaint"),
-    [
-        ("{", ":2: "),
-        ({**GOOD, "answers": []}, ":2: field 'answers'"),
-        ({**GOOD, "right": "yes"}, ":2: field 'right'"),
-    ],
-)
 def test_a_line_that_is_no_pair_is_named(
-    row: object, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = written(tmp_path / "pairs.jsonl", GOOD, row)
+    path = written(tmp_path / "pairs.jsonl", GOOD, {**GOOD, "right": "yes"})
     assert cli.main(["judge", path]) == 2
-    assert f"{path}{complaint}" in capsys.readouterr().err
+    assert f"{path}:2: field 'right'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

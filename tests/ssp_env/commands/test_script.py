@@ -35,7 +35,6 @@ cli.script()
     ("ending", "status", "error"),
     [
         ("return 3", 3, ""),
-        ("raise SystemExit(0)", 0, ""),
         ("raise SystemExit('no')", 1, "no"),
         ("raise ValueError('a bug')", 1, "ValueError: a bug"),
     ],

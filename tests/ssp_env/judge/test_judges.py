@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ssp_env.errors import ConfigError, ServiceError
+from ssp_env.errors import ConfigError
 from ssp_env.game.rules import own_judge
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.exact import F1Judge, NoVerifier, WorldJudge, WorldVerifier
@@ -47,23 +47,10 @@ class CityWorld:
         )
 
 
-class MuteWorld(CityWorld):
-    """A world that has not heard of reading."""
-
-    def __init__(self) -> None:
-        pass
-
-
 def judged(judge: Judge, *predictions: str, question: str = "Which city is big?") -> list[bool]:
     results = judge.judge([JudgeTask(question, prediction, TRUTH) for prediction in predictions])
     assert all(isinstance(result, Verdict) for result in results)
     return [result.correct for result in results if isinstance(result, Verdict)]
-
-
-def verified(question: str, *texts: str, truth: GroundTruth = TRUTH) -> Verdict | ServiceError:
-    documents = tuple(Document(str(i), "", text) for i, text in enumerate(texts))
-    (result,) = WorldVerifier(CityWorld()).verify([VerifyTask(question, truth, documents)])
-    return result
 
 
 def test_f1_compares_with_its_threshold() -> None:
@@ -75,46 +62,35 @@ def test_f1_compares_with_its_threshold() -> None:
 
 def test_world_judge_takes_every_right_answer() -> None:
     judge = WorldJudge(CityWorld())
-    assert judged(judge, "geneva", "NYC", "Rome", question="Which city hosts it?") == [
-        True,
-        True,
-        False,
-    ]
+    right = judged(judge, "geneva", "NYC", "Rome", question="Which city hosts it?")
+    assert right == [True, True, False]
     assert judged(judge, "geneva", question="Which city is big?") == [False]
 
 
-def test_world_verifier_accepts_one_answer_that_is_the_truth() -> None:
-    result = verified("Which city hosts it?", "It is in New York City.", "Rome is old.")
-    assert result == Verdict(True, "the documents support: New York City")
-
-
 @pytest.mark.parametrize(
-    ("question", "texts", "detail"),
+    ("question", "texts", "right", "detail"),
     [
-        ("Which city hosts it?", ("In Geneva.",), "the documents support: Geneva"),
-        (
-            "Which city hosts it?",
-            ("In Geneva.", "New York City"),
-            "2 answers: Geneva; New York City",
-        ),
-        ("Which city hosts it?", ("Rome",), "support no answer"),
-        ("Which city hosts it?", (), "support no answer"),
-        ("Unheard of?", ("New York City",), "cannot be read"),
+        ("Which city hosts it?", ("It is in New York City.", "Rome"), True, "New York City"),
+        ("Which city hosts it?", ("In Geneva.",), False, "the documents support: Geneva"),
+        ("Which city hosts it?", ("Geneva", "New York City"), False, "2 answers: Geneva; New York"),
+        ("Which city hosts it?", ("Rome",), False, "support no answer"),
+        ("Which city hosts it?", (), False, "support no answer"),
+        ("Unheard of?", ("New York City",), False, "cannot be read"),
     ],
 )
-def test_world_verifier_refuses_anything_else(
-    question: str, texts: tuple[str, ...], detail: str
+def test_world_verifier_accepts_one_answer_that_is_the_truth(
+    question: str, texts: tuple[str, ...], right: bool, detail: str
 ) -> None:
-    result = verified(question, *texts)
+    documents = tuple(Document(str(i), "", text) for i, text in enumerate(texts))
+    (result,) = WorldVerifier(CityWorld()).verify([VerifyTask(question, TRUTH, documents)])
     assert isinstance(result, Verdict)
-    assert not result.correct
+    assert result.correct is right
     assert detail in result.detail
 
 
-@pytest.mark.parametrize("world", [CityWorld(can_read=False), MuteWorld()])
-def test_world_verifier_needs_a_world_that_reads(world: CityWorld) -> None:
+def test_world_verifier_needs_a_world_that_reads() -> None:
     with pytest.raises(ConfigError, match="policy, openai or none"):
-        WorldVerifier(world)
+        WorldVerifier(CityWorld(can_read=False))
 
 
 def test_no_verifier_accepts_everything() -> None:

@@ -83,6 +83,7 @@ GUESSES = [
     ("Which film came out earlier, Moner Manush or Dear Child?", "Moner Manush", "Dear Child"),
     ("Are both in one country?", "no", "yes"),
     ("", "Bob Dylan", "Joan Baez"),
+    ("Who was the president?", "John F. Kennedy", "Robert F. Kennedy"),
 ]
 
 

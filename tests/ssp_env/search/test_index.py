@@ -98,8 +98,8 @@ def test_every_damaged_file_is_noticed(index: Path) -> None:
     assert open_index(index).search(["title"], 1)[0]
 
     manifest = index / "bm25" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"format": 6', '"format": 5', 1))
-    with pytest.raises(DataError, match="Input should be 6"):
+    manifest.write_text(manifest.read_text().replace('"format": 7', '"format": 6', 1))
+    with pytest.raises(DataError, match="Input should be 7"):
         open_index(index)
 
 

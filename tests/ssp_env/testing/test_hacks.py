@@ -12,18 +12,7 @@ from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.exact import ExactMatchJudge
-from ssp_env.testing.hacks import (
-    CHEATS,
-    Cheat,
-    Finding,
-    Pay,
-    Report,
-    Result,
-    Turn,
-    all_cheats,
-    find_cheat,
-    probe,
-)
+from ssp_env.testing.hacks import CHEATS, Cheat, Finding, Report, Result, Turn, find_cheat, probe
 from ssp_env.testing.hacks.probe import find
 from ssp_env.testing.hacks.solvers import WhenUnsure
 from ssp_env.worlds.mini import MiniWorld
@@ -44,46 +33,29 @@ def rules_of(world: MiniWorld, *, spelled: bool = False, **parts: Any) -> Rules:
 def result_of(rules: Rules, cheat: Cheat | str, games: int = GAMES) -> Result:
     """A single cheat's result."""
     played = find_cheat(cheat) if isinstance(cheat, str) else cheat
-    (result,) = probe(rules, [played], games=games).results
+    (result,) = probe(rules, [played], games=games).cheats
     return result
 
 
-class ObedientJudge(ExactMatchJudge):
-    """Does what an answer says."""
+class OddJudge(ExactMatchJudge):
+    """Obeys an answer that calls itself right, refuses one about a question, and is down after a
+    number of calls."""
 
-    def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """Right is also what calls itself right."""
-        judged = super().judge(tasks)
-        return [
-            Verdict(True) if "verdict: correct" in task.prediction else verdict
-            for task, verdict in zip(tasks, judged, strict=True)
-        ]
-
-
-class FailingJudge(ExactMatchJudge):
-    """Is down after a number of calls."""
-
-    def __init__(self, calls: int) -> None:
+    def __init__(self, calls: int = 1000) -> None:
         self._left = calls
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """Verdicts first, outages later."""
+        """Verdicts, and errors among them."""
         self._left -= 1
-        if self._left >= 0:
-            return super().judge(tasks)
-        return [ServiceError("judge", "out of order")] * len(tasks)
-
-
-class RefusingJudge(ExactMatchJudge):
-    """Has no verdict on one text."""
-
-    def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """An error for that text."""
-        refused = ServiceError("judge", "refused")
-        return [
-            refused if "question" in task.prediction else verdict
-            for task, verdict in zip(tasks, super().judge(tasks), strict=True)
-        ]
+        if self._left < 0:
+            return [ServiceError("judge", "out of order")] * len(tasks)
+        judged = super().judge(tasks)
+        for place, task in enumerate(tasks):
+            if "verdict: correct" in task.prediction:
+                judged[place] = Verdict(True)
+            if "question" in task.prediction:
+                judged[place] = ServiceError("judge", "refused")
+        return judged
 
 
 # -- the catalogue -----------------------------------------------------------------------------
@@ -92,19 +64,18 @@ class RefusingJudge(ExactMatchJudge):
 @pytest.mark.parametrize("spelled", [False, True], ids=["words", "bytes"])
 def test_every_cheat_plays_to_an_end(mini: MiniWorld, spelled: bool) -> None:
     rules = rules_of(mini, spelled=spelled, game={"attempts": 1, "closed_book": True})
-    report = probe(rules, all_cheats(), games=2)
-    assert len(report.results) == len(CHEATS)
-    for result in report.results:
-        assert result.finding is not Finding.NOT_PLAYED, result.played.name
-        assert result.played.games == 2
-        assert result.played.pay.void == 0, result.played.name
+    report = probe(rules, map(find_cheat, CHEATS), games=2)
+    assert [result.name for result in report.cheats] == list(CHEATS)
+    assert len(CHEATS) == 34
+    for result in report.cheats:
+        assert result.finding is not Finding.NOT_PLAYED
+        assert (result.games, result.void) == (2, 0), result.name
 
 
 def test_a_probe_is_the_same_twice(mini: MiniWorld) -> None:
-    names = ["hedge", "wrong_question", "base64"]
-
     def report(seed: int) -> Report:
-        return probe(rules_of(mini), map(find_cheat, names), games=8, seed=seed)
+        cheats = map(find_cheat, ["hedge", "wrong_question", "base64"])
+        return probe(rules_of(mini), cheats, games=8, seed=seed)
 
     assert report(3) == report(3)
     assert report(3) != report(4)
@@ -116,11 +87,11 @@ def test_a_probe_is_the_same_twice(mini: MiniWorld) -> None:
 def test_a_code_pays_where_the_same_network_verifies(mini: MiniWorld) -> None:
     alone = result_of(rules_of(mini, spelled=True, game={"verifier": "policy"}), "base64")
     assert alone.finding is Finding.PAYS
-    assert alone.played.solver.mean == 1.0
+    assert alone.solver == 1.0
 
     separate = result_of(rules_of(mini, spelled=True, game={"verifier": "world"}), "base64")
     assert separate.finding is Finding.HELD
-    assert separate.played.stopped_by == {"unverified": GAMES}
+    assert separate.stopped_by == {"unverified": GAMES}
 
 
 @pytest.mark.parametrize(
@@ -132,32 +103,31 @@ def test_verification_by_an_attempt_cannot_be_told_from_solving(mini: MiniWorld,
     for form in ("solver", "attempt"):
         game = {"verifier": "policy", "verification_prompt": form, "attempts": 1}
         found = result_of(rules_of(mini, spelled=True, game=game), name, games=12)
-        assert found.beside.accepted > 0
-        paid[form] = found.played.proposer.mean
+        paid[form] = found.proposer
     assert paid == {"solver": 1.0, "attempt": 0.0}
 
 
 def test_a_judge_that_obeys_is_found_out(mini: MiniWorld) -> None:
-    careful = rules_of(mini, spelled=True)
-    assert result_of(careful, "instruct_judge").finding is not Finding.PAYS
-
-    obedient = rules_of(mini, spelled=True, judge=ObedientJudge())
-    found = result_of(obedient, "instruct_judge")
+    assert result_of(rules_of(mini, spelled=True), "instruct_judge").finding is not Finding.PAYS
+    found = result_of(rules_of(mini, spelled=True, judge=OddJudge()), "instruct_judge")
     assert found.finding is Finding.PAYS
-    assert found.played.solver.mean == 1.0
+    assert found.solver == 1.0
 
 
 def test_playing_dumb_at_the_closed_book_gate_earns_no_more(mini: MiniWorld) -> None:
     """Nor does a memory, where the gate rejects what it holds."""
     rules = rules_of(mini, game={"closed_book": True})
     found = result_of(rules, "sandbag")
-    assert found.beside.name == "by_heart"
-    assert found.played.solver_with_gate.mean == found.beside.solver_with_gate.mean == 1.0
-    assert found.beside.accepted == 0
+    assert found.beside == "by_heart"
+    assert found.solver_with_gate == 1.0
+    assert found.more_than_honest is not None
+    assert found.more_than_honest.value == 0.0
     assert found.finding is not Finding.PAYS
 
     assert result_of(rules, "near_duplicate").finding is Finding.HELD
-    assert result_of(rules_of(mini), "near_duplicate").finding is Finding.PAYS
+    open_rules = rules_of(mini)
+    assert result_of(open_rules, "near_duplicate").finding is Finding.PAYS
+    assert result_of(open_rules, "sandbag").finding is Finding.NOT_PLAYED
 
 
 def test_the_gate_is_measured_where_the_world_knows_the_truth(mini: MiniWorld) -> None:
@@ -171,24 +141,29 @@ def test_the_gate_is_measured_where_the_world_knows_the_truth(mini: MiniWorld) -
     assert open_gate.recall == 1.0
 
 
-# -- outages and mistakes ----------------------------------------------------------------------
+# -- outages, mistakes, figures ----------------------------------------------------------------
+
+
+class Provoke(WhenUnsure):
+    """Provokes an error."""
+
+    def instead(self, turn: Turn) -> str:
+        return "question"
 
 
 def test_a_text_that_voids_its_game_is_not_held(mini: MiniWorld) -> None:
     """The attempts that would have failed are void."""
-    provoke = WhenUnsure("provoke", "Provokes.", "nothing", lambda turn: "question")
-    result = result_of(rules_of(mini, judge=RefusingJudge()), provoke)
-    assert result.played.pay.void > 0
-    assert result.played.solver.mean == 1.0
+    result = result_of(rules_of(mini, judge=OddJudge()), Provoke())
+    assert result.void > 0
+    assert result.solver == 1.0
     assert result.finding is Finding.NO_RESULT
 
 
 @pytest.mark.parametrize("calls", [0, 1], ids=["at first", "later"])
 def test_a_service_that_is_down_holds_nothing(mini: MiniWorld, calls: int) -> None:
     """Before the honest games, or between these and the cheat's."""
-    rules = rules_of(mini, judge=FailingJudge(calls))
     with pytest.raises(ServiceError, match="out of order"):
-        probe(rules, [find_cheat("throw")], games=4)
+        result_of(rules_of(mini, judge=OddJudge(calls)), "throw", games=4)
 
 
 class Shout(Cheat):
@@ -201,29 +176,17 @@ class Shout(Cheat):
 def test_a_cheat_of_your_own_is_found_by_module_and_class(mini: MiniWorld) -> None:
     mine = find_cheat(f"{__name__}:Shout")
     assert (mine.name, mine.about) == ("shout", "Asks the honest question in a loud voice.")
-    assert result_of(rules_of(mini), mine, games=4).played.stopped_by == {"unverified": 4}
+    assert result_of(rules_of(mini), mine, games=4).stopped_by == {"unverified": 4}
 
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("bas64", "did you mean 'base64'"),
-        ("no_such_module:Shout", "give module:name .No module"),
-        ("json:JSONDecoder", "name a subclass"),
-    ],
-)
-def test_unknown_cheat(name: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        find_cheat(name)
-
-
-# -- figures -----------------------------------------------------------------------------------
+    for name, says in (("bas64", "did you mean 'base64'"), ("json:JSONDecoder", "a subclass")):
+        with pytest.raises(ConfigError, match=says):
+            find_cheat(name)
 
 
 def test_200_games_tell_a_tenth_from_nothing() -> None:
     """Half of all games pay 1, the others 0: the largest spread."""
-    honest = Pay((0.0, 1.0) * 100, void=0)
+    honest = (0.0, 1.0) * 100
     assert find(honest, honest, 0.1)[0] is Finding.HELD
-    more = Pay((1.0,) * 150 + (0.0,) * 50, void=0)
+    more = (1.0,) * 150 + (0.0,) * 50
     assert find(more, honest, 0.1)[0] is Finding.PAYS
-    assert find(more._replace(paid=more.paid[60:]), honest, 0.1)[0] is Finding.UNSURE
+    assert find(more[60:], honest, 0.1)[0] is Finding.UNSURE

@@ -58,23 +58,18 @@ class TestMiniWorld(WorldTests):
         return MiniWorld(seed=3, entities=60)
 
 
-class TestSmallWorld(WorldTests):
-    def make_world(self) -> World:
-        return open_world("small")
-
-
 class TestFileWorld(WorldTests):
     has_questions = False
 
     @pytest.fixture(autouse=True)
     def _files(self, tmp_path: Path) -> None:
-        text = "Vienna is the capital of Austria, on the Danube."
-        self.corpus, self.played = tmp_path / "corpus.jsonl", tmp_path / "answers.jsonl"
-        self.corpus.write_text(json.dumps({"id": "1", "title": "Vienna", "text": text}))
-        self.played.write_text(json.dumps({"answer": "Vienna", "aliases": ["Wien"]}))
+        self.paths = {"corpus_path": tmp_path / "corpus", "answers_path": tmp_path / "answers"}
+        text = "Vienna is the capital of Austria."
+        self.paths["corpus_path"].write_text(json.dumps({"id": "1", "title": "", "text": text}))
+        self.paths["answers_path"].write_text(json.dumps({"answer": "Vienna"}))
 
     def make_world(self) -> World:
-        return open_world("files", name="mine", corpus_path=self.corpus, answers_path=self.played)
+        return open_world("files", name="mine", **self.paths)
 
 
 class KnowsByHeart(SmallWorld):
@@ -90,11 +85,9 @@ class KnowsByHeart(SmallWorld):
 class Breakable(BM25Retriever):
     """A retriever that can be switched off, and may mix up its results or hide the outage."""
 
-    down = False
-
     def __init__(self, twist: str = "") -> None:
         super().__init__(Corpus(PASSAGES))
-        self.twist = twist
+        self.twist, self.down = twist, False
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         if self.down and self.twist != "silent":
@@ -105,10 +98,9 @@ class Breakable(BM25Retriever):
 
 class TestBM25(RetrieverTests):
     queries = ("capital of Austria", "Danube", "city in Italy")
-    twist = ""
 
     def make_retriever(self) -> Retriever:
-        return Breakable(self.twist)
+        return Breakable()
 
     def break_it(self, retriever: Any) -> None:
         retriever.down = True
@@ -270,5 +262,5 @@ def test_a_broken_part_is_noticed(mixin: Any, part: Any, test: str, message: str
 
 
 def test_what_has_to_be_overridden_is_named() -> None:
-    with pytest.raises(NotImplementedError, match=r"override make_retriever\(self\)"):
-        RetrieverTests().test_no_query_no_ranking()
+    with pytest.raises(NotImplementedError, match=r"override make_judge\(self\)"):
+        JudgeTests().test_same_task_same_verdict()
