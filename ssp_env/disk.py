@@ -22,10 +22,8 @@ def unfinished(path: Path) -> Path:
 def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """A file to write to, which takes its name, and the place of an older one, when it is whole.
 
-    In text, a lone surrogate becomes its JSON escape. ``mode`` is ``"w"`` or ``"wb"``.
-
-    Raises:
-        RunError: it cannot be written.
+    In text, a lone surrogate becomes its JSON escape. ``mode`` is ``"w"`` or ``"wb"``. Raises
+    ``RunError`` where it cannot be written.
     """
     if path.exists() and not path.is_file():
         # A rename would put a file in the place of a device.
@@ -95,11 +93,7 @@ def sync(path: Path) -> None:
 
 
 def make_directories(path: Path) -> list[Path]:
-    """Makes a directory and the missing ones above it; returns those made, deepest first.
-
-    Raises:
-        RunError: they cannot be made.
-    """
+    """Makes a directory and the missing ones above it; returns those made, deepest first."""
     missing, there = [], path
     try:
         while not there.exists() and there != there.parent:

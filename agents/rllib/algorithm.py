@@ -31,12 +31,7 @@ from agents.metrics import merge_figures, step_figures
 from agents.models import as_tensor, load_state, plain_weights
 from agents.rllib.config import SSPConfig
 from agents.rllib.env_runner import Sample, busiest, renumber, rounds_of
-from agents.rllib.learner import (
-    ask_learners,
-    freeze_collected,
-    naming_dead_learners,
-    publish_weights,
-)
+from agents.rllib.learner import ask_learners, freeze_collected, naming_dead_learners
 from agents.rllib.module import LM, MODULE_ID, to_batch
 from agents.rllib.results import complete, evaluation_figures, log_learnt, log_played
 from agents.rllib.runners import Runners
@@ -303,10 +298,16 @@ class SSP(Algorithm):
         load_state(copy, self._arrays())
         return copy
 
+    def _publish(self, half: bool) -> Any:
+        """The present weights: tensors of a learner in this process, or a reference to arrays that
+        the first remote learner put into Ray's object store. Readers get them from that node."""
+        with self._learners():
+            (weights,) = ask_learners(self.learner_group, methodcaller("publish", half))
+        return weights
+
     def _arrays(self) -> dict[str, np.ndarray]:
         """The learner's weights, named as the module names them."""
-        with self._learners():
-            held = publish_weights(self.learner_group, half=False)
+        held = self._publish(half=False)
         weights = ray.get(held) if isinstance(held, ray.ObjectRef) else held
         return {name: np.asarray(as_tensor(value).cpu()) for name, value in weights.items()}
 
@@ -315,8 +316,7 @@ class SSP(Algorithm):
         return self._runners.revive(env_runner_group)
 
     def _hand_over_weights(self, group: EnvRunnerGroup) -> None:
-        with self._learners():
-            weights = publish_weights(self.learner_group, half=self._runners.in_half)
+        weights = self._publish(self._runners.in_half)
         self._runners.hand_over(group, weights, self._steps)
 
     def _learners(self) -> AbstractContextManager[None]:
@@ -337,7 +337,7 @@ class SSP(Algorithm):
             folder = (Path(saved) / CHECKPOINT).absolute()
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-            ask_learners(self.learner_group, lambda learner: learner.save(str(folder)))
+            ask_learners(self.learner_group, methodcaller("save", str(folder)))
         return saved
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -375,5 +375,5 @@ class SSP(Algorithm):
         super().restore_from_path(path, *args, **kwargs)
         folder = str((Path(path) / CHECKPOINT).absolute())
         with self._learners():
-            ask_learners(self.learner_group, lambda learner: learner.load(folder))
+            ask_learners(self.learner_group, methodcaller("load", folder))
         self._hand_over_weights(self.env_runner_group)

@@ -62,7 +62,7 @@ REFUSED = {
     "train_batch_size": "set training(batch_size=...), questions per step",
     "minibatch_size": "set training(minibatches=...), optimizer updates per step",
     "num_epochs": "every game is learnt from once; set training(minibatches=...) for more updates",
-    "grad_clip": "set training(max_grad_norm=...)",
+    "grad_clip": "gradients are clipped to the norm 1",
     "optimizer": "Adam is used; set training(lr=..., beta2=..., warmup_steps=...)",
     "env": "the game is set by env_config alone; leave env out",
     "num_envs_per_env_runner": "a runner plays its share of training(batch_size=...) side by side",

@@ -59,10 +59,7 @@ class Sample:
 
 
 class SSPEnvRunner(EnvRunner, Checkpointable):
-    """Plays rounds, with its own world and engine.
-
-    Nothing but weights stays from one round to the next: all randomness follows from the config's
-    seed, the step and the round's number. So it does not matter which runner plays a round."""
+    """Plays rounds, with its own world and engine. Only weights stay from one to the next."""
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)

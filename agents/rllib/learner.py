@@ -256,14 +256,6 @@ def ask_learners(learner_group: Any, ask: Callable[[Any], list[Any]]) -> list[An
     return found
 
 
-def publish_weights(learner_group: Any, *, half: bool) -> Weights | ray.ObjectRef:
-    """The present weights: tensors of a learner in this process, or a reference to arrays that the
-    first remote learner put into Ray's object store. Readers get them from that node."""
-    (weights,) = ask_learners(learner_group, lambda learner: learner.publish(half))
-    found: Weights | ray.ObjectRef = weights
-    return found
-
-
 @contextmanager
 def naming_dead_learners(learner_group: Any, learners: int) -> Iterator[None]:
     """Turns any error that comes of a dead learner into one that says so."""

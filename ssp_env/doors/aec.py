@@ -28,12 +28,7 @@ def env(render_mode: str | None = None, **setup: Unpack[Setup]) -> AECEnv:
             ``None``.
         setup: the game; see :class:`~ssp_env.doors.setup.Setup`.
     """
-    return OrderEnforcingWrapper(AssertOutOfBoundsWrapper(raw_env(render_mode, **setup)))
-
-
-def raw_env(render_mode: str | None = None, **setup: Unpack[Setup]) -> SearchSelfPlayEnv:
-    """The environment without wrappers; takes what :func:`env` takes."""
-    return SearchSelfPlayEnv(render_mode, **setup)
+    return OrderEnforcingWrapper(AssertOutOfBoundsWrapper(SearchSelfPlayEnv(render_mode, **setup)))
 
 
 class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
@@ -141,3 +136,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         self.truncations = dict.fromkeys(self.agents, truncated)
         self.infos = {agent: dict(episode.info) for agent in self.agents}
         self._accumulate_rewards()
+
+
+raw_env = SearchSelfPlayEnv
+"""The environment without wrappers, by PettingZoo's name for it."""

@@ -123,11 +123,7 @@ def _names_in(bracketed: str) -> tuple[str, str]:
 
 
 def check_tokenizer(tokenizer: Tokenizer, tags: Tags) -> None:
-    """Checks that a tokenizer can spell every tag.
-
-    Raises:
-        TokenizerError: a tag that does not survive encoding (names it and what it became).
-    """
+    """Refuses a tokenizer that cannot spell every tag; names the tag and what it became."""
     for tag in tags.all():
         ids = tokenizer.encode(tag)
         spelled = b"".join(tokenizer.pieces[i] for i in ids).decode("utf-8", "replace").strip()

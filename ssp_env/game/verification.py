@@ -5,12 +5,10 @@ games (the paper's), from the corpus, and *near*: found for the question, but no
 
 The paper verifies with the solver itself, given the documents (Section 3.3: v(.|q, O_T) =
 pi(.|x_solve, q, O_T)). If that looked different from solving, a question could ask for one answer
-in verification and for another one later. So the documents come as search results do: after a
-search for the question, which the policy did not write. A solver that has searched sees the same.
-
-A solver that has not searched yet sees less, though, and one that writes its own queries finds
-fewer documents at a time. In the form ``attempt`` verification is an attempt like any other, whose
-searches find the documents alone (:func:`find_among`).
+in verification and for another one later. So the documents come after a search for the question,
+which the policy did not write. A solver that has not searched yet sees less, though, and one that
+writes its own queries finds fewer documents at a time. In the form ``attempt`` verification is an
+attempt like any other, whose searches find the documents alone (:func:`find_among`).
 """
 
 from __future__ import annotations

@@ -298,13 +298,6 @@ class SmallWorld(MiniWorld):
     def __init__(
         self, seed: int = 0, entities: int = FEWEST, one_to_many: bool = False, max_hops: int = 1
     ) -> None:
-        """
-        Args:
-            seed: names, graphs and pages follow from it.
-            entities: number of entities in each of the two graphs.
-            one_to_many: also state citizenships, which allow ambiguous questions.
-            max_hops: questions have 1 to this many hops.
-        """
         super().__init__(seed, entities, one_to_many, max_hops)
         self._own_words: tuple[str, ...] = words_with(
             (*self.train_graph.entities, *self.eval_graph.entities)

@@ -75,12 +75,7 @@ def format_settings(prompts: str) -> dict[str, Any]:
 def prompt_file(source: str, name: str) -> Traversable | None:
     """A file of a prompt set, such as ``judge.txt``; ``None`` if the set has none of this name.
 
-    Args:
-        source: what ``game.prompts`` takes.
-        name: of the file.
-
-    Raises:
-        ConfigError: no such set.
+    ``source`` is what ``game.prompts`` takes.
     """
     shipped, _, words = source.partition(":")
     folders: list[Traversable] = [Path(source)]
@@ -99,11 +94,7 @@ def prompt_file(source: str, name: str) -> Traversable | None:
 
 
 def tags_of(source: str) -> Tags:
-    """Names of the tags that a prompt set speaks of.
-
-    Args:
-        source: what ``game.prompts`` takes.
-    """
+    """Names of the tags that a prompt set speaks of; ``source`` is what ``game.prompts`` takes."""
     return read_tags(_read(source, "tags.json"))
 
 
@@ -138,15 +129,11 @@ class Template:
     ) -> None:
         """
         Args:
-            name: which prompt this is; decides the placeholders.
+            name: of the prompt; decides the placeholders.
             text: the template. The final line break of a text file is ignored; other white space
                 is not.
             tokenizer: encodes the literal text.
             frame: what a chat template puts around a message.
-
-        Raises:
-            ConfigError: a placeholder is missing or unknown, or stands right behind an angle
-                bracket.
         """
         parts = _PLACEHOLDER.split(text.removesuffix("\n"))
         self.literals, self.fields = parts[0::2], parts[1::2]
@@ -188,9 +175,6 @@ class Prompts:
             texts: every template by name, and the declared tags.
             frame: texts that the chat template puts before and after the role prompts.
             tokenizer: encodes everything.
-
-        Raises:
-            ConfigError: a placeholder is missing or unknown.
         """
         self.texts, self.frame = texts, frame
         self.tags = read_tags(texts.get("tags"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -25,8 +26,9 @@ pytestmark = pytest.mark.usefixtures("cluster")
 def manager(request: pytest.FixtureRequest) -> Iterator[FaultTolerantActorManager]:
     """Two actors that Ray restarts, managed as RLlib manages its env runners."""
     request.getfixturevalue("cluster")
+    # Their processes get what is defined here as it is, and do not import this file.
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-    # Made here, so that their processes get it as it is and do not import this file.
     @ray.remote(num_cpus=0, max_restarts=-1)
     class Worker:
         def apply(self, func: Callable[[Any], Any]) -> Any:
@@ -92,22 +94,16 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def by_value(function: Callable[[], object]) -> Callable[[], object]:
-    """A copy that Ray ships whole, and not by the name of this file."""
-    code = function.__code__
-    return type(function)(code, {"os": os, "signal": signal, "time": time})
-
-
 def test_what_a_dead_runner_had_begun_is_done_by_another(
     manager: FaultTolerantActorManager, tmp_path: Path
 ) -> None:
-    deadly = once(tmp_path / "trigger", by_value(die))
+    deadly = once(tmp_path / "trigger", die)
     assert pool(manager)(calls(5, deadly)) == [0, 1, 2, 3, 4]
     assert not (tmp_path / "trigger").exists()
 
 
 def test_a_runner_that_hangs_is_killed(manager: FaultTolerantActorManager, tmp_path: Path) -> None:
-    hanging = once(tmp_path / "trigger", by_value(lambda: time.sleep(600)))
+    hanging = once(tmp_path / "trigger", partial(time.sleep, 600))
     began = time.monotonic()
     assert pool(manager, sample_timeout_s=1.0)(calls(3, hanging)) == [0, 1, 2]
     assert time.monotonic() - began < 300
@@ -128,7 +124,7 @@ def test_an_error_is_raised_here_and_ends_no_runner(manager: FaultTolerantActorM
 
 def test_a_call_that_ends_every_runner_is_given_up(manager: FaultTolerantActorManager) -> None:
     with pytest.raises(ServiceError, match="3 env runners died of the same work"):
-        pool(manager)(calls(2, by_value(die)))
+        pool(manager)(calls(2, die))
 
 
 def test_without_runners_nothing_is_done(manager: FaultTolerantActorManager) -> None:

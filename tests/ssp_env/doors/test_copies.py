@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import pickle
 import tracemalloc
 from typing import Any
@@ -20,17 +21,12 @@ SEARCHES = ("river city", "painter born in the city", "film of that year")
 
 
 @pytest.fixture(scope="module")
-def wiki() -> WikiMini:
-    """The one that pickles refer to, so that the passages are read once."""
-    world = pickle.loads(pickle.dumps(WikiMini()))
-    assert isinstance(world, WikiMini)
-    return world
-
-
-@pytest.fixture(scope="module")
-def midgame(wiki: WikiMini) -> Any:
+def midgame() -> Any:
     """A game over wiki-mini after a few searches, in the middle of a turn."""
-    env = ssp_env.env(world=wiki, game={"max_document_tokens": 256})
+    # The world that pickles refer to, so that the passages are read once.
+    env = ssp_env.env(
+        world=pickle.loads(pickle.dumps(WikiMini())), game={"max_document_tokens": 256}
+    )
     env.reset(seed=0)
     encode = env.unwrapped.rules.tokenizer.encode
     for query in SEARCHES:
@@ -54,23 +50,20 @@ def test_a_copy_is_small_and_shares_what_never_changes(midgame: Any) -> None:
     first, second = ours.game.proposer, its.game.proposer
     assert second is not first
     assert second.limits is first.limits
-    assert len(second.searches) == len(SEARCHES)
-    for one, other in zip(first.searches, second.searches, strict=True):
-        assert other is one
+    assert all(map(operator.is_, first.searches, second.searches))
     assert second.key != first.key, "an engine would take one for the other"
 
 
-def test_a_pickle_refers_to_a_packaged_world(wiki: WikiMini, midgame: Any) -> None:
+def test_a_pickle_refers_to_a_packaged_world(midgame: Any) -> None:
     data = pickle.dumps(midgame)
     assert len(data) < 150_000
 
-    retrieved = {d.id for s in midgame.unwrapped.game.proposer.searches for d in s.documents}
-    others = [document for document in wiki.corpus[:2000] if document.id not in retrieved]
-    assert not any(document.text.encode() in data for document in others)
-
-    rules = pickle.loads(data).unwrapped.rules
+    rules, own = pickle.loads(data).unwrapped.rules, midgame.unwrapped.rules
+    assert rules.world is own.world, "opened once per process"
     assert rules.corpus is rules.world.corpus
-    assert rules.world is wiki, "opened once per process"
+    retrieved = {d.id for s in midgame.unwrapped.game.proposer.searches for d in s.documents}
+    others = [document for document in rules.corpus[:2000] if document.id not in retrieved]
+    assert not any(document.text.encode() in data for document in others)
 
 
 @settings(max_examples=10)

@@ -13,7 +13,6 @@ from scripted import Script, by_role, propose, read, say, solve
 
 import ssp_env
 from ssp_env.errors import ServiceError
-from ssp_env.game.config import MINI_GAME, GameConfig
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import Tokenizer
@@ -21,6 +20,7 @@ from ssp_env.types import Document, Role
 from ssp_env.worlds.mini import MiniWorld
 
 TIGHT = {
+    "attempts": 1,
     "max_prompt_tokens": 600,
     "max_response_tokens": 160,
     "max_searches": 2,
@@ -29,54 +29,41 @@ TIGHT = {
 }
 
 
-def game(**changes: Any) -> GameConfig:
-    return MINI_GAME.replace(**changes)
-
-
 @pytest.mark.parametrize("verifier", ["world", "policy"])
 @pytest.mark.parametrize("hops", [1, 2])
 def test_scripted_games(mini: MiniWorld, tokenizer: Tokenizer, verifier: str, hops: int) -> None:
     script = by_role(propose(hops), solve, read(mini))
-    setup = {
-        "world": mini,
-        "tokenizer": tokenizer,
-        "game": game(verifier=verifier, attempts=1, **ROOMY),
-    }
-    games = doors.through_all_doors(script, texts=True, **setup)
+    game = {"verifier": verifier, "attempts": 1, **ROOMY}
+    games = doors.through_all_doors(script, True, world=mini, tokenizer=tokenizer, game=game)
     assert {told.record.outcome for told in games} == {"valid"}
 
 
 def test_masks_of_legal_moves_and_one_hot_windows(mini: MiniWorld, words: Tokenizer) -> None:
     view = ssp_env.ViewConfig(window=24, one_hot=True, legal_moves=True)
     script = by_role(lambda t: str(propose(1)(t)).partition("</think> ")[2] or propose(1)(t), solve)
-    games = doors.through_all_doors(
-        script, True, world=mini, tokenizer=words, game=game(attempts=1), view=view
-    )
+    setup = {"world": mini, "tokenizer": words, "game": {"attempts": 1}, "view": view}
+    games = doors.through_all_doors(script, True, **setup)
     masks = {seen[2] for told in games for seen in told.seen}
     assert len(masks) > 10, "masks follow the turn"
 
 
 MALFORMED = {  # a turn of the proposer; the solver's ends with an empty answer
     "forged": "<information> x </information>",
-    "search after search": "<search> what </search>",
     "answer by the proposer": "<answer> what </answer> <question> ? </question>",
-    "empty": "<question></question>",
     "two openings": "<search> a <question> what is the mentor of X ? </question>",
     "query too long": f"<search> {'what ' * 60}</search>",
-    "two calls": "<search> mentor </search> <question> what is the rival of the mentor ? "
-    "</question>",
+    "two calls": "<search> mentor </search> <question> what is the rival of X ? </question>",
     "endless": "the " * 900,
     "thought": "<think> in <question> and </question> <answer> </think> <search> what </search>",
-    "thought of information": "<think> <information> </think> <question> what </question>",
 }
 
 
 @pytest.mark.parametrize("written", MALFORMED.values(), ids=MALFORMED.keys())
 def test_malformed_turns(mini: MiniWorld, tokenizer: Tokenizer, written: str) -> None:
     written += " <answer> </answer>"
-    setup = {"world": mini, "tokenizer": tokenizer, "game": game(attempts=1, **TIGHT)}
+    setup = {"world": mini, "tokenizer": tokenizer, "game": TIGHT}
     doors.through_all_doors(by_role(lambda t: written, solve), True, **setup)
-    setup["game"] = game(attempts=1, **{**ROOMY, "max_response_tokens": 600})
+    setup["game"] = {**ROOMY, "attempts": 1, "max_response_tokens": 600}
     games = doors.through_all_doors(by_role(propose(1), lambda t: written), True, **setup)
     assert {told.record.outcome for told in games} == {"valid"}
     assert {told.rewards["solver"] for told in games} == {0.0}
@@ -105,7 +92,7 @@ def random_turns(seed: int, tokenizer: Tokenizer) -> Script:
 
 
 def test_random_tokens(mini: MiniWorld, tokenizer: Tokenizer) -> None:
-    setup = {"world": mini, "tokenizer": tokenizer, "game": game(attempts=1, **TIGHT)}
+    setup = {"world": mini, "tokenizer": tokenizer, "game": TIGHT}
     endings = set()
     for seed in range(8):
         for told in doors.through_all_doors(random_turns(seed, tokenizer), texts=False, **setup):
@@ -125,61 +112,54 @@ def test_the_printed_game(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told.record.question == showcase.QUESTION
     assert told.rewards == {"proposer": 0.0, "solver": 1.0}
 
-    trajectories = told.record.named()
-    proposer, solver = trajectories["proposer"], trajectories["solver 1"]
+    proposer, solver = told.record.named()["proposer"], told.record.named()["solver 1"]
     assert [search.query for search in proposer.searches] == [*showcase.PROPOSER]
     assert [search.query for search in solver.searches] == [*showcase.SOLVER]
     assert solver.result == showcase.REPLY
-    assert solver.verdict is not None
-    assert solver.verdict.correct
 
 
-GAME = MINI_GAME.replace(attempts=1, invalid_reward=-0.5)
+GAME = {"attempts": 1, "invalid_reward": -0.5}
 
 
-class NoMentors(BM25Retriever):
-    """Fails on one query."""
+class Down(BM25Retriever):
+    """A retriever that fails on one query; also a judge and a verifier that fail on all."""
+
+    service = ""
 
     def search(self, queries: Any, k: int) -> list[list[Document]]:
         if "mentor" in queries:
             raise ServiceError("search", "down")
         return super().search(queries, k)
 
-
-class Dead:
-    """A judge and a verifier that are down."""
-
-    def __init__(self, service: str) -> None:
-        self._service = service
-
     def judge(self, tasks: Any) -> Any:
-        raise ServiceError(self._service, "down")
+        raise ServiceError(self.service, "down")
 
     verify = judge
 
 
 LOST = say("<search> mentor </search>", "<answer> what </answer>")
-CASES: dict[str, tuple[Script, dict[str, Any], str]] = {
-    "the proposer's search": (by_role(LOST, solve), {}, "search"),
-    "the solver's search": (by_role(propose(1), LOST), {}, "search"),
-    "the judge": (by_role(propose(1), solve), {"judge": Dead("judge")}, "judge"),
-    "the verifier": (by_role(propose(1), solve), {"verifier": Dead("verifier")}, "verifier"),
-}
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize(
+    ("proposer", "solver", "service"),
+    [
+        (LOST, solve, "search"),
+        (propose(1), LOST, "search"),
+        (propose(1), solve, "judge"),
+        (propose(1), solve, "verifier"),
+    ],
+)
 def test_void_games_behind_every_door(
-    mini: MiniWorld, case: tuple[Script, dict[str, Any], str]
+    mini: MiniWorld, proposer: Script, solver: Script, service: str
 ) -> None:
-    script, parts, service = case
-    games = doors.through_all_doors(
-        script, texts=True, world=mini, game=GAME, retriever=NoMentors(mini.corpus), **parts
-    )
-    for told in games:
+    down = Down(mini.corpus)
+    down.service = service
+    setup = {"world": mini, "game": GAME, "retriever": down, service: down}
+    setup.pop("search", None)
+    for told in doors.through_all_doors(by_role(proposer, solver), texts=True, **setup):
         assert told.flags == (False, True)
         assert told.rewards == {"proposer": 0.0, "solver": 0.0}
-        assert told.infos[-1]["outcome"] == "void"
-        assert told.infos[-1]["reason"] == service
+        assert (told.infos[-1]["outcome"], told.infos[-1]["reason"]) == ("void", service)
         assert (told.record.outcome, told.record.proposer_reward) == ("void", None)
 
 
@@ -194,8 +174,7 @@ def test_a_game_of_several_attempts_whose_last_one_is_hit(mini: MiniWorld, attem
         last = played.index(trajectory.key) == attempts - 1
         return LOST(trajectory) if last else solve(trajectory)
 
-    game = GAME.replace(attempts=attempts)
-    setup = {"world": mini, "game": game, "retriever": NoMentors(mini.corpus)}
+    setup = {"world": mini, "game": {"attempts": attempts}, "retriever": Down(mini.corpus)}
     for door in (doors.aec, doors.rllib, doors.text):
         played.clear()
         told = door(5, by_role(propose(1), solver), **setup)

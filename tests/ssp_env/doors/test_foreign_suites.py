@@ -19,7 +19,6 @@ from hf_tokenizers import byte_level
 from pettingzoo.test import api_test, render_test, seed_test
 
 import ssp_env
-from ssp_env.game.config import MINI_GAME, SMALL_GAME, GameConfig
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds import open_world
@@ -32,6 +31,12 @@ UNAVOIDABLE = (
 )
 LONG = {"max_prompt_tokens": 3000, "max_response_tokens": 1500}
 """Room for tokenizers of many tokens a word."""
+CASES: dict[str, dict[str, Any]] = {
+    "mini": {"world": "mini"},
+    "mini in bytes": {"world": "mini", "tokenizer": "bytes", "game": LONG},
+    "small": {"world": "small"},
+    "wiki-mini": {"world": "wiki-mini", "game": LONG},
+}
 
 
 @pytest.fixture(autouse=True)
@@ -41,36 +46,17 @@ def _strict() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(
-    scope="module",
-    params=[("mini", "words"), ("mini", "bytes"), ("small", "words"), ("wiki-mini", "bpe")],
-    ids=str,
-)
-def case(request: pytest.FixtureRequest, _worlds: dict[str, Any]) -> dict[str, Any]:
-    name, kind = request.param
-    setup = dict(_worlds[name])
-    setup["tokenizer"] = kind if kind != "bpe" else HuggingFaceTokenizer(byte_level(tags=True))
-    setup["game"] = {"mini": MINI_GAME, "small": SMALL_GAME, "wiki-mini": GameConfig()}[name]
-    if kind != "words" or name == "wiki-mini":
-        setup["game"] = setup["game"].replace(**LONG)
-    if kind == "bytes":
-        setup["view"] = {"legal_moves": False}
-    return setup
-
-
-@pytest.fixture(scope="module")
-def _worlds() -> Iterator[dict[str, Any]]:
-    worlds = {name: open_world(name) for name in ("mini", "small", "wiki-mini")}
+@pytest.fixture(scope="module", params=CASES)
+def case(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    setup = CASES[request.param]
+    world = open_world(setup["world"])
+    retriever = BM25Retriever(world.corpus)
+    if setup["world"] == "wiki-mini":
+        setup = {**setup, "tokenizer": HuggingFaceTokenizer(byte_level(tags=True))}
     with pytest.MonkeyPatch.context() as patch:
-        for kind in (
-            BM25Retriever,
-            *map(type, worlds.values()),
-        ):  # Gymnasium's specs copy what they are given
+        for kind in (BM25Retriever, type(world)):  # Gymnasium's specs copy what they are given
             patch.setattr(kind, "__deepcopy__", lambda self, memo: self, raising=False)
-        yield {
-            name: {"world": world, "retriever": BM25Retriever(world.corpus)}
-            for name, world in worlds.items()
-        }
+        yield {**setup, "world": world, "retriever": retriever}
 
 
 def test_pettingzoo_api(case: dict[str, Any]) -> None:

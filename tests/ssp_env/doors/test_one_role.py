@@ -65,15 +65,11 @@ def test_rendering(mini: MiniWorld, capsys: pytest.CaptureFixture[str]) -> None:
     assert human.last()[1] == -0.5
 
 
-def test_an_episode_of_each_role(mini: MiniWorld) -> None:
+def test_a_solver_has_one_attempt_and_a_proposer_is_paid_for_all(mini: MiniWorld) -> None:
     env = ssp_env.SolverEnv(world=mini)
     observation, info = env.reset(seed=1)
     assert (info["role"], info["attempts"]) == ("solver", 1)
     assert "solve" in env.rules.tokenizer.decode(observation["observation"][:3].tolist())
-    for token in env.rules.tokenizer.encode(f"<answer> {env.game.truth.answer} </answer>"):
-        _, reward, terminated, truncated, info = env.step(token)
-    assert (reward, terminated, truncated) == (1.0, True, False)
-    assert (info["outcome"], info["answer"]) == ("valid", env.game.truth.answer)
 
     proposer = ssp_env.ProposerEnv(world=mini, game={"attempts": 3})
     proposer.reset(seed=1)
