@@ -29,8 +29,9 @@ Words = Callable[..., str]
 
 
 @pytest.fixture
-def ssp(capsys: pytest.CaptureFixture[str]) -> Words:
+def ssp(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Words:
     """What a command prints, as running text."""
+    monkeypatch.setenv("COLUMNS", "400")  # no path is broken into two words
 
     def run(*arguments: str, status: int = 0) -> str:
         assert main(arguments) == status
