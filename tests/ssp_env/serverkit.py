@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -101,6 +102,8 @@ def served(log: Path, command: list[str], port: int, **environment: str) -> Iter
             stderr=errors,
             text=True,
             env={**os.environ, **environment},
+            # A child inherits that SIGINT is ignored, as under `nohup ... &`.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
     try:
         yield Served(port, process, log)
