@@ -13,10 +13,13 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model
 
 from agents.config import EngineConfig, LearningConfig, Sharding, check_settings
 from ssp_env.config import Settings, setting_names
-from ssp_env.errors import ConfigError, nearest
+from ssp_env.errors import ConfigError, ModelError, nearest
 from ssp_env.game.config import GameConfig
 from ssp_env.judge.chat import ChatConfig
 from ssp_env.search.config import SearchConfig
+
+TINY_WORLDS = ("mini", "small")
+"""Worlds whose words the tiny policy knows."""
 
 
 class EvaluationConfig(Settings):
@@ -199,3 +202,22 @@ def make_config(values: Mapping[str, Any], changes: Mapping[str, Any] | None = N
     for path, value in (changes or {}).items():
         assign(plain, path, value)
     return RunConfig(**plain)
+
+
+def check_policy(config: RunConfig) -> None:
+    """Makes sure that there is a policy that can read the world; loads nothing."""
+    if config.model:
+        check_model_directory(Path(config.model))
+    elif config.world not in TINY_WORLDS:
+        fix = f"name a causal LM by --model DIR: the tiny policy cannot read {config.world!r}"
+        raise ConfigError("model", None, fix)
+
+
+def check_model_directory(directory: Path) -> None:
+    """Makes sure that a model directory is there; where it holds a run, names the policy in it."""
+    if not directory.is_dir():
+        raise ModelError(f"there is no model directory {directory}")
+    if not (directory / "config.json").is_file():
+        inside = [*directory.glob("checkpoints/step_*/policy"), *directory.glob("policy")]
+        hint = f"; did you mean {max(inside)}?" if inside else ""
+        raise ModelError(f"{directory} is not a model directory (config.json is missing){hint}")

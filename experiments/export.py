@@ -11,7 +11,7 @@ from torch import Tensor
 
 from agents.models import plain_weights, save_policy
 from agents.sharding import read_weights
-from experiments.run.checks import check_model_directory
+from experiments.config import check_model_directory
 from experiments.run.process import quiet_libraries
 from experiments.run.rundir import RunDirectory
 from ssp_env.errors import RunError

@@ -32,8 +32,8 @@ import torch
 from agents.engines.base import Engine, StopRule
 from agents.engines.opening import open_engine
 from agents.rollout import play
-from experiments.cli import Chosen
 from experiments.config import RunConfig
+from experiments.options import Chosen
 from experiments.report.curves import panels, save_figure
 from experiments.run.checks import check_model, open_run
 from experiments.run.process import git_commit, machine, quiet_libraries

@@ -9,7 +9,6 @@ import json
 import logging
 import math
 import os
-from pathlib import Path
 
 import torch
 from rich.console import Console
@@ -25,8 +24,7 @@ from agents.memory import (
     shape_of,
 )
 from agents.models import meta_model
-from experiments.config import ComputeConfig, RunConfig
-from experiments.run.checks import TINY_WORLDS, check_model_directory
+from experiments.config import ComputeConfig, RunConfig, check_policy
 from experiments.run.process import quiet_libraries
 from ssp_env.errors import ConfigError
 
@@ -61,11 +59,7 @@ def show_plan(
 ) -> int:
     """Prints the plan of a run; see :func:`experiments.cli.plan`."""
     quiet_libraries()
-    if config.model:
-        check_model_directory(Path(config.model))
-    elif config.world not in TINY_WORLDS:
-        what = f"the tiny policy that ships cannot read {config.world}"
-        raise ConfigError("model", "", f"{what}; give --model DIR (its config.json is enough)")
+    check_policy(config)
 
     used = gpus_of(config.compute)
     for name, given in (("--gpus", gpus), ("--memory", memory)):

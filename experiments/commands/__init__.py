@@ -1,1 +1,1 @@
-"""Commands of the training stack; their options are in ``experiments/cli.py``."""
+"""Commands of the training stack; their options are in ``cli.py`` and ``options.py``."""

@@ -16,11 +16,11 @@ import torch
 from agents.engines.base import Engine, StopRule
 from agents.engines.opening import open_engine
 from agents.rollout import play
-from experiments.cli import DEFAULT_PRESET, Chosen, EvalOptions, plural
 from experiments.config import RunConfig, load_preset
 from experiments.evaluation.answers import answer_all, by_player, from_memory
 from experiments.evaluation.retrievers import with_retriever
 from experiments.evaluation.scores import Row, paired, score, table, voids
+from experiments.options import DEFAULT_PRESET, Chosen, EvalOptions, plural
 from experiments.run.checks import check_model, open_run
 from experiments.run.process import quiet_libraries
 from ssp_env.errors import ConfigError

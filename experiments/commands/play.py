@@ -18,7 +18,7 @@ from agents.engines.base import Engine, StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model
 from agents.rollout import play
-from experiments.cli import Chosen, plural
+from experiments.options import Chosen, plural
 from experiments.run.checks import open_run
 from experiments.run.process import quiet_libraries
 from ssp_env.errors import ServiceError

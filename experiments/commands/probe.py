@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from experiments.cli import Chosen
 from experiments.config import RunConfig
+from experiments.options import Chosen
 from experiments.run.checks import build_rules
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, ServiceError

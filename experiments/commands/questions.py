@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from pydantic import TypeAdapter
 
-from experiments.cli import plural
+from experiments.options import plural
 from experiments.report.runs import step_files
 from experiments.run.rundir import RunDirectory
 from ssp_env.disk import replacing

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from experiments.cli import Chosen, SweepOptions, plural
+from experiments.options import Chosen, SweepOptions, plural
 from experiments.sweeps.definition import (
     ENDED,
     Sweep,

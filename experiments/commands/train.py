@@ -9,7 +9,7 @@ from pathlib import Path
 from signal import SIGINT, SIGTERM
 from typing import Any
 
-from experiments.cli import DEFAULT_PRESET, Chosen, TrainOptions, plural
+from experiments.options import DEFAULT_PRESET, Chosen, TrainOptions, plural
 from experiments.run.checks import check_early
 from experiments.run.process import (
     Terminated,

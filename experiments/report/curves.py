@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from experiments.cli import plural
+from experiments.options import plural
 from experiments.report.runs import ACCURACY, MEAN, REASON, Arm, Run, arms_of, open_runs
 from experiments.stats import over_runs
 from ssp_env.disk import replacing

@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.console import Console
 from rich.progress import track
 
-from experiments.cli import plural
+from experiments.options import plural
 from experiments.report.curves import chart_data, curve, mean_curve, spoken_group
 from experiments.report.runs import ACCURACY, Run, arms_of, open_runs, written
 from experiments.run.rundir import flat

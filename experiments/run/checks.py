@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.config import check_packages
-from experiments.config import RunConfig
+from experiments.config import RunConfig, check_model_directory, check_policy
 from experiments.run.rundir import RunDirectory
 from ssp_env.config import load
 from ssp_env.errors import ConfigError, ModelError, ServiceError
@@ -26,19 +26,12 @@ from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World
 from ssp_env.worlds import check_world, open_world
 
-TINY_WORLDS = ("mini", "small")
-"""Worlds whose words the tiny policy knows."""
-
 
 def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     """Looks at settings, packages, model, world, run directory, search; leaves nothing behind."""
     check_settings(config)
     check_world(config.world, **config.world_options)
-    if config.model:  # the shipped one is found by a module that loads PyTorch
-        check_model_directory(Path(config.model))
-    elif config.world not in TINY_WORLDS:
-        fix = f"name a causal LM by --model DIR: the tiny policy cannot read {config.world!r}"
-        raise ConfigError("model", None, fix)
+    check_policy(config)
     if config.learning.partner:
         check_model_directory(Path(config.learning.partner))
     RunDirectory(out).check(config, resume)
@@ -98,16 +91,6 @@ def open_run(
         if isinstance(reply, ServiceError):
             raise reply
     return rules, questions
-
-
-def check_model_directory(directory: Path) -> None:
-    """Makes sure that a model directory is there; where it holds a run, names the policy in it."""
-    if not directory.is_dir():
-        raise ModelError(f"there is no model directory {directory}")
-    if not (directory / "config.json").is_file():
-        inside = [*directory.glob("checkpoints/step_*/policy"), *directory.glob("policy")]
-        hint = f"; did you mean {max(inside)}?" if inside else ""
-        raise ModelError(f"{directory} is not a model directory (config.json is missing){hint}")
 
 
 def check_model(directory: Path) -> Any:

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.progress import (
@@ -20,9 +19,6 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from agents.rollout import sampled
-
-if TYPE_CHECKING:
-    from experiments.run.recorder import Accuracy
 
 LINE_EVERY = 10
 """Steps between two lines where there is no terminal."""
@@ -113,16 +109,6 @@ class Progress(Bar):
         seconds = int(self._news - self._began)
         clock = f"{seconds // 60:3d}:{seconds % 60:02d}"
         self.console.print(Text(f"{clock} {text}"), soft_wrap=self.disable)
-
-    def accuracy(self, label: str, result: dict[str, Accuracy]) -> None:
-        """Shows accuracies by group, and how many questions an outage hit."""
-        parts = []
-        for group, a in result.items():
-            why = f": {a.outage.what}" if a.outage and not a.asked else ""
-            void = f" ({a.void} void{why})" if a.void else ""
-            parts.append(f"{group}: {a.value:.3f}{void}" if a.asked else f"{group}: -{void}")
-
-        self.note(f"accuracy {label}:  " + "  ".join(parts))
 
     def step(self, step: int, figures: dict[str, float], seconds: float) -> None:
         """Shows that a step is done, and the seconds that it took."""

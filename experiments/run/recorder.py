@@ -44,6 +44,12 @@ class Accuracy:
         """The share; not a number if nothing was asked."""
         return self.right / self.asked if self.asked else math.nan
 
+    def __str__(self) -> str:
+        """The share, and how many questions an outage hit."""
+        why = f": {self.outage.what}" if self.outage and not self.asked else ""
+        void = f" ({self.void} void{why})" if self.void else ""
+        return f"{self.value:.3f}{void}" if self.asked else f"-{void}"
+
 
 def accuracies(questions: Sequence[Question], records: Sequence[GameRecord]) -> dict[str, Accuracy]:
     """Pass@1 of each group, from the first attempt at each question; one game per question."""
@@ -118,7 +124,8 @@ class Recorder:
         began = time.perf_counter()
         self._progress.note(f"evaluating {len(self._questions)} questions ({label})")
         result = accuracies(self._questions, solve(self._questions))
-        self._progress.accuracy(label, result)
+        shown = "  ".join(f"{group}: {accuracy}" for group, accuracy in result.items())
+        self._progress.note(f"accuracy {label}:  {shown}")
         seconds["evaluation"] = time.perf_counter() - began
         return result
 

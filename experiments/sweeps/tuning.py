@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from agents.health import OUTAGE
-from experiments.cli import SweepOptions
 from experiments.config import ComputeConfig, make_config
+from experiments.options import SweepOptions
 from experiments.run.process import handling, quiet_libraries
 from experiments.run.rundir import RunDirectory
 from experiments.sweeps.definition import ENDED, SweepDirectory, Trial

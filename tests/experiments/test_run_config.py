@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agents.config import EngineConfig
-from experiments.cli import Chosen
 from experiments.config import ComputeConfig, RunConfig, load_preset, presets
+from experiments.options import Chosen
 from experiments.run.checks import check_settings
 from experiments.run.cluster import algorithm_config
 from experiments.run.rundir import flat

@@ -56,7 +56,7 @@ def test_nobody_takes_the_tiny_policy_for_another(
         assert cli.main(["plan", *given]) == 2
         return capsys.readouterr().err
 
-    assert "cannot read wiki-mini; give --model DIR" in told("--preset", "paper-7b")
+    assert "by --model DIR: the tiny policy cannot read 'wiki-mini'" in told("--preset", "paper-7b")
     nowhere = tmp_path / "nowhere"
     assert told("--model", str(nowhere)) == f"ssp: there is no model directory {nowhere}\n"
     for option in ("--gpus", "--memory"):

@@ -44,7 +44,7 @@ def shown(steps: int, width: int = 100, terminal: bool = False, **figures: float
     with Progress(steps, console=console) as progress:
         for step in range(1, steps + 1):
             progress.step(step, FIGURES | figures, 1.25)
-        progress.accuracy("final", {"1": Accuracy(1, 2, 3), "2": Accuracy(0, 0, 5, GONE)})
+        progress.note(f"accuracy final:  1: {Accuracy(1, 2, 3)}  2: {Accuracy(0, 0, 5, GONE)}")
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
