@@ -93,6 +93,7 @@ def _config(rng: np.random.Generator) -> GameConfig:
         max_prompt_tokens=any_of(60, 500, 4000),
         max_response_tokens=any_of(1, 20, 150, 300, 600),
         max_document_tokens=any_of(1, 12, 60),
+        max_query_tokens=any_of(1, 8, 40),
         question_chars=(any_of(0, 5), any_of(10, 120)),
         asked_searches=(1, searches),
         filters=any_of(DEFAULT_FILTERS, (), (), ("spoiler", "repeated_query")),

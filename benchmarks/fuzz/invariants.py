@@ -17,7 +17,7 @@ from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Ending, Outcome
 from ssp_env.game.protocol import Tags
 from ssp_env.game.rules import Rules
-from ssp_env.game.trajectory import MAX_CALL_TOKENS, Trajectory
+from ssp_env.game.trajectory import MAX_ANSWER_TOKENS, Trajectory
 from ssp_env.types import Action, Document, Role
 
 SERVICES = {"search", "judge", "verifier", "engine"}
@@ -91,7 +91,7 @@ class Watch:
 
         for search in trajectory.searches:
             length = len(tokenizer.encode_data(search.query))
-            assert length <= MAX_CALL_TOKENS, "a query beyond its budget"
+            assert length <= config.max_query_tokens, "a query beyond its budget"
             assert len(search.documents) <= config.top_k, "more documents than were asked for"
 
     def _check_turns(self, trajectory: Trajectory) -> None:
@@ -126,7 +126,7 @@ class Watch:
             case Ending.BUDGET_ANSWER:
                 assert [call and call[0] for call in rest] == ["answer"]
                 tokenizer = self._rules.tokenizer
-                assert len(tokenizer.encode_data((rest[0] or "")[1])) > MAX_CALL_TOKENS
+                assert len(tokenizer.encode_data((rest[0] or "")[1])) > MAX_ANSWER_TOKENS
             case Ending.FORMAT | Ending.BUDGET_TOKENS:
                 assert rest in ([None], []), "a complete call counts as none"
             case _:

@@ -54,6 +54,8 @@ class GameConfig(Settings):
     """Token budget after the prompt, including retrieved text."""
     max_document_tokens: PositiveInt = 512
     """A longer passage is cut to this many tokens before a policy sees it."""
+    max_query_tokens: PositiveInt = 128
+    """A search call with a longer query ends its trajectory."""
     question_chars: tuple[NonNegativeInt, PositiveInt] = (10, 1000)
     """Fewest and most characters of a valid question."""
     min_searches: PositiveInt = 1
@@ -156,6 +158,7 @@ MINI_GAME = GameConfig(
     max_prompt_tokens=256,
     max_response_tokens=256,
     max_document_tokens=64,
+    max_query_tokens=16,
     asked_searches=(1, 1),
     verifier="auto",
     prompts="mini",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ssp_env.errors import ConfigError
 from ssp_env.game.rules import Rules
-from ssp_env.game.trajectory import MAX_CALL_TOKENS, Trajectory
+from ssp_env.game.trajectory import MAX_ANSWER_TOKENS, Trajectory
 from ssp_env.types import Action, Role
 
 
@@ -100,7 +100,9 @@ class LegalMoves:
         closing = self._closing[action]
         room = trajectory.tokens_left - len(written)
         if action is not Action.QUESTION:
-            room = min(room, MAX_CALL_TOKENS + 1 - len(inside))
+            searches = action is Action.SEARCH
+            most = trajectory.limits.max_query_tokens if searches else MAX_ANSWER_TOKENS
+            room = min(room, most + 1 - len(inside))
         if room <= 1:
             return self._of([closing])
 

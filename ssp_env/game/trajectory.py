@@ -18,8 +18,8 @@ from ssp_env.game.protocol import ALLOWED, Call, Forgery, ScannerTags, Tags, Tur
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Action, Document, Immutable, Role
 
-MAX_CALL_TOKENS = 256
-"""A longer query or answer ends its trajectory; neither search nor judge is asked."""
+MAX_ANSWER_TOKENS = 256
+"""A longer answer ends its trajectory; no judge is asked."""
 
 
 class Waiting(StrEnum):
@@ -48,6 +48,7 @@ class Limits(Immutable):
     """Actions that end a turn of this role; any other tag is text."""
     tags: ScannerTags
     max_response_tokens: int
+    max_query_tokens: int
     max_searches: int
 
     @classmethod
@@ -62,6 +63,7 @@ class Limits(Immutable):
             actions,
             ScannerTags(tags, actions),
             config.max_response_tokens,
+            config.max_query_tokens,
             config.max_searches if Action.SEARCH in actions else 0,
         )
 
@@ -299,11 +301,12 @@ class Trajectory:
 
         # A question has no budget of its own: a filter looks at its length.
         searches = found.action is Action.SEARCH
+        most = limits.max_query_tokens if searches else MAX_ANSWER_TOKENS
         if searches and len(self.searches) >= limits.max_searches:
             self.end(Ending.BUDGET_SEARCHES)
         elif (
             found.action is not Action.QUESTION
-            and len(limits.tokenizer.encode_data(found.content)) > MAX_CALL_TOKENS
+            and len(limits.tokenizer.encode_data(found.content)) > most
         ):
             self.end(Ending.BUDGET_QUERY if searches else Ending.BUDGET_ANSWER)
         elif searches:

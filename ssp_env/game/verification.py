@@ -21,7 +21,6 @@ import numpy as np
 
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import Prompts
-from ssp_env.game.trajectory import MAX_CALL_TOKENS
 from ssp_env.types import Document, Immutable
 
 
@@ -191,7 +190,7 @@ def verification_prompt(
     asked = prompts.solver(question, config.max_searches)
     if config.verifies_by_attempt:
         return asked
-    turn = prompts.search(question, MAX_CALL_TOKENS)
+    turn = prompts.search(question, config.max_query_tokens)
     return [*asked, *turn, *prompts.information(documents, limit)]
 
 

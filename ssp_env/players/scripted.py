@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ssp_env.game.protocol import Tags
-from ssp_env.game.trajectory import MAX_CALL_TOKENS, Trajectory
+from ssp_env.game.trajectory import Trajectory
 from ssp_env.players.base import TextPlayer
 from ssp_env.types import Action, Document, Role
 from ssp_env.wording.answers import normalise
@@ -173,8 +173,8 @@ def _query(trajectory: Trajectory) -> str:
     words = (asked[1] if asked else trajectory.about).replace(GAP, " ").split()
 
     # Words are dropped from the end until the query fits its budget.
-    encode = trajectory.limits.tokenizer.encode_data
-    while len(words) > 1 and len(encode(" ".join(words))) > MAX_CALL_TOKENS:
+    tokenizer, limit = trajectory.limits.tokenizer, trajectory.limits.max_query_tokens
+    while len(words) > 1 and len(tokenizer.encode_data(" ".join(words))) > limit:
         words.pop()
     return " ".join(words)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ssp_env.errors import ServiceError
 from ssp_env.game.rules import Rules
-from ssp_env.game.trajectory import MAX_CALL_TOKENS, SearchRecord, Trajectory, Waiting
+from ssp_env.game.trajectory import SearchRecord, Trajectory, Waiting
 from ssp_env.players import scripted_player
 from ssp_env.players.base import Player, TextPlayer
 from ssp_env.search.base import search_each
@@ -165,8 +165,8 @@ class Turn:
 
     def short(self, query: str) -> str:
         """The query if it fits its budget, else one that finds nothing."""
-        encode = self._trajectory.limits.tokenizer.encode_data
-        fits = query and len(encode(query)) <= MAX_CALL_TOKENS
+        limits = self._trajectory.limits
+        fits = query and len(limits.tokenizer.encode_data(query)) <= limits.max_query_tokens
         return query if fits else "?"
 
     def _call(self, action: str, content: str) -> str:

@@ -17,7 +17,7 @@ from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import Tags
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
-from ssp_env.game.trajectory import MAX_CALL_TOKENS, Trajectory
+from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import MiniPlayer, Player, RandomLegalPlayer
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer
 from ssp_env.types import Document, Role
@@ -134,7 +134,7 @@ def test_a_query_is_closed_at_its_budget_and_nothing_is_closed_empty(wiki: Rules
     (proposer,), legal = begin(wiki, 1).pending(), LegalMoves(wiki)
     write(wiki, proposer, "<search>")
     assert "</search>" not in legal_text(wiki, proposer)
-    for _ in range(MAX_CALL_TOKENS):
+    for _ in range(wiki.config.max_query_tokens):
         word = int(np.flatnonzero(legal.mask(proposer))[-1])
         assert not proposer.feed([word])
     assert legal_text(wiki, proposer) == {"</search>"}

@@ -58,6 +58,7 @@ KNOBS: dict[str, tuple[Any, Script]] = {
     "max_prompt_tokens": (2, GOOD),
     "max_response_tokens": (30, GOOD),
     "max_document_tokens": (5, GOOD),
+    "max_query_tokens": (1, by_role(say(SEARCH, [1]))),
     "question_chars": ((90, 999), GOOD),
     "min_searches": (3, GOOD),
     "asked_searches": ((2, 3), GOOD),

@@ -14,7 +14,7 @@ from ssp_env.errors import UsageError
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import Tags
-from ssp_env.game.trajectory import MAX_CALL_TOKENS, Limits, SearchRecord, Trajectory, Waiting
+from ssp_env.game.trajectory import Limits, SearchRecord, Trajectory, Waiting
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
 from ssp_env.types import Document, Role
 
@@ -67,10 +67,10 @@ def test_a_prompt_may_open_the_thought() -> None:
 
 
 def test_query_budget() -> None:
-    inside, over = begin(max_response_tokens=999), begin(max_response_tokens=999)
-    assert write(inside, f"<search> {'what ' * MAX_CALL_TOKENS} </search>")
+    inside, over = begin(max_query_tokens=3), begin(max_query_tokens=3)
+    assert write(inside, "<search> what is the </search>")
     assert inside.waiting is Waiting.SEARCH
-    assert write(over, f"<search> {'what ' * (MAX_CALL_TOKENS + 1)} </search>")
+    assert write(over, "<search> what is the of </search>")
     assert (over.ending, over.searches) == (Ending.BUDGET_QUERY, [])
 
 
@@ -118,7 +118,7 @@ def test_the_mask_is_1_on_precisely_the_policys_tokens(
     data: st.DataObject, tokenizer: Tokenizer, budget: int
 ) -> None:
     """Whatever is written in whatever pieces: tokens, mask and log-probabilities stay aligned."""
-    limits = {"max_response_tokens": budget, "max_searches": 3}
+    limits = {"max_response_tokens": budget, "max_searches": 3, "max_query_tokens": 4}
     trajectory = begin(tokenizer, **limits)
     written = [(token, 0, 0.0) for token in trajectory.ids]
     while not trajectory.done:

@@ -24,7 +24,7 @@ def rules_of(world: MiniWorld, *, spelled: bool = False, **parts: Any) -> Rules:
     """The mini-wiki's rules; ``spelled`` plays in bytes, so that any text can be written."""
     game = {"attempts": 2, **parts.pop("game", {})}
     if spelled:
-        longer = {"max_prompt_tokens": 8192, "max_response_tokens": 8192}
+        longer = {"max_prompt_tokens": 8192, "max_response_tokens": 8192, "max_query_tokens": 99}
         game = {"prompts": "plain", **longer, **game}
         parts["tokenizer"] = "bytes"
     return set_up({"world": world, "game": game, **parts}).rules
