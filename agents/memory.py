@@ -225,7 +225,7 @@ def _engine(shape: Shape, config: Any, memory: float) -> tuple[dict[str, int], d
         return weights, {"KV cache": max(row, filled)}
 
     # All trajectories of a phase, each at its longest.
-    resident = max(played * longest, questions * verification)
+    resident = max(played * longest, questions * game.verifications[1] * verification)
     cache = size * shape.cached * resident
     # The largest pass reads all prompts, or the documents of all searches, with a mask over all
     # that each token may see. Over its tokens, one layer's numbers exist at a time.

@@ -48,6 +48,12 @@ def step_figures(
     _mean(figures, "valid_rate", [float(game.outcome == "valid") for game in proposed])
     verdicts = [game.verification for game in proposed if game.verification is not None]
     _mean(figures, "verified_rate", [float(verdict.correct) for verdict in verdicts])
+    tried = [
+        float(any(t.verdict is not None and t.verdict.correct for t in game.attempts))
+        for game in proposed
+        if game.attempts
+    ]
+    _mean(figures, "unsolved_share", [1.0 - solved for solved in tried])
     _mean(figures, "true_share", [float(bool(game.truly_correct)) for game in known])
     _mean(figures, "ambiguous_share", [float(len(game.right_answers or ()) > 1) for game in known])
     _mean(figures, "question_hops", [game.hops for game in accepted])

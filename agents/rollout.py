@@ -19,7 +19,7 @@ from ssp_env.game.rules import Rules, is_remote
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.judge.base import Verdict
 from ssp_env.search.base import search_each
-from ssp_env.types import Document, Question
+from ssp_env.types import Document, Question, Role
 
 T = TypeVar("T")
 _Found = list[Document] | ServiceError
@@ -45,7 +45,8 @@ sampled = Sampled()
 
 
 def play(round_: Round, engine: Engine, *, temperature: float) -> Round:
-    """Lets the engine play a round to its end, in place; temperature 0 is greedy."""
+    """Lets the engine play a round to its end, in place; temperature 0 is greedy. Verification has
+    one of its own."""
     play_all([round_], engine, temperature=temperature)
     return round_
 
@@ -219,7 +220,9 @@ class _Scheduler:
             name = (*game.start.seed, game.slot, play.number, written.role, len(written.ids))
             digest = hashlib.blake2b(" ".join(map(str, name)).encode(), digest_size=8).digest()
             seed = int.from_bytes(digest) >> 1
-            room, at = written.tokens_left, self._temperature
+            reads = written.role is Role.VERIFIER
+            at = self._rules.config.verification_temperature if reads else self._temperature
+            room = written.tokens_left
             requests.append(Request(written.key, written.ids, room, at, seed, written.role))
         self._engine.submit(requests)
 

@@ -105,9 +105,17 @@ def play(round_: Round, engine: TransformersEngine, temperature: float, seed: in
     rng = np.random.default_rng(seed)
 
     while waiting := round_.pending():
+        # Where the policy verifies, it does so at a temperature of its own.
+        own = {"verifier": round_.rules.config.verification_temperature}
         requests = [
-            Request(t.key, t.ids, t.tokens_left, temperature, int(rng.integers(1 << 63)))
-            for t in waiting
+            Request(
+                trajectory.key,
+                trajectory.ids,
+                trajectory.tokens_left,
+                own.get(trajectory.role, temperature),
+                int(rng.integers(1 << 63)),
+            )
+            for trajectory in waiting
         ]
         turns = generate(engine, requests)
 

@@ -15,6 +15,7 @@ from agents.rows import Row
 from ssp_env.errors import ServiceError
 from ssp_env.game.record import GameRecord
 from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.types import Role
 
 CHECK_EVERY = 50
 """Steps between two comparisons; the first step of a run has one too."""
@@ -51,9 +52,10 @@ def compared_rows(
     games: Sequence[GameRecord], plays: Callable[[str], bool] = lambda role: True
 ) -> list[Row]:
     """Up to ``MOST_ROWS`` trajectories of a step's games, from all over it, of the roles that the
-    policy that learns plays."""
+    policy that learns plays. Verification is left out: it has a temperature of its own."""
     every = [trajectory for game in games for trajectory in game.trajectories]
-    written = [t for t in every if t.policy_tokens and plays(t.role)]
+    played = [t for t in every if t.role is not Role.VERIFIER and plays(t.role)]
+    written = [t for t in played if t.policy_tokens]
     chosen = np.linspace(0, len(written) - 1, min(MOST_ROWS, len(written))).round().astype(int)
     rows = []
     for trajectory in (written[i] for i in chosen):
@@ -61,7 +63,6 @@ def compared_rows(
         logprobs = np.zeros(len(mask), dtype=np.float32)
         logprobs[mask > 0] = trajectory.logprobs
         ids = np.asarray(trajectory.ids, dtype=np.int32)
-        # A verifier's rows are scored like any others.
         rows.append(Row(ids, mask, logprobs, "solver", 0, 0.0))
     return rows
 

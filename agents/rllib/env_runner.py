@@ -146,7 +146,8 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
     def reasons(self) -> list[str]:
         """Every reason code that a game played here can end with."""
         never = {Ending.ACTION, Ending.OUTAGE}
-        return sorted((RESERVED - {ending.value for ending in never}) | set(self.rules.filters))
+        filters = {*self.rules.filters, *self.rules.attempt_filters}
+        return sorted((RESERVED - {ending.value for ending in never}) | filters)
 
     def solve(
         self, questions: Sequence[Question], temperature: float, seed: int

@@ -16,7 +16,7 @@ from benchmarks.fuzz.tokenizers import NAMES, tokenizer
 from ssp_env import raw_env
 from ssp_env.doors.aec import SearchSelfPlayEnv
 from ssp_env.errors import ServiceError, UsageError
-from ssp_env.game.config import DEFAULT_FILTERS, GameConfig
+from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game
 from ssp_env.game.record import record_game
 from ssp_env.game.round import Round
@@ -96,9 +96,10 @@ def _config(rng: np.random.Generator) -> GameConfig:
         max_query_tokens=any_of(1, 8, 40),
         question_chars=(any_of(0, 5), any_of(10, 120)),
         asked_searches=(1, searches),
-        filters=any_of(DEFAULT_FILTERS, (), (), ("spoiler", "repeated_query")),
+        filters=any_of(None, (), (), ("spoiler", "repeated_query", "outvoted")),
         verifier=any_of("policy", "none", "openai"),
         verification_prompt=any_of("solver", "attempt", "documents"),
+        verifications=any_of((1, 1), (1, 2), (2, 3)),
         closed_book=any_of(False, False, True),
         noise_documents=any_of(0, 1, 3),
         proposer_reward=any_of("1-p", "4p(1-p)"),

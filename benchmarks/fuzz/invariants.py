@@ -250,10 +250,10 @@ def _check_outcome(game: Game, config: GameConfig) -> None:
             assert not proposed or (game.verification is not None and game.verification.correct)
         case Outcome.INVALID:
             known = {ending.value for ending in Ending} - {"action", "outage"}
-            known |= {*config.filters, UNVERIFIED, BUDGET_PROMPT, CLOSED_BOOK}
+            known |= {*(config.filters or ()), UNVERIFIED, BUDGET_PROMPT, CLOSED_BOOK}
             assert game.reason in known, game.reason
             assert game.proposer_reward == (config.invalid_reward if proposed else None)
-            assert not any(a.verdict or a.reward for a in game.attempts)
+            assert not any(a.reward for a in game.attempts)
             assert game.solve_rate is None
         case Outcome.VOID:
             assert game.reason in SERVICES, game.reason

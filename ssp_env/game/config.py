@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self
 
-from pydantic import NonNegativeInt, PositiveInt, model_validator
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
 from ssp_env.config import Settings
 from ssp_env.errors import ConfigError
@@ -18,6 +18,8 @@ FilterName = Literal[
     "spoiler",
     "few_words",
     "repeated_query",
+    "unsolved",
+    "outvoted",
 ]
 NoiseKind = Literal["batch", "corpus", "near"]
 """Kinds of noise that ship; :mod:`ssp_env.game.verification` holds them."""
@@ -33,6 +35,9 @@ DEFAULT_FILTERS: tuple[FilterName, ...] = (
     "long_question",
     "spoiler",
 )
+"""Filters where another verifier than the policy reads; and those of the paper."""
+POLICY_FILTERS: tuple[FilterName, ...] = (*DEFAULT_FILTERS, "unsolved", "outvoted")
+"""Filters where the policy itself verifies, whose word alone is not worth much."""
 
 
 class GameConfig(Settings):
@@ -63,9 +68,11 @@ class GameConfig(Settings):
     asked_searches: tuple[PositiveInt, PositiveInt] = (1, 3)
     """The proposer's prompt names a number of searches drawn from this range (both ends included);
     not enforced."""
-    filters: tuple[FilterName, ...] = DEFAULT_FILTERS
+    filters: tuple[FilterName, ...] | None = None
     """Rules that a proposed question must pass, by name, in order; see
-    :mod:`ssp_env.game.filters`."""
+    :mod:`ssp_env.game.filters`. ``None``: all but ``few_words`` and ``repeated_query`` where the
+    policy verifies, and without ``unsolved`` and ``outvoted``, which look at the attempts, where
+    another verifier does."""
     verifier: VerifierName = "policy"
     """Check that a question is answerable from documents: ``policy`` (Algorithm 1), ``world``
     (a symbolic reader, where the world has one), ``openai`` (a model behind an API), ``none``, or
@@ -74,6 +81,11 @@ class GameConfig(Settings):
     """Form of a verifying model's documents: ``solver`` (in the solver's prompt, as
     after a search for the question), ``attempt`` (by searches of its own that find these alone) or
     ``documents`` (in a prompt of its own)."""
+    verifications: tuple[PositiveInt, PositiveInt] = (2, 3)
+    """``(k, n)``: where the policy verifies, it reads n times and has to be right k times. The
+    paper: (1, 1)."""
+    verification_temperature: NonNegativeFloat = 0.5
+    """Temperature at which it is sampled then; 0 is greedy. The paper: 1."""
     closed_book: bool = False
     """Also reject a question that the solver answers from memory, in one try with no documents at
     all."""
@@ -93,7 +105,7 @@ class GameConfig(Settings):
 
     @model_validator(mode="after")
     def _check_ranges(self) -> Self:
-        for name in ("question_chars", "asked_searches"):
+        for name in ("question_chars", "asked_searches", "verifications"):
             low, high = getattr(self, name)
             if low > high:
                 raise ConfigError(f"game.{name}", (low, high), "give (fewest, most)")
@@ -179,9 +191,18 @@ SMALL_GAME = MINI_GAME.replace(
 SMALL_VIEW = ViewConfig(window=48, one_hot=True, legal_moves=True)
 """View that small networks can learn from: one-hot words, and a mask of legal moves."""
 
+TEXT_GAME = GameConfig(closed_book=True)
+"""Rules for worlds of real text: a policy that has read much knows many answers, and a question may
+hold more than it asks."""
+
 UNMASKED = 'view={"one_hot": False, "legal_moves": False}'
 """The view of a world that is made for its own words, for any other tokenizer."""
-_SUITED = {"mini": (MINI_GAME, ViewConfig()), "small": (SMALL_GAME, SMALL_VIEW)}
+_SUITED = {
+    "mini": (MINI_GAME, ViewConfig()),
+    "small": (SMALL_GAME, SMALL_VIEW),
+    "wiki-mini": (TEXT_GAME, ViewConfig()),
+    "files": (TEXT_GAME, ViewConfig()),
+}
 
 
 def suited(world: str) -> tuple[GameConfig, ViewConfig]:

@@ -1,15 +1,28 @@
-"""Filters: cheap checks of a proposed question, each with a reason code (Section 3.4)."""
+"""Filters: cheap checks of a proposed question, each with a reason code (Section 3.4).
+
+Most look at the proposal. :func:`unsolved` and :func:`outvoted` look at the attempts, once they are
+judged and before anybody is paid: where the policy verifies itself, they tell a wrong question far
+better than its own reading does. They are for proposed questions alone. A question that is played
+again or was put together has passed them as it came, and pays no proposer: refused for a majority
+that is wrong about it, it would be lost just where a right minority is to be learnt from. A given
+one, as in evaluation, is never refused.
+
+Of a refused question nothing is learnt, by either role, and nothing enters the pool. Where no
+attempt was right, all had the same reward, so that the solver loses no more than its KL term.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ssp_env.game.config import GameConfig
+from ssp_env.game.game import Game
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.types import GroundTruth
-from ssp_env.wording.answers import compatible, fold
+from ssp_env.wording.answers import compatible, normalise
 from ssp_env.wording.mention import mentions
 
 
@@ -64,8 +77,7 @@ def few_words(proposal: Proposal) -> bool:
 
 def repeated_query(proposal: Proposal) -> bool:
     """The same query was sent twice, up to case, width, spacing and invisible characters."""
-    queries = [" ".join(fold(search.query).split()) for search in proposal.trajectory.searches]
-    return len(set(queries)) < len(queries)
+    return len(proposal.trajectory.queries) < len(proposal.trajectory.searches)
 
 
 FILTERS: dict[str, Filter] = {
@@ -80,4 +92,28 @@ FILTERS: dict[str, Filter] = {
         repeated_query,
     )
 }
-"""All filters that ship, by reason code."""
+"""All filters of proposals that ship, by reason code."""
+
+# -- filters that look at the attempts -----------------------------------------------------------
+
+AttemptFilter = Callable[[Game], bool]
+"""True when a game's question *fails* by the attempts at it, which are judged."""
+
+
+def unsolved(game: Game) -> bool:
+    """No attempt that counts is right."""
+    return not any(attempt.right for attempt in game.counted)
+
+
+def outvoted(game: Game) -> bool:
+    """More than half of the attempts that count agree on one wrong answer.
+
+    Answers agree if they have the same normal form, whatever judge called them wrong.
+    """
+    wrong = [a.trajectory.result for a in game.counted if a.trajectory.result and not a.right]
+    votes = Counter(map(normalise, wrong))
+    return 2 * max(votes.values(), default=0) > len(game.counted)
+
+
+ATTEMPT_FILTERS: dict[str, AttemptFilter] = {"unsolved": unsolved, "outvoted": outvoted}
+"""All filters of attempts that ship, by reason code."""

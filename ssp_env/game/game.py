@@ -36,7 +36,8 @@ class Origin(StrEnum):
 
 @dataclass
 class Attempt:
-    """One solver trajectory and what the judge made of it."""
+    """One trajectory that gives an answer, in solving or verification, and what the judge made of
+    it."""
 
     trajectory: Trajectory
     verdict: Verdict | None = None
@@ -89,7 +90,8 @@ class Game:
     evidence: tuple[Document, ...] = ()
     """Passages that the proposer retrieved, each once, in order."""
     noise: tuple[NoiseDocument, ...] = ()
-    verifier: Trajectory | None = None
+    readings: list[Attempt] = field(default_factory=list)
+    """Where the policy verifies: its attempts to answer from the documents."""
     verification: Verdict | None = None
     closed_book: Trajectory | None = None
     """The solver answering from memory, where that gate is on."""
@@ -169,7 +171,7 @@ class Game:
 
     def verdict_on(self, attempt: Attempt, verdict: Verdict) -> Verdict:
         """The verdict on an attempt; one that took a short cut is wrong, whatever it answers."""
-        searches = len({search.query for search in attempt.trajectory.searches})
+        searches = len(attempt.trajectory.queries)
         if not verdict.correct or searches >= self.start.least_searches:
             return verdict
         least = self.start.least_searches
@@ -177,9 +179,10 @@ class Game:
 
     def trajectories(self) -> list[Trajectory]:
         """All of them, in the order of play."""
-        # The verifier and the closed-book gate are optional.
-        first = [t for t in (self.proposer, self.verifier, self.closed_book) if t is not None]
-        return first + [attempt.trajectory for attempt in self.attempts]
+        first = [] if self.proposer is None else [self.proposer]
+        memory = [] if self.closed_book is None else [self.closed_book]
+        readings, attempts = ([a.trajectory for a in s] for s in (self.readings, self.attempts))
+        return [*first, *readings, *memory, *attempts]
 
     def number_of(self, trajectory: Trajectory) -> int:
         """Index of the attempt that a trajectory is, from 0 up; -1 if it is not an attempt."""

@@ -6,6 +6,7 @@ from seeds, weights and services; there is no time in it and no random id."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -53,7 +54,7 @@ class TrajectoryRecord:
     result: str | None
     """The question or the answer, once there is one."""
     verdict: Verdict | None = None
-    """The judge's word on an attempt to solve."""
+    """The judge's word on an attempt, in solving or verification."""
     reward: float | None = None
     outage: Outage | None = None
     """Reason for which an attempt to solve is void; ``None`` for all others."""
@@ -134,7 +135,7 @@ class GameRecord:
     noise: tuple[NoiseDocument, ...]
     """Documents that verification had to see through, and where they came from."""
     trajectories: tuple[TrajectoryRecord, ...]
-    """In the order of play: proposer, verifier, closed_book, then the attempts to solve."""
+    """In the order of play: proposer, verifiers, closed_book, then the attempts to solve."""
 
     @property
     def slot(self) -> int:
@@ -162,7 +163,7 @@ class GameRecord:
         return tuple(t for t in self.trajectories if t.role is Role.SOLVER)
 
     def named(self) -> dict[str, TrajectoryRecord]:
-        """All trajectories by name: ``proposer``, ``verifier``, ``closed_book``, ``solver 1``..."""
+        """All trajectories by name: ``proposer``, ``verifier 1``, ..., ``solver 1``, ..."""
         return dict(zip(names(t.role for t in self.trajectories), self.trajectories, strict=True))
 
     def without_tokens(self) -> GameRecord:
@@ -181,13 +182,14 @@ def outages(records: Iterable[GameRecord]) -> list[Outage]:
 
 
 def names(roles: Iterable[Role]) -> list[str]:
-    """Names of trajectories: their roles, and for attempts to solve their numbers too."""
+    """Names of trajectories: their roles, numbered where there may be several."""
     found: list[str] = []
-    attempts = 0
+    seen: Counter[Role] = Counter()
 
     for role in roles:
-        attempts += role is Role.SOLVER
-        found.append(f"{role} {attempts}" if role is Role.SOLVER else role.value)
+        seen[role] += 1
+        several = role in (Role.VERIFIER, Role.SOLVER)
+        found.append(f"{role} {seen[role]}" if several else role.value)
 
     return found
 
@@ -198,7 +200,8 @@ def record_game(
     """The record of a game, which may still go on; the fields of a record explain the arguments."""
     analysis = rules.world.analyse(game.question) if game.question else None
 
-    plays = [_trajectory(t) for t in (game.proposer, game.verifier) if t]
+    plays = [] if game.proposer is None else [_trajectory(game.proposer)]
+    plays += [_trajectory(reading.trajectory, verdict=reading.verdict) for reading in game.readings]
     if game.closed_book is not None:
         plays.append(_trajectory(game.closed_book, reward=game.closed_book_reward))
     plays += [
@@ -257,9 +260,9 @@ def _segments(trajectory: Trajectory) -> Iterator[SegmentRecord]:
 
 
 def _materials(game: Game) -> tuple[str, ...] | None:
-    if game.verifier is not None:
-        library = game.verifier.library
-        read = game.verifier.documents if library is None else library
+    for reading in game.readings:
+        library = reading.trajectory.library
+        read = reading.trajectory.documents if library is None else library
         return tuple(document.id for document in read)
     if game.verification is None:
         return None

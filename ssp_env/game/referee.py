@@ -178,13 +178,21 @@ class Referee:
 
     def judge_verifications(self, games: Iterable[Game]) -> None:
         """Judges what the policy answered as the verifier, like any answer (Algorithm 1)."""
-        read = [
-            (game, game.verifier)
-            for game in games
-            if game.accepted and game.verifier is not None and game.verification is None
-        ]
-        for (game, _), result in zip(read, self.verdicts(read), strict=True):
-            self.take_verification(game, result)
+        read = [g for g in games if g.accepted and g.readings and g.verification is None]
+        asked = [(game, reading) for game in read for reading in game.readings]
+        verdicts = self.verdicts([(game, reading.trajectory) for game, reading in asked])
+        for (game, reading), result in zip(asked, verdicts, strict=True):
+            if isinstance(result, ServiceError):
+                game.void(result)
+            else:
+                reading.verdict = result
+
+        least, _ = self.rules.config.verifications
+        for game in read:
+            if game.accepted:
+                right = sum(reading.right for reading in game.readings)
+                detail = f"{right} of {len(game.readings)} readings give the answer"
+                self.take_verification(game, Verdict(right >= least, detail))
 
     def judge_closed_book(self, games: Iterable[Game]) -> None:
         """Rejects questions that the solver answered from memory: they need no search.
@@ -248,10 +256,16 @@ class Referee:
                 attempt.verdict = game.verdict_on(attempt, verdict)
 
     def finish(self, game: Game) -> None:
-        """Pays both roles of a game whose attempts are judged, and makes it valid.
+        """Pays both roles of a game whose attempts are judged, and makes it valid, unless these
+        attempts refuse its question.
 
-        Void attempts are not paid.
+        Void attempts are not paid, and do not vote.
         """
+        for code, fails in self.rules.attempt_filters.items():
+            if game.origin is Origin.PROPOSED and fails(game):
+                self.fail(game, code)
+                return
+
         # The rewards are functions of a valid game.
         game.outcome = Outcome.VALID
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -74,8 +75,9 @@ class Round:
         self.games: list[Game] = []
         self.waves = 0
         self.verified: list[PooledQuestion] = []
-        """This round's verified questions, as the strategy was told of them; at the end, also how
-        they were solved."""
+        """This round's verified questions; at the end, those of valid games, with solutions."""
+        self._fresh: list[Game] = []
+        """Their games."""
         self.referee = referee or Referee(rules)
         """Decides; public for rollouts that have attempts judged before all have ended."""
         self._answers, self._seed = answers, tuple(seed)
@@ -164,7 +166,7 @@ class Round:
                     self._after_gates()
                 case Phase.SOLVE:
                     self.referee.judge_attempts(self.games)
-                    self._keep_solutions()
+                    self._keep_questions()
                     self.phase = Phase.DONE
 
     # -- propose -------------------------------------------------------------------------------
@@ -219,16 +221,16 @@ class Round:
                 self.referee.take_verification(game, verdict)
             return
 
-        # No verifier of its own: the policy reads the documents, in a trajectory per game.
+        # No verifier of its own: the policy reads the documents, in n trajectories per game.
         prompts, config = self.rules.prompts, self.rules.config
+        shown = "library" if config.verifies_by_attempt else "documents"
         for game, documents in readings:
             question = game.question or ""
             ids = verification_prompt(prompts, config, question, documents)
-            game.verifier = Trajectory(self.rules.limits[Role.VERIFIER], ids, question)
-            if config.verifies_by_attempt:
-                game.verifier.library = documents
-            else:
-                game.verifier.documents = documents
+            given: dict[str, Any] = {shown: documents}
+            for _ in range(config.verifications[1]):
+                limits = self.rules.limits[Role.VERIFIER]
+                game.readings.append(Attempt(Trajectory(limits, list(ids), question, **given)))
 
     # -- closed book ---------------------------------------------------------------------------
 
@@ -255,9 +257,10 @@ class Round:
             self._propose(empty)
             return
 
+        self._fresh = [game for game in fresh if game.proposer is not None]
         self.verified = [
             # Filters of one's own may let a question pass that nothing was searched for.
-            PooledQuestion(game.question, game.truth, max(1, len(game.proposer.searches)))
+            PooledQuestion(game.question, game.truth, max(1, len(game.proposer.queries)))
             for game in fresh
             if game.question is not None and game.proposer is not None
         ]
@@ -300,14 +303,14 @@ class Round:
                 if trajectory is not None:
                     game.attempts.append(Attempt(trajectory))
 
-    def _keep_solutions(self) -> None:
-        """Adds its solution to each verified question of the round."""
-        tags = self.rules.tags
-        played = {(game.question, game.truth.id): game for game in self.games if game.proposer}
+    def _keep_questions(self) -> None:
+        """Hands the strategy the round's questions that are left, each with its solution."""
         self.verified = [
-            replace(item, solution=solution_of(played[item.question, item.truth.id], tags))
-            for item in self.verified
+            replace(item, solution=solution_of(game, self.rules.tags))
+            for item, game in zip(self.verified, self._fresh, strict=True)
+            if game.outcome is Outcome.VALID
         ]
+        self._strategy.keep(self.verified)
 
     def _trajectory(self, game: Game, role: Role, prompt: list[int]) -> Trajectory | None:
         """A new trajectory; ``None``, and the game fails, if the prompt is too long."""

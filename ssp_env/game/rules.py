@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
 from ssp_env.errors import ConfigError
-from ssp_env.game.config import GameConfig
-from ssp_env.game.filters import FILTERS, Filter
+from ssp_env.game.config import DEFAULT_FILTERS, POLICY_FILTERS, GameConfig
+from ssp_env.game.filters import ATTEMPT_FILTERS, FILTERS, AttemptFilter, Filter
 from ssp_env.game.game import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
 from ssp_env.game.outcome import RESERVED
 from ssp_env.game.prompts import Prompts
@@ -76,6 +76,12 @@ class Rules(Immutable):
     solver_reward: SolverReward
 
     @property
+    def attempt_filters(self) -> dict[str, AttemptFilter]:
+        """Checks of a proposed question by the attempts at it, in order, by reason code."""
+        names = self.config.filters or ()
+        return {name: ATTEMPT_FILTERS[name] for name in names if name in ATTEMPT_FILTERS}
+
+    @property
     def corpus(self) -> Passages:
         """The world's passages: the source of noise when the batch has too little."""
         return self.world.corpus
@@ -118,14 +124,18 @@ class Rules(Immutable):
                 what = "a function" if method == "__call__" else f"an object with a {method}()"
                 raise ConfigError(name, part, f"give {what}, or leave it out")
 
+        verifier = parts.get("verifier") or _verifier(config.verifier, world)
+        names = config.filters
+        if names is None:
+            names = POLICY_FILTERS if verifier is None else DEFAULT_FILTERS
+            config = config.replace(filters=names)
         own = dict(parts.get("filters") or {})
-        for code in own.keys() & {*RESERVED, *config.filters}:
+        for code in own.keys() & {*RESERVED, *names}:
             raise ConfigError("filters", code, "this reason code is taken; choose another one")
 
         # Without tags that it can spell, no turn could ever be complete.
         prompts = Prompts.open(config.prompts, tokenizer)
         check_tokenizer(tokenizer, prompts.tags)
-        verifier = parts.get("verifier") or _verifier(config.verifier, world)
         _check_prompts(prompts, config, by_policy=verifier is None)
 
         return cls(
@@ -137,7 +147,7 @@ class Rules(Immutable):
             verifier=verifier,
             limits={role: Limits.of(role, config, tokenizer, prompts.tags) for role in Role},
             world=world,
-            filters={name: FILTERS[name] for name in config.filters} | own,
+            filters={name: FILTERS[name] for name in names if name in FILTERS} | own,
             noise=parts.get("noise") or NOISE[config.noise_kind],
             proposer_reward=parts.get("proposer_reward")
             or PROPOSER_REWARDS[config.proposer_reward],

@@ -52,9 +52,12 @@ class BatchStrategy:
     ) -> list[PooledQuestion]:
         """Questions for the empty slots: at most ``empty`` of them, which may be 0.
 
-        ``fresh`` holds the round's verified questions.
+        ``fresh`` holds the round's verified questions, which nobody has tried to solve yet.
         """
         return []
+
+    def keep(self, questions: Sequence[PooledQuestion]) -> None:
+        """Takes the questions of a round's valid games, with their solutions, for later steps."""
 
     def get_state(self) -> dict[str, Any]:
         """The state as plain data (JSON)."""
@@ -101,19 +104,9 @@ class ReplayBuffer(BatchStrategy):
     def fill(
         self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
     ) -> list[PooledQuestion]:
-        # Only questions of earlier steps are played again; this step's join the pool for later.
-        earlier = list(self.pool)
-        self.pool.extend(item if self.examples else replace(item, solution=()) for item in fresh)
-        return self._chosen(rng, earlier, fresh, empty)
-
-    def _chosen(
-        self,
-        rng: np.random.Generator,
-        earlier: list[PooledQuestion],
-        fresh: Sequence[PooledQuestion],
-        empty: int,
-    ) -> list[PooledQuestion]:
-        # After a reset there are none, and the step's own have to do.
+        # Only questions of earlier steps are played again. After a reset there are none, and the
+        # step's own have to do.
+        earlier = self.pool
         if self.reset_every is not None:
             earlier = earlier or list(fresh)
         if not earlier:
@@ -125,6 +118,9 @@ class ReplayBuffer(BatchStrategy):
         while len(order) < empty:
             order.extend(rng.permutation(len(earlier)).tolist())
         return [earlier[i] for i in order[:empty]]
+
+    def keep(self, questions: Sequence[PooledQuestion]) -> None:
+        self.pool += [q if self.examples else replace(q, solution=()) for q in questions]
 
     def get_state(self) -> dict[str, Any]:
         return {"steps": self._steps, "pool": POOL.dump_python(self.pool, mode="json")}
@@ -169,17 +165,13 @@ class BalancedReuse(ReplayBuffer):
         super().__init__(examples=examples)
         self.compose_up_to = compose_up_to
 
-    def _chosen(
-        self,
-        rng: np.random.Generator,
-        earlier: list[PooledQuestion],
-        fresh: Sequence[PooledQuestion],
-        empty: int,
+    def fill(
+        self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
     ) -> list[PooledQuestion]:
-        if not earlier or not empty:
+        if not self.pool or not empty:
             return []
 
-        drawer = _Drawer(rng, earlier)
+        drawer = _Drawer(rng, self.pool)
         lengths = set(drawer.by_length)
         if self.compose_up_to:
             # Two questions of lengths a and b make one of a + b: the least is twice the shortest.
@@ -258,10 +250,9 @@ def update_strategy(strategy: BatchStrategy, rounds: Iterable[Sequence[PooledQue
         strategy: as it was when the step began.
         rounds: the verified questions of each round, in the order of the rounds.
     """
-    rng = np.random.default_rng(0)  # nothing is drawn from it, as no slot is to be filled
     strategy.begin_step()
     for verified in rounds:
-        strategy.fill(rng, verified, 0)
+        strategy.keep(verified)
 
 
 StrategyName = Literal[

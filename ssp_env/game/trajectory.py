@@ -17,6 +17,7 @@ from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import ALLOWED, Call, Forgery, ScannerTags, Tags, TurnScanner
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Action, Document, Immutable, Role
+from ssp_env.wording.answers import fold
 
 MAX_ANSWER_TOKENS = 256
 """A longer answer ends its trajectory; no judge is asked."""
@@ -130,6 +131,11 @@ class Trajectory:
     def tokens_left(self) -> int:
         """Tokens that the budget still allows."""
         return self.limits.max_response_tokens - (len(self.ids) - self.prompt_length)
+
+    @property
+    def queries(self) -> set[str]:
+        """Its different queries, up to case, width, spacing and invisible characters."""
+        return {" ".join(fold(search.query).split()) for search in self.searches}
 
     @property
     def waiting(self) -> Waiting:

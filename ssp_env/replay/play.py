@@ -286,9 +286,7 @@ class RecordedReferee(Referee):
 
     def _verdict(self, name: str, trajectory: Trajectory) -> Verdict | ServiceError:
         record, then = self._record, self._plays.get(name)
-        if trajectory.role is Role.VERIFIER:
-            verdict = record.verification
-        elif trajectory.role is Role.CLOSED_BOOK:
+        if trajectory.role is Role.CLOSED_BOOK:
             verdict = record.closed_book
         else:
             verdict = None if then is None else then.verdict
@@ -316,7 +314,7 @@ class RecordedReferee(Referee):
         """Noise that was drawn then."""
         record = self._record
         # A game that was void before anything was read: noise was what failed.
-        read = record.verification is not None or "verifier" in self._plays
+        read = record.verification is not None or "verifier 1" in self._plays
         if record.outage is not None and not record.noise and not read:
             return [_error(record.outage) for _ in games]
         return [record.noise for _ in games]

@@ -26,8 +26,8 @@ class Rescored:
 
     before: SavedGame
     after: SavedGame
-    """With other verdicts and rewards; void if the new judge failed; unchanged if it was void or
-    invalid before."""
+    """With other verdicts and rewards; void if the new judge failed, invalid if a filter refuses
+    its question by the new verdicts; unchanged if it was void or invalid before."""
 
     @property
     def changed(self) -> bool:
@@ -134,6 +134,7 @@ def _judge(played: Sequence[Replay], judge: Judge) -> None:
         raise failed[0]
 
     for (one, attempt), result in zip(asked, results, strict=True):
+        attempt.reward = None
         Referee(one.rules).take_verdicts([(one.game, attempt)], [result])
 
 

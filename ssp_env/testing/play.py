@@ -174,6 +174,7 @@ class BatchStrategyTests:
                 assert all(isinstance(item, PooledQuestion) for item in drawn), (
                     f"fill gives PooledQuestions, not {drawn}"
                 )
+            strategy.keep(_questions(step))
 
     def test_all_randomness_comes_from_rng(self) -> None:
         first, second = (_decide(self.make_strategy(), 0, 6) for _ in range(2))
@@ -229,4 +230,5 @@ def _decide(
         strategy.begin_step()
         more = bool(strategy.wants_more(2, 4, 1))
         decided.append((more, strategy.fill(np.random.default_rng(step), _questions(step), 2)))
+        strategy.keep(_questions(step))
     return decided

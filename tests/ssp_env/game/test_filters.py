@@ -8,7 +8,7 @@ import pytest
 from scripted import MINI, by_role, draw_from, play, say
 
 from ssp_env.game.config import DEFAULT_FILTERS, FilterName, GameConfig
-from ssp_env.game.filters import FILTERS, Proposal
+from ssp_env.game.filters import ATTEMPT_FILTERS, FILTERS, Proposal
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.protocol import Tags
 from ssp_env.game.round import Round
@@ -31,7 +31,7 @@ def fails(rule: str, question: str, *searches: SearchRecord, config: GameConfig 
 
 
 def test_names_are_reason_codes() -> None:
-    assert tuple(FILTERS) == get_args(FilterName), "the config names what ships"
+    assert (*FILTERS, *ATTEMPT_FILTERS) == get_args(FilterName), "the config names what ships"
     assert set(DEFAULT_FILTERS) <= set(FILTERS)
     assert all(name == rule.__name__ for name, rule in FILTERS.items())
 

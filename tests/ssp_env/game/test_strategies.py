@@ -45,7 +45,9 @@ def step(
     strategy: BatchStrategy, fresh: Sequence[PooledQuestion], empty: int, seed: int = 0
 ) -> list[PooledQuestion]:
     strategy.begin_step()
-    return strategy.fill(rng(seed), fresh, empty)
+    filled = strategy.fill(rng(seed), fresh, empty)
+    strategy.keep(fresh)
+    return filled
 
 
 @pytest.mark.parametrize("every", [1, 3])

@@ -42,8 +42,7 @@ def test_it_is_the_solvers_prompt_after_a_search(mini: MiniWorld, words: WordTok
     """A solver that searches for the question and is given the same documents sees the same."""
     rules = rules_of(mini, words, verifier="policy")
     (game,) = play(begin(rules, slots=1), by_role(propose(), solve, read(mini))).games
-    verifier = game.verifier
-    assert verifier is not None
+    verifier = game.readings[0].trajectory
     assert not any(verifier.mask[: verifier.prompt_length])
     assert len(game.noise) == rules.config.noise_documents
 
@@ -61,8 +60,7 @@ def test_an_attempt_verifies_as_it_solves(mini: MiniWorld, words: WordTokenizer)
     rules = rules_of(mini, words, verifier="policy", **changes)
     missed = 0
     for game in play(begin(rules), by_role(propose(2), solve, solve)).games:
-        verifier, solver = game.verifier, game.attempts[0].trajectory
-        assert verifier is not None
+        verifier, solver = game.readings[0].trajectory, game.attempts[0].trajectory
         assert verifier.ids[: verifier.prompt_length] == solver.ids[: solver.prompt_length]
         assert (verifier.limits.actions, verifier.documents) == (solver.limits.actions, ())
         assert verifier.result == solver.result == game.truth.answer
@@ -252,5 +250,5 @@ def test_an_outage_of_noise_voids_the_games_that_it_hits(
             continue
         hits += 1
         assert (game.outcome, game.reason, game.noise) == (Outcome.VOID, "search", ())
-        assert (game.verifier, game.proposer_reward, game.attempts) == (None, None, [])
+        assert (game.readings, game.proposer_reward, game.attempts) == ([], None, [])
     assert 0 < hits < len(healthy)
