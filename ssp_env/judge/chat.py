@@ -77,6 +77,7 @@ class ChatClient:
             return client, asyncio.Semaphore(config.concurrency)
 
         self._connections = Connections(self, connect, lambda made: made[0].close())
+        self._answered = 0
 
     def __reduce__(self) -> tuple[type[Self], tuple[ChatConfig]]:
         return type(self), (self.config,)
@@ -106,30 +107,40 @@ class ChatClient:
             service: what errors call this service.
             control: a harmless prompt. It is sent where the server was there and a prompt got no
                 result all the same: too slow, an error, a reply of no use. If this one gets a
-                result, the text is to blame for its failure; if not, the service is.
+                result, the text is to blame for its failure; if not, the service is. It is not
+                needed for a prompt beside which others, of any call, got results: what they got
+                through cannot be down, but may still be busy with that text.
 
         Returns:
             One entry per prompt, in order: the result, or the ``ServiceError`` that outlasted its
             retries.
         """
 
+        doubtful: list[ServiceError] = []
+
         async def one(prompt: str | Sequence[Message]) -> T | ServiceError:
-            try:
-                return parse(await self._reply(prompt, service))
-            except ServiceError as error:
-                return error
+            client, gate = self._connections.get()
+            async with gate:
+                before = self._answered
+                try:
+                    result = parse(await self._reply(client, prompt, service))
+                except ServiceError as error:
+                    if error.fault == "text" and self._answered == before:
+                        doubtful.append(error)
+                    return error
+                self._answered += 1
+                return result
 
         async def all_of_them() -> list[T | ServiceError]:
             results = await asyncio.gather(*map(one, prompts))
-            blamed = [r for r in results if isinstance(r, ServiceError) and r.fault == "text"]
-            if blamed and (control is None or isinstance(await one(control), ServiceError)):
-                for error in blamed:
+            if doubtful and (control is None or isinstance(await one(control), ServiceError)):
+                for error in doubtful:
                     error.fault = "service"
             return results
 
         return run(all_of_them())
 
-    async def _reply(self, prompt: str | Sequence[Message], service: str) -> str:
+    async def _reply(self, client: Any, prompt: str | Sequence[Message], service: str) -> str:
         """The text of one reply; the fault of an error is ``text`` unless the server was away."""
         import httpx
         import openai
@@ -137,12 +148,11 @@ class ChatClient:
         messages: Any = prompt
         if isinstance(prompt, str):
             messages = [{"role": "user", "content": prompt}]
-        client, gate = self._connections.get()
         # The library's time-outs are for single reads, so calls and pauses have one together.
         longest = (CALLS + 1) * self.config.timeout
         fault: Fault = "text"
         try:
-            async with gate, asyncio.timeout(longest):
+            async with asyncio.timeout(longest):
                 reply = await client.chat.completions.create(
                     model=self.config.model,
                     messages=messages,

@@ -25,6 +25,7 @@ from scripted import (
 
 import ssp_env
 from ssp_env.errors import ServiceError
+from ssp_env.game.config import DEFAULT_FILTERS
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory
@@ -95,18 +96,22 @@ def obeys(*, at_first: bool = False, searches: bool = False) -> Any:
 @pytest.mark.parametrize(
     ("form", "reacts", "reason", "pay"),
     [
-        ("documents", obeys(at_first=True), None, (1.0, 0.0)),
+        ("documents", obeys(at_first=True), "unsolved", (1.0, 0.0)),
         ("solver", obeys(at_first=True), "unverified", (0.0, None)),
         ("solver", obeys(searches=True), None, (0.0, 1.0)),
-        ("solver", obeys(), None, (1.0, 0.0)),
+        ("solver", obeys(), "unsolved", (1.0, 0.0)),
         ("attempt", obeys(), "unverified", (0.0, None)),
         ("attempt", obeys(searches=True), None, (0.0, 1.0)),
     ],
 )
+@pytest.mark.parametrize("filters", [None, DEFAULT_FILTERS])
 def test_a_question_cannot_ask_for_two_answers(
-    cities: World, form: str, reacts: Any, reason: str | None, pay: Any
+    cities: World, filters: Any, form: str, reacts: Any, reason: str | None, pay: Any
 ) -> None:
-    game = {"verification_prompt": form, "attempts": 2, "noise_documents": 1}
+    """The paper's form of verification and its filters let two of these attacks through."""
+    game = {"verification_prompt": form, "attempts": 2, "noise_documents": 1, "filters": filters}
+    if reason == "unsolved":
+        reason, pay = (reason, (0.0, None)) if filters is None else (None, pay)
     batch = ssp_env.GameBatch(1, world=cities, tokenizer="bytes", game=game)
     proposer = say("<search> Paris </search>", f"<question> {ATTACK} </question>")
     turns = batch.reset(seed=0)

@@ -7,8 +7,10 @@ import pickle
 import re
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -185,9 +187,24 @@ def test_a_model_that_has_no_verdict_for_anything_is_an_outage(
     model: Model, client: ChatClient, broken: str
 ) -> None:
     model.broken = broken
-    results = OpenAIJudge(client).judge([task("garbage"), task("correct"), task("hangs_up")])
-    assert correct(results) == [None, True, None]
+    results = OpenAIJudge(client).judge([task("garbage"), task("hangs_up")])
     assert faults(results) == ["service"] * 2
+
+
+def test_a_text_that_stalls_the_model_is_to_blame_if_others_got_through(
+    server: ChatServer, model: Model
+) -> None:
+    """Also if it keeps the model so busy that the control is stalled, and in a call of its own."""
+    model.broken = "slow"
+    with ChatClient(config(server, timeout=TIMEOUT)) as client, ThreadPoolExecutor() as pool:
+        judge = OpenAIJudge(client)
+        stalled = pool.submit(judge.judge, [task("slow")])
+        while not model.calls["slow"]:
+            time.sleep(0.001)
+        assert correct(judge.judge([task("correct")])) == [True]
+        assert faults(stalled.result()) == ["text"]
+        assert model.calls["slow"] == 4, "no control is asked"
+        assert faults(judge.judge([task("slow")])) == ["service"], "nobody got through"
 
 
 def test_a_server_that_is_away_is_an_outage_whatever_the_text(server: ChatServer) -> None:
