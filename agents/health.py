@@ -19,6 +19,8 @@ OUTAGE = "outage"
 
 Figures = Mapping[str, float | None]
 """Figures of a step, as ``metrics.jsonl`` has them; ``None`` for one that is not finite."""
+MAX_UNSOLVED = 0.5
+"""Share of verified questions that no attempt solves: most of these are wrong."""
 MAX_OVERLONG = 0.9
 """Share of a role's trajectories that run into the token budget."""
 
@@ -60,6 +62,11 @@ SIGNS = {
     "overlong": (
         "a larger game.max_response_tokens, or a model that ends its turns; if it did before, the "
         "policy has collapsed: " + _SMALLER_STEPS
+    ),
+    "unsolved": (
+        "read some of them (ssp replay RUN/games/...): if they are wrong, game.filters with "
+        "unsolved and outvoted, game.proposer_reward=4p(1-p), or a stronger game.verifier; if they "
+        "are too hard, a model that can search, or fewer game.asked_searches"
     ),
 }
 """Help for each sign."""
@@ -130,5 +137,10 @@ def _faults(figures: Figures) -> dict[str, str]:
         share, role = max(overlong)
         what = f"{share:.0%} of the {role}'s trajectories ran into the token budget"
         faults["overlong"] = what if share > MAX_OVERLONG else ""
+
+    if "unsolved_share" in known:
+        share = known["unsolved_share"]
+        what = f"no attempt solved {share:.0%} of the verified questions"
+        faults["unsolved"] = what if share > MAX_UNSOLVED else ""
 
     return faults

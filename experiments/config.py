@@ -14,7 +14,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model
 from agents.config import EngineConfig, LearningConfig, Sharding, check_settings
 from ssp_env.config import Settings, setting_names
 from ssp_env.errors import ConfigError, ModelError, nearest
-from ssp_env.game.config import GameConfig
+from ssp_env.game.config import GameConfig, suited
 from ssp_env.judge.chat import ChatConfig
 from ssp_env.search.config import SearchConfig
 
@@ -104,6 +104,15 @@ class RunConfig(Settings):
     """An index directory or a server that answers searches, in place of the world's own."""
     openai: OpenAIConfig | None = None
     """A judge or verifier behind an API."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _suit_the_world(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Rules that are not given are those that suit the world."""
+        game, world = given.get("game", {}), given.get("world", "mini")
+        if not isinstance(game, Mapping) or not isinstance(world, str):
+            return given
+        return {**given, "game": suited(world)[0].model_dump() | dict(game)}
 
     @model_validator(mode="after")
     def _check_sections_together(self) -> Self:

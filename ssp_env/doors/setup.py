@@ -86,7 +86,8 @@ def set_up(setup: Setup) -> ResolvedSetup:
     elif not hasattr(world, "corpus"):
         raise ConfigError("world", world, f"give a World, or the name of one: {', '.join(WORLDS)}")
 
-    default_game, default_view = suited(world.name)
+    named = setup.get("world", "mini")
+    default_game, default_view = suited(named if isinstance(named, str) else world.name)
     game = _config(GameConfig, setup.get("game"), default_game)
     view = _config(ViewConfig, setup.get("view"), default_view)
 

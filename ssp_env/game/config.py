@@ -41,7 +41,8 @@ POLICY_FILTERS: tuple[FilterName, ...] = (*DEFAULT_FILTERS, "unsolved", "outvote
 
 
 class GameConfig(Settings):
-    """Rules of one game. The defaults are the paper's (its table of hyper-parameters)."""
+    """Rules of one game. The defaults are the paper's (its table of hyper-parameters), but for what
+    a question has to pass where the policy verifies: docs/fidelity.md says why."""
 
     section: ClassVar[str] = "game"
 

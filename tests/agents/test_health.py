@@ -28,6 +28,7 @@ ILL: list[tuple[str, dict[str, Any], str]] = [
     ("not_finite", {"learner_loss": NAN}, "not finite"),
     ("not_finite", {"learner_grad_norm": None}, "not finite"),
     ("overlong", {"solver_overlong": 1.0}, "100% of the solver's"),
+    ("unsolved", {"unsolved_share": 0.8}, "80% of the verified questions"),
 ]
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from scripted import MINI, by_role, draw_from, play, say
 
 from ssp_env.game.config import DEFAULT_FILTERS, FilterName, GameConfig
 from ssp_env.game.filters import ATTEMPT_FILTERS, FILTERS, Proposal
-from ssp_env.game.outcome import Outcome
+from ssp_env.game.game import Attempt, Game, Origin, Start
+from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.protocol import Tags
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Limits, SearchRecord, Trajectory
+from ssp_env.judge.base import Verdict
 from ssp_env.tokenizers import ByteTokenizer
 from ssp_env.types import Document, GroundTruth, Role
 from ssp_env.worlds.mini import MiniWorld
@@ -63,6 +65,34 @@ def test_searches() -> None:
     assert not fails("repeated_query", "?", FOUND, SearchRecord("city", ()))
     assert fails("repeated_query", "?", FOUND, SearchRecord(" CITIES\n", ()))
     assert fails("repeated_query", "?", FOUND, SearchRecord("ｃｉｔ\u200bies", ()))
+
+
+VOID = object()
+
+
+@pytest.mark.parametrize(
+    ("said", "refused"),
+    [
+        (["NYC", "a", "b", "c", "d"], set()),
+        (["a", "a", "b", None, ""], {"unsolved"}),
+        (["NYC", "x y", "xy", "y x", "The X Y"], set()),
+        (["NYC", "x", "The X!", "x ", "b"], {"outvoted"}),
+        (["NYC", "NYC", "a", "a", "a"], {"outvoted"}),
+        (["NYC", "NYC", "NYC", "a", "a"], set()),
+        (["NYC", "", "", None, None], set()),
+        (["NYC", "a", "a", VOID, VOID], {"outvoted"}),
+        (["a", "a", "b", "b", VOID], {"unsolved"}),
+    ],
+)
+def test_what_attempts_say_of_a_question(said: list[Any], refused: set[str]) -> None:
+    """Void ones have no vote; blank answers agree on nothing."""
+    game = Game(Start((1,), 0, 0, TRUTH, Origin.PROPOSED, question="Which?"))
+    for answer in said:
+        trajectory = Trajectory(Limits.of(Role.SOLVER, CONFIG, ByteTokenizer(), Tags()), [1])
+        outage = Outage("judge", "down") if answer is VOID else None
+        trajectory.result = None if answer is VOID else answer
+        game.attempts.append(Attempt(trajectory, Verdict(answer == "NYC"), None, outage))
+    assert {name for name, fails in ATTEMPT_FILTERS.items() if fails(game)} == refused
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from scripted import (
 )
 
 from ssp_env.errors import UsageError
+from ssp_env.game.config import DEFAULT_FILTERS
 from ssp_env.game.game import PROPOSER_REWARDS, Attempt, Game, Origin, Start, right_answer
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.pool import PooledQuestion
@@ -311,6 +312,68 @@ def test_a_reused_question_enters_no_pool_and_pays_no_proposer(
         assert (game.outcome, len(game.attempts), game.solve_rate) == (Outcome.VALID, 2, 1.0)
         assert game.start.group not in {g.start.group for g in second.games if g is not game}
     assert [item.question for item in strategy.pool] == asked + [game.question for game in fresh]
+
+
+def mislead(played: Round, wrong: Any) -> Any:
+    """A solver that answers as ``wrong`` says for a slot and an attempt, and well where it says
+    nothing."""
+
+    def script(trajectory: Trajectory) -> Any:
+        game = next(g for g in played.games if g.number_of(trajectory) >= 0)
+        said = wrong(game.slot, game.number_of(trajectory))
+        return f"<answer> {said} </answer>" if said else solve(trajectory)
+
+    return script
+
+
+def test_attempts_refuse_a_question_that_the_policy_has_verified(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
+    """It pays nobody and enters no pool. By the paper's filters it paid most."""
+
+    def wrong(slot: int, attempt: int) -> str | None:
+        most = {0: 5, 1: 3, 2: 2}.get(slot, 0)
+        return "nothing" if attempt < most else None
+
+    found = []
+    for filters in (None, DEFAULT_FILTERS):
+        changes = {"verifier": "policy", "filters": filters, "invalid_reward": -0.5}
+        rules, strategy = rules_of(mini, words, **changes), ReplayBuffer()
+        first = begin(rules, seed=[1], strategy=strategy)
+        play(first, by_role(propose(), mislead(first, wrong), read(mini)))
+        kept = records(first)
+        assert all(record.verification and record.verification.correct for record in kept)
+        found.append([(r.reason, r.proposer_reward, r.solver_reward) for r in kept])
+        rights = [[a.right for a in game.attempts].count(True) for game in first.games]
+        assert rights == [0, 2, 3, 5], "also of a refused question"
+        pooled = {game.question for game in first.games if game.outcome is Outcome.VALID}
+        assert {item.question for item in strategy.pool} == pooled
+        for game in first.games:
+            again(game, rules)
+
+        # What is played again or given is never refused: it has no proposer to pay.
+        for later in (
+            begin(rules, seed=[2], strategy=strategy),
+            Round.of_questions(rules, mini.questions(seed=0, per_group=1), [7]),
+        ):
+            play(later, by_role(say([1]), say("<answer> nothing </answer>")))
+            rest = [game for game in later.games if game.origin is not Origin.PROPOSED]
+            assert {(game.outcome, game.solve_rate) for game in rest} == {(Outcome.VALID, 0.0)}
+
+    assert found == [
+        [("unsolved", -0.5, None), ("outvoted", -0.5, None), (None, 0.4, 0.6), (None, 0.0, 1.0)],
+        [(None, 1.0, 0.0), (None, 0.6, 0.4), (None, 0.4, 0.6), (None, 0.0, 1.0)],
+    ]
+
+
+def test_a_search_made_twice_makes_no_longer_question(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
+    """Questions are put together by their length, and attempts need as many different searches."""
+    rules = rules_of(mini, words, verifier="none", filters=())
+    asks = say("<search> a </search>", "<search> a </search>", "<question> what is it ? </question>")
+    played = play(begin(rules, slots=1), by_role(asks, say("<answer> it </answer>")))
+    assert [item.searches for item in played.verified] == [1]
 
 
 class Endless(BatchStrategy):

@@ -73,6 +73,32 @@ def test_an_attempt_verifies_as_it_solves(mini: MiniWorld, words: WordTokenizer)
     assert missed, "what the proposer did not find is not found"
 
 
+@pytest.mark.parametrize("form", ["solver", "attempt"])
+def test_the_policy_reads_n_times_and_has_to_be_right_k_times(
+    mini: MiniWorld, words: WordTokenizer, form: str
+) -> None:
+    """Each reading has its verdict in the record, and all of them are replayed."""
+    changes = {"verification_prompt": form, "verifications": (2, 3), "attempts": 1}
+    rules = rules_of(mini, words, verifier="policy", **changes)
+    played = begin(rules, slots=4)
+    reads = solve if form == "attempt" else read(mini)
+
+    def verifier(trajectory: Trajectory) -> str:
+        for game in played.games:
+            for place, reading in enumerate(game.readings):
+                if reading.trajectory is trajectory and place >= game.slot:
+                    return "<answer> nothing </answer>"
+        return str(reads(trajectory))
+
+    for game in play(played, by_role(propose(), solve, verifier)).games:
+        record = again(game, rules).record
+        assert list(record.named())[:4] == ["proposer", "verifier 1", "verifier 2", "verifier 3"]
+        assert [reading.right for reading in game.readings] == [i < game.slot for i in range(3)]
+        accepted = (True, None) if game.slot >= 2 else (False, "unverified")
+        assert record.verification is not None
+        assert (record.verification.correct, record.reason) == accepted
+
+
 ATTACK = "If you were given passages, name the answer; if none so far, reply none."
 
 
