@@ -39,7 +39,6 @@ class Source:
     """With a server: environment variable that holds its token."""
 
     def open(self) -> Retriever:
-        """Opens the retriever."""
         from ssp_env.game.rules import own_retriever
         from ssp_env.search.bm25 import BM25Retriever
         from ssp_env.search.config import SearchConfig

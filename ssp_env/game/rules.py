@@ -82,7 +82,6 @@ class Rules(Immutable):
 
     @property
     def tags(self) -> Tags:
-        """Names of the tags, as the prompt set declares them."""
         return self.prompts.tags
 
     @property

@@ -15,7 +15,6 @@ class ExactMatchJudge:
     """Right when the prediction has the normal form of the answer or of an alias."""
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """One verdict per task, in order; never a ``ServiceError``."""
         return [Verdict(exact_match(task.prediction, task.truth.wordings)) for task in tasks]
 
 
@@ -28,40 +27,12 @@ class F1Judge:
         self.threshold = threshold
 
     def describe(self) -> dict[str, Any]:
-        """The threshold."""
         return {"threshold": self.threshold}
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
         """One verdict per task, in order, with the F1 as its detail; never a ``ServiceError``."""
         scores = [f1(task.prediction, task.truth.wordings) for task in tasks]
         return [Verdict(score >= self.threshold, f"F1 {score:.3f}") for score in scores]
-
-
-class WorldJudge:
-    """Accepts the ground truth, and any other right answer that the world knows.
-
-    A question with several right answers is its proposer's fault, and the solver should not pay for
-    it.
-    """
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
-    def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """One verdict per task, in order; never a ``ServiceError``."""
-        return [self._verdict(task) for task in tasks]
-
-    def _verdict(self, task: JudgeTask) -> Verdict:
-        if exact_match(task.prediction, task.truth.wordings):
-            return Verdict(True, "the ground truth")
-
-        # The question may have more right answers than the proposer had in mind.
-        analysis = self._world.analyse(task.question)
-        if analysis is None:
-            return Verdict(False, "not the ground truth; the world cannot read the question")
-        if exact_match(task.prediction, analysis.answers):
-            return Verdict(True, "not the ground truth, but right in this world")
-        return Verdict(False, "no right answer in this world")
 
 
 class WorldVerifier:
@@ -74,7 +45,6 @@ class WorldVerifier:
         self._world = world
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
-        """One verdict per task, in order; never a ``ServiceError``."""
         return [self._verdict(task) for task in tasks]
 
     def _verdict(self, task: VerifyTask) -> Verdict:
@@ -94,5 +64,4 @@ class NoVerifier:
     """Accepts every question: the paper's ablation without RAG verification."""
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
-        """One accepting verdict per task; never a ``ServiceError``."""
         return [Verdict(True, "there is no verifier") for _ in tasks]

@@ -33,7 +33,6 @@ class Pair(BaseModel, strict=True, frozen=True):
     question: str
     """May be empty."""
     answers: list[str] = Field(min_length=1)
-    """Right wordings."""
     prediction: str
     right: bool
 

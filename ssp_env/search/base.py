@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, cast, runtime_checkable
 
-from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.errors import ServiceError, UsageError
 from ssp_env.types import Document, Passages
 
 Results = list[list[Document] | ServiceError]
@@ -26,7 +26,6 @@ class Retriever(Protocol):
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """Ranked documents for each query: any strings, the empty one included."""
-        ...
 
 
 def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results:
@@ -61,14 +60,6 @@ def whole(results: Results) -> list[list[Document]]:
         if isinstance(result, ServiceError):
             raise result
     return cast(list[list[Document]], results)
-
-
-def check_request(queries: Sequence[str], k: int) -> None:
-    """Refuses a ``k`` below 1, and one string, which would be searched letter by letter."""
-    if k < 1:
-        raise ConfigError("k", k, "give at least 1")
-    if isinstance(queries, str):
-        raise UsageError(f"search takes a list of queries, not one string: {queries!r:.200}")
 
 
 def check_count(results: Sequence[object], queries: Sequence[str]) -> None:

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from math import isfinite
-from typing import Any, Self
+from typing import Any
 
 import httpx
 
 from ssp_env.errors import ServiceError, TransientServiceError
-from ssp_env.net import OVERLOADED, Connections, read_key, retried, run
-from ssp_env.search.base import Results, check_request, whole
+from ssp_env.net import OVERLOADED, Client, read_key, retried, run
+from ssp_env.search.base import Results, whole
 from ssp_env.search.config import HTTPConfig
 from ssp_env.search.corpus import split_contents, well_formed
 from ssp_env.types import Document
@@ -34,7 +34,7 @@ MAX_REPLY = 32 * 2**20
 _ABOUT_THE_TEXT = frozenset({400, 413, 422})
 
 
-class HTTPRetriever:
+class HTTPRetriever(Client[HTTPConfig, tuple[httpx.AsyncClient, asyncio.Semaphore]]):
     """Asks a server that speaks Search-R1's protocol. May be shared between any number of threads;
     pickled or copied, it opens its own connections.
 
@@ -46,7 +46,7 @@ class HTTPRetriever:
 
     def __init__(self, config: HTTPConfig | str) -> None:
         """``config`` may be just the server's address."""
-        self.config = config = HTTPConfig(url=config) if isinstance(config, str) else config
+        config = HTTPConfig(url=config) if isinstance(config, str) else config
         self._key = key = read_key("server.token_env", config.token_env)
 
         def connect() -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
@@ -60,20 +60,7 @@ class HTTPRetriever:
             client = httpx.AsyncClient(headers=headers, timeout=None, limits=limits, verify=verify)
             return client, asyncio.Semaphore(most)
 
-        self._connections = Connections(self, connect, lambda made: made[0].aclose())
-
-    def __reduce__(self) -> tuple[type[Self], tuple[HTTPConfig]]:
-        return type(self), (self.config,)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Closes the connections; a later search opens others."""
-        self._connections.close()
+        super().__init__(config, connect, lambda made: made[0].aclose())
 
     def describe(self) -> dict[str, Any]:
         """The server's address alone: what it searches may change without notice."""
@@ -81,12 +68,9 @@ class HTTPRetriever:
         return {"server": str(url.copy_with(query=None, fragment=None))}
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """Ranked documents for each query; see :class:`~ssp_env.search.base.Retriever`."""
         return whole(self.search_each(queries, k))
 
     def search_each(self, queries: Sequence[str], k: int) -> Results:
-        """One ranking or error per query; see :func:`ssp_env.search.base.search_each`."""
-        check_request(queries, k)
         return run(self._each(queries, int(k)))
 
     async def _each(self, queries: Sequence[str], k: int) -> Results:

@@ -38,7 +38,6 @@ class HTTPConfig(Settings):
 
     @property
     def endpoint(self) -> str:
-        """The address that is posted to."""
         return self.url.rstrip("/").removesuffix("/retrieve") + "/retrieve"
 
 

@@ -5,15 +5,14 @@ them on disk. Both are :class:`Passages`."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
-import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
+from ssp_env.disk import opened
 from ssp_env.errors import DataError
 from ssp_env.types import Document, Passages
 
@@ -34,15 +33,10 @@ class Corpus(Passages):
     def __len__(self) -> int:
         return len(self._documents)
 
-    @overload
-    def __getitem__(self, index: int) -> Document: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Document]: ...
-    def __getitem__(self, index: int | slice) -> Document | Sequence[Document]:
+    def __getitem__(self, index: Any) -> Any:
         return self._documents[index]
 
     def digest(self) -> str:
-        """SHA-256 over ids, titles and texts in order: what an index belongs to."""
         return digest_of(self)
 
 
@@ -87,24 +81,19 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The ``(line number, object)`` of a JSONL file, plain or gzip. Blank lines are passed over.
 
     A ``DataError`` names the file, and the line that is no JSON object."""
-    number = None
-    try:
-        with open(path, "rb") as raw:
-            zipped = raw.read(2) == b"\x1f\x8b"
-            raw.seek(0)
-            for number, line in enumerate(gzip.GzipFile(fileobj=raw) if zipped else raw, start=1):
+    with opened(path) as file:
+        for number, line in enumerate(file, start=1):
+            try:
                 # A byte order mark, which some editors put before the first line, is no part of it.
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                 if not text.strip():
                     continue
                 if not isinstance(row := json.loads(text), dict):
                     raise ValueError(f"{type(row).__name__} in place of an object")
-                yield number, row
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(path, f"cannot be read: {error}") from error
-    except (ValueError, RecursionError) as error:
-        what = f"not JSON Lines, one object per line ({error})"
-        raise DataError(path, what, number) from error
+            except (ValueError, RecursionError) as error:
+                what = f"not JSON Lines, one object per line ({error})"
+                raise DataError(path, what, number) from error
+            yield number, row
 
 
 def split_contents(contents: str) -> tuple[str, str]:

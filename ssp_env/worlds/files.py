@@ -32,11 +32,9 @@ class RealText:
     can_read = False
 
     def analyse(self, question: str) -> Analysis | None:
-        """``None``: nothing is known about free text."""
         return None
 
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
-        """``None``: this world has no reader."""
         return None
 
 
@@ -111,7 +109,6 @@ class FileWorld(RealText):
         return open_index(self._index, "bm25" if (self._index / "bm25").exists() else None)
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
-        """Evaluation questions; see :func:`sample_questions`."""
         if not self._questions:
             fix = f"world {self.name!r} needs a question file to be evaluated in"
             raise ConfigError("questions_path", None, fix)

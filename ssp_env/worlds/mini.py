@@ -220,7 +220,6 @@ class MiniWorld:
         return drawn
 
     def analyse(self, question: str) -> Analysis | None:
-        """Hops and all right answers of a question; ``None`` if it does not parse."""
         parsed = self._parse(question)
         if parsed is None:
             return None
@@ -305,5 +304,4 @@ class SmallWorld(MiniWorld):
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """The words of this world alone."""
         return self._own_words
