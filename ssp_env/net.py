@@ -13,7 +13,6 @@ from typing import Any, Generic, Self, TypeVar
 
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
 
-S = TypeVar("S")
 T = TypeVar("T")
 
 OVERLOADED = frozenset({408, 425, 429, 502, 503, 504})
@@ -73,17 +72,20 @@ class Connections(Generic[T]):
                 asyncio.run_coroutine_threadsafe(self._aclose(client), loop)
 
 
-class Client(Generic[S, T]):
+class Client(Generic[T]):
     """Base of clients that keep connections open; pickled or copied, one opens its own."""
 
     def __init__(
-        self, config: S, make: Callable[[], T], close: Callable[[T], Coroutine[Any, Any, None]]
+        self,
+        made_from: tuple[Any, ...],
+        make: Callable[[], T],
+        close: Callable[[T], Coroutine[Any, Any, None]],
     ) -> None:
-        self.config = config
+        self._made_from = made_from
         self._connections = Connections(self, make, close)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.config,)
+        return type(self), self._made_from
 
     def __enter__(self) -> Self:
         return self

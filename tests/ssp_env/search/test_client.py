@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from ssp_env.errors import ServiceError
 from ssp_env.search.base import Results, Retriever
-from ssp_env.search.client import HTTPConfig, HTTPRetriever, read_reply
+from ssp_env.search.client import HTTPRetriever, read_reply
 from ssp_env.testing import RetrieverTests
 from ssp_env.types import Document
 
@@ -41,7 +41,7 @@ def server() -> Iterator[Hostile]:
 
 def client(server: Hostile | str, **settings: Any) -> HTTPRetriever:
     url = server if isinstance(server, str) else server.url
-    return HTTPRetriever(HTTPConfig(url=url, **settings))
+    return HTTPRetriever(url, **settings)
 
 
 def expected(query: str, k: int) -> list[Document]:
@@ -72,10 +72,13 @@ class TestHTTPRetriever(RetrieverTests):
         self.server.usual = hostile.status(503)
 
 
-def test_a_large_batch_is_divided_and_each_query_sent_once_side_by_side(server: Hostile) -> None:
+def test_a_large_batch_is_divided_and_each_query_sent_once_side_by_side(
+    server: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ssp_env.search.client.CONNECTIONS", 5)
     server.usual = lazy
     queries = [f"q{i}" for i in range(500)]
-    with client(server, connections=5) as retriever:
+    with client(server) as retriever:
         found = retriever.search([*queries, "q0"], 2)
         found[0].clear()
         assert not failed([*queries[1:], "q0"], [*found[1:]]), "each has its own list"
