@@ -46,7 +46,7 @@ class ChatConfig(Settings):
         return self
 
 
-class ChatClient(Client[ChatConfig, Any]):
+class ChatClient(Client[Any]):
     """Sends prompts, several at a time over kept-alive connections, at temperature 0.
 
     May be shared between threads. A pickled or copied client opens its own connections.
@@ -61,6 +61,7 @@ class ChatClient(Client[ChatConfig, Any]):
             install = "pip install '.[chat]' in the checkout"
             raise MissingExtra("a model that is asked", install) from error
 
+        self.config = config
         self._key = key = read_key(f"{config.section}.api_key_env", config.api_key_env)
 
         def connect() -> tuple[openai.AsyncOpenAI, asyncio.Semaphore]:
@@ -75,7 +76,7 @@ class ChatClient(Client[ChatConfig, Any]):
             )
             return client, asyncio.Semaphore(config.concurrency)
 
-        super().__init__(config, connect, lambda made: made[0].close())
+        super().__init__((config,), connect, lambda made: made[0].close())
 
     def ask(
         self,

@@ -18,8 +18,7 @@ import httpx
 
 from ssp_env.errors import ServiceError, TransientServiceError
 from ssp_env.net import OVERLOADED, Client, check_url, read_key, retried, run
-from ssp_env.search.base import Results, whole
-from ssp_env.search.corpus import split_contents, well_formed
+from ssp_env.search.base import Results, split_contents, well_formed, whole
 from ssp_env.types import Document
 
 BATCH = 64

@@ -31,7 +31,7 @@ import numpy as np
 
 from ssp_env.disk import write_atomically
 from ssp_env.errors import DataError
-from ssp_env.search.corpus import passage_text
+from ssp_env.search.base import passage_text
 from ssp_env.search.store import Encoder, Manifest, PassageStore, again, read_manifest, track
 from ssp_env.types import Document
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssp_env.errors import ModelError
-from ssp_env.search.corpus import passage_text, well_formed
+from ssp_env.search.base import passage_text, well_formed
 from ssp_env.search.store import EncoderInfo
 from ssp_env.types import Document
 

@@ -25,8 +25,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from starlette.middleware.base import RequestResponseEndpoint
 
 from ssp_env.errors import ConfigError, ServiceError
-from ssp_env.search.base import Retriever, check_count
-from ssp_env.search.corpus import join_contents, well_formed
+from ssp_env.search.base import Retriever, check_count, join_contents, well_formed
 from ssp_env.types import Document
 
 DEFAULT_K = 3

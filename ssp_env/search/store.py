@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from ssp_env.disk import locked, new_folder, unfinished, write_atomically
 from ssp_env.errors import DataError, RunError
-from ssp_env.search.corpus import digest_of, encode, read_passages
+from ssp_env.search.base import digest_of, encode, read_passages
 from ssp_env.types import Document, Passages
 
 FORMAT: Final = 7
@@ -68,7 +68,7 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
 
     format: Literal[7] = FORMAT
     corpus: str
-    """Digest of the passages, as :meth:`ssp_env.search.corpus.Corpus.digest` defines it."""
+    """Digest of the passages, as :meth:`ssp_env.search.base.Corpus.digest` defines it."""
     passages: int
     name: str
     """Name of the corpus file."""
@@ -152,7 +152,7 @@ def again(folder: Path) -> str:
 class PassageStore(Passages):
     """The passages of an index directory, none of them in memory.
 
-    It serves wherever a :class:`~ssp_env.search.corpus.Corpus` does. Any number of threads and
+    It serves wherever a :class:`~ssp_env.search.base.Corpus` does. Any number of threads and
     processes may read one store; a pickled one is opened again where it arrives."""
 
     def __init__(self, folder: str | Path) -> None:

@@ -15,8 +15,7 @@ import numpy as np
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from ssp_env.errors import ConfigError, DataError
-from ssp_env.search.base import Retriever
-from ssp_env.search.corpus import Corpus, read_corpus, read_jsonl
+from ssp_env.search.base import Corpus, Retriever, read_corpus, read_jsonl
 from ssp_env.types import Analysis, Document, GroundTruth, Passages, Question
 from ssp_env.wording.answers import normalise
 
@@ -47,7 +46,7 @@ class FileWorld(RealText):
     file      a line has                                       it may have
     ========= ================================================ ==============================
     corpus    ``id`` and ``contents``, or ``title`` and        see
-              ``text``                                         :mod:`ssp_env.search.corpus`
+              ``text``                                         :mod:`ssp_env.search.base`
     answers   ``answer``                                       ``id``, ``aliases`` (strings)
     questions ``question``, ``answers`` (canonical one first)  ``id``, ``group``
     ========= ================================================ ==============================

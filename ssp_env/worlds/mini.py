@@ -9,8 +9,8 @@ from functools import lru_cache
 import numpy as np
 
 from ssp_env.errors import ConfigError
-from ssp_env.judge.exact import ExactMatchJudge
-from ssp_env.search.corpus import Corpus
+from ssp_env.judge.judges import ExactMatchJudge
+from ssp_env.search.base import Corpus
 from ssp_env.types import Action, Analysis, Document, GroundTruth, Question
 from ssp_env.worlds.mini_language import (
     KINDS,

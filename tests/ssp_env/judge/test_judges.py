@@ -9,9 +9,9 @@ import pytest
 from ssp_env.errors import ConfigError
 from ssp_env.game.rules import own_judge
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
-from ssp_env.judge.exact import F1Judge, NoVerifier, WorldVerifier
+from ssp_env.judge.judges import F1Judge, NoVerifier, WorldVerifier
 from ssp_env.judge.lenient import LenientJudge
-from ssp_env.search.corpus import Corpus
+from ssp_env.search.base import Corpus
 from ssp_env.types import Analysis, Document, GroundTruth, Question
 from ssp_env.worlds import open_world
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ssp_env.errors import DataError
-from ssp_env.search.corpus import Corpus, join_contents, read_corpus, read_jsonl, split_contents
+from ssp_env.search.base import Corpus, join_contents, read_corpus, read_jsonl, split_contents
 from ssp_env.types import Document
 
 ROWS: list[dict[str, object]] = [
