@@ -24,9 +24,9 @@ _MAX_TOKENS = 512
 
 
 class ChatConfig(Settings):
-    """Address of a model and how it is called."""
+    """A model behind an OpenAI-compatible API, for judging, verifying and playing."""
 
-    section: ClassVar[str] = "chat"
+    section: ClassVar[str] = "openai"
 
     base_url: str
     """Root of the API, such as ``http://127.0.0.1:8000/v1``; ``/chat/completions`` is appended."""

@@ -21,7 +21,7 @@ from serverkit import SearchServer
 
 from ssp_env.errors import ServiceError
 from ssp_env.search.base import Results, Retriever
-from ssp_env.search.client import HTTPConfig, HTTPRetriever, read_reply
+from ssp_env.search.client import HTTPRetriever, read_reply
 from ssp_env.testing import RetrieverTests
 from ssp_env.types import Document
 
@@ -39,7 +39,7 @@ def server() -> Iterator[SearchServer]:
 
 
 def client(server: SearchServer, **settings: Any) -> HTTPRetriever:
-    return HTTPRetriever(HTTPConfig(url=server.url, **settings))
+    return HTTPRetriever(server.url, **settings)
 
 
 def expected(query: str, k: int) -> list[Document]:
@@ -71,11 +71,12 @@ class TestHTTPRetriever(RetrieverTests):
 
 
 def test_a_large_batch_is_divided_and_each_query_sent_once_side_by_side(
-    server: SearchServer,
+    server: SearchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("ssp_env.search.client.CONNECTIONS", 5)
     server.scripts.usual = "lazy"
     queries = [f"q{i}" for i in range(500)]
-    with client(server, connections=5) as retriever:
+    with client(server) as retriever:
         found = retriever.search([*queries, "q0"], 2)
         found[0].clear()
         assert not failed([*queries[1:], "q0"], [*found[1:]]), "each has its own list"
