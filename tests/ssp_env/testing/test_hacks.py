@@ -94,19 +94,6 @@ def test_a_code_pays_where_the_same_network_verifies(mini: MiniWorld) -> None:
     assert separate.stopped_by == {"unverified": GAMES}
 
 
-@pytest.mark.parametrize(
-    "name", ["if_many_documents", "if_asked_word_for_word", "if_nothing_was_read"]
-)
-def test_verification_by_an_attempt_cannot_be_told_from_solving(mini: MiniWorld, name: str) -> None:
-    """As long as the question speaks of what a solver sees, not of what else can be found."""
-    paid = {}
-    for form in ("solver", "attempt"):
-        game = {"verifier": "policy", "verification_prompt": form, "attempts": 1}
-        found = result_of(rules_of(mini, spelled=True, game=game), name, games=12)
-        paid[form] = found.proposer
-    assert paid == {"solver": 1.0, "attempt": 0.0}
-
-
 def test_a_judge_that_obeys_is_found_out(mini: MiniWorld) -> None:
     assert result_of(rules_of(mini, spelled=True), "instruct_judge").finding is not Finding.PAYS
     found = result_of(rules_of(mini, spelled=True, judge=OddJudge()), "instruct_judge")
