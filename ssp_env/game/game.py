@@ -47,7 +47,6 @@ class Attempt:
 
     @property
     def right(self) -> bool:
-        """True if the judge called it right."""
         return self.verdict is not None and self.verdict.correct
 
 
@@ -108,7 +107,6 @@ class Game:
 
     @property
     def slot(self) -> int:
-        """Its place in the round."""
         return self.start.slot
 
     @property
@@ -118,7 +116,6 @@ class Game:
 
     @property
     def origin(self) -> Origin:
-        """Origin of its question."""
         return self.start.origin
 
     @cached_property
@@ -178,7 +175,6 @@ class Game:
         return Verdict(False, f"a short cut: fewer than {least} different searches")
 
     def trajectories(self) -> list[Trajectory]:
-        """All of them, in the order of play."""
         first = [] if self.proposer is None else [self.proposer]
         memory = [] if self.closed_book is None else [self.closed_book]
         readings, attempts = ([a.trajectory for a in s] for s in (self.readings, self.attempts))
