@@ -83,8 +83,8 @@ class GameConfig(Settings):
     after a search for the question), ``attempt`` (by searches of its own that find these alone) or
     ``documents`` (in a prompt of its own)."""
     verifications: tuple[PositiveInt, PositiveInt] = (2, 3)
-    """``(k, n)``: where the policy verifies, it reads n times and has to be right k times. The
-    paper: (1, 1)."""
+    """``(k, n)``: where the policy verifies, it reads n times, the documents in another order each
+    time, and has to be right k times. The paper: (1, 1)."""
     verification_temperature: NonNegativeFloat = 0.5
     """Temperature at which it is sampled then; 0 is greedy. The paper: 1."""
     closed_book: bool = False

@@ -4,7 +4,7 @@ both roles are paid."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -130,9 +130,12 @@ class Game:
         The game's seed decides their order, apart from :attr:`rng`, so that a replay need not draw
         the noise again.
         """
-        documents = [*self.evidence, *(item.document for item in self.noise)]
-        order = np.random.default_rng([*self.start.seed, 2, self.slot]).permutation(len(documents))
-        return tuple(documents[i] for i in order.tolist())
+        return self.shuffled([*self.evidence, *(item.document for item in self.noise)])
+
+    def shuffled(self, documents: Sequence[Document], *place: int) -> tuple[Document, ...]:
+        """Documents in an order that the game's seed decides, another one for each reading."""
+        rng = np.random.default_rng([*self.start.seed, 2, self.slot, *place])
+        return tuple(documents[i] for i in rng.permutation(len(documents)).tolist())
 
     @property
     def accepted(self) -> bool:

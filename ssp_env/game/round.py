@@ -226,11 +226,13 @@ class Round:
         shown = "library" if config.verifies_by_attempt else "documents"
         for game, documents in readings:
             question = game.question or ""
-            ids = verification_prompt(prompts, config, question, documents)
-            given: dict[str, Any] = {shown: documents}
-            for _ in range(config.verifications[1]):
+            for number in range(config.verifications[1]):
+                # Each in an order of its own: a verdict should not hang on what happens to be last.
+                order = game.shuffled(documents, number)
+                given: dict[str, Any] = {shown: order}
+                ids = verification_prompt(prompts, config, question, order)
                 limits = self.rules.limits[Role.VERIFIER]
-                game.readings.append(Attempt(Trajectory(limits, list(ids), question, **given)))
+                game.readings.append(Attempt(Trajectory(limits, ids, question, **given)))
 
     # -- closed book ---------------------------------------------------------------------------
 

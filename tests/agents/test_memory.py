@@ -101,8 +101,11 @@ def test_adapters_and_shares_are_smaller() -> None:
 
 def test_an_engine_holds_the_caches_of_a_round() -> None:
     engine = made(run())[1].parts
-    # Two questions, two attempts each, 128 tokens; keys and values of 2 heads of 16 in 3 layers.
-    assert engine["KV cache"] == 2 * 4 * 128 * (2 * 3 * 2 * 16)
+    # Two questions, which the policy reads three times, in 256 tokens: more than two attempts each,
+    # of 128 tokens. Keys and values of 2 heads of 16 in 3 layers.
+    assert engine["KV cache"] == 2 * (2 * 3) * 256 * (2 * 3 * 2 * 16)
+    once = made(run(game={"verifications": (1, 1)}))[1].parts
+    assert once["KV cache"] == 2 * 4 * 128 * (2 * 3 * 2 * 16)
     assert made(run(compute={"env_runners": 1}))[1].parts == engine
     smaller = made(run(learning={"round_size": 1}))[1].parts
     assert smaller["KV cache"] == engine["KV cache"] / 2

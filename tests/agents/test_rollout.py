@@ -13,10 +13,13 @@ import numpy as np
 import pytest
 from playful import GAME, WORLD, LengthJudge, new_round
 
-from agents.engines.base import StopRule
+from agents.config import LearningConfig
+from agents.engines.base import Request, StopRule
+from agents.engines.gap import compared_rows
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model
 from agents.rollout import play, play_all, waits_for_others
+from agents.rows import rows_of
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.record import GameRecord, record_game
@@ -125,6 +128,38 @@ def test_whatever_finishes_first_the_games_are_the_same(
             assert (game.outcome, game.solve_rate) == (other.outcome, other.solve_rate)
             for one, two in zip(game.trajectories, other.trajectories, strict=True):
                 np.testing.assert_allclose(one.logprobs, two.logprobs, atol=1e-4)
+
+
+class Noting:
+    """The engine, and the temperatures that it was asked for."""
+
+    def __init__(self, engine: TransformersEngine) -> None:
+        self._engine = engine
+        self.asked: dict[str, set[float]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            self.asked.setdefault(request.role, set()).add(request.temperature)
+        self._engine.submit(requests)
+
+
+def test_verification_has_its_own_temperature_and_is_not_learnt_from(table: Table) -> None:
+    """Nor is it compared with the learner, which scores at the temperature of play."""
+    config = GameConfig(**{**GAME, "verifier": "policy"}, verification_temperature=0.0)
+    rules = Rules.build(table.world, table.tokenizer, config, judge=LengthJudge())
+    engine: Any = Noting(table.engine)
+    round_ = play(new_round(rules), engine, temperature=0.8)
+    assert engine.asked == {"proposer": {0.8}, "verifier": {0.0}, "solver": {0.8}}
+
+    rows = rows_of(round_.games, LearningConfig())
+    assert {row.role for row in rows} == {"proposer", "solver"}
+    read = {tuple(a.trajectory.ids) for game in round_.games for a in game.readings}
+    learnt = {tuple(row.ids.tolist()) for row in (*rows, *compared_rows(records(round_)))}
+    assert read
+    assert not read & learnt
 
 
 def test_an_outage_meanwhile_voids_what_it_hit_and_no_more(
