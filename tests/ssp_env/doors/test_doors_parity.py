@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import all_doors as doors
@@ -33,9 +34,24 @@ TIGHT = {
 @pytest.mark.parametrize("hops", [1, 2])
 def test_scripted_games(mini: MiniWorld, tokenizer: Tokenizer, verifier: str, hops: int) -> None:
     script = by_role(propose(hops), solve, read(mini))
-    game = {"verifier": verifier, "attempts": 1, **ROOMY}
+    game = {"verifier": verifier, "verifications": (1, 1), "attempts": 1, **ROOMY}
     games = doors.through_all_doors(script, True, world=mini, tokenizer=tokenizer, game=game)
     assert {told.record.outcome for told in games} == {"valid"}
+
+
+def test_several_readings_and_attempts(mini: MiniWorld, words: Tokenizer) -> None:
+    """The door of batches asks for those of a game together, and tells what came of them."""
+    script = by_role(propose(1), solve, read(mini))
+    game = {"verifier": "policy", "verifications": (2, 3), "attempts": 2}
+    setup: dict[str, Any] = {"world": mini, "tokenizer": words, "game": game}
+    whole = doors.aec(5, script, **setup)
+    assert len([t for t in whole.record.trajectories if t.role is Role.VERIFIER]) == 3
+    assert doors.rllib(5, script, **setup) == whole
+    assert doors.rounds(5, script, **setup) == doors.strip_seen(whole)
+    assert doors.text(5, script, **setup) == doors.strip_seen(whole)
+    (together,) = doors.batch(range(5, 6), script, **setup)
+    assert together == replace(doors.strip_seen(whole), infos=together.infos)
+    assert together.infos[-1] == whole.infos[-1]
 
 
 def test_masks_of_legal_moves_and_one_hot_windows(mini: MiniWorld, words: Tokenizer) -> None:
@@ -105,7 +121,7 @@ def test_the_printed_game(monkeypatch: pytest.MonkeyPatch) -> None:
     verifier."""
     monkeypatch.setattr(doors, "SEEDS", range(5, 6))
     setup = {"world": showcase.PrintedWorld(), "retriever": showcase.PrintedRetriever()}
-    game = ssp_env.GameConfig(attempts=1)
+    game = ssp_env.GameConfig(attempts=1, verifications=(1, 1))
     (told,) = doors.through_all_doors(showcase.script, True, game=game, **setup)
 
     assert (told.record.outcome, told.record.reason) == ("valid", None)
