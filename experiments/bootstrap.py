@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from agents.tiny.bootstrap import bootstrap, save_policy
 from agents.tiny.model import HEAD_SIZE
-from experiments.run.process import git_commit, interruptible, machine, quiet_libraries
+from experiments.run.process import interruptible, provenance, quiet_libraries
 from ssp_env.disk import make_directories, new_folder, remove_empty
 from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.config import MINI_GAME
@@ -25,8 +25,6 @@ def make_policy(out: Path, seed: int, width: int, steps: int) -> int:
     """Trains the tiny policy on demonstrations; writes a model directory in full or not at all."""
     if width <= 0 or width % HEAD_SIZE:
         raise ConfigError("--width", width, f"give a multiple of {HEAD_SIZE}")
-    if steps <= 0:
-        raise ConfigError("--steps", steps, "must be at least 1")
     if out.exists():
         raise RunError(f"{out} exists already; choose another --out")
 
@@ -39,12 +37,8 @@ def make_policy(out: Path, seed: int, width: int, steps: int) -> int:
 
             save_policy(model, folder)
             digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-            origin = {
-                "command": f"ssp bootstrap --seed {seed} --width {width} --steps {steps} --out DIR",
-                "sha256": digest,
-                "git_commit": git_commit(),
-                "machine": machine(),
-            }
+            command = f"ssp bootstrap --seed {seed} --width {width} --steps {steps} --out DIR"
+            origin = {**provenance(), "command": command, "sha256": digest}
             text = json.dumps(origin, indent=2) + "\n"
             (folder / "origin.json").write_text(text, encoding="utf-8")
     except OSError as error:

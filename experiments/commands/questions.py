@@ -14,7 +14,7 @@ from experiments.options import plural
 from experiments.report.runs import step_files
 from experiments.run.rundir import RunDirectory
 from ssp_env.disk import replacing
-from ssp_env.errors import ConfigError, RunError
+from ssp_env.errors import RunError
 from ssp_env.game.record import GameRecord
 from ssp_env.replay import read_games
 
@@ -40,9 +40,6 @@ Played = tuple[int, GameRecord]
 
 def run(directory: str, *, out: str | None, all: bool, window: int | None, json: bool) -> int:
     """Writes the ledger, if asked to, and prints the figures."""
-    if window is not None and window < 1:
-        raise ConfigError("--window", window, "must be at least 1")
-
     games = list(games_of(directory))
     entries = ledger(games, directory)
     kept = [entry for entry in entries if all or entry["accepted"]]

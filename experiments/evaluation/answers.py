@@ -12,7 +12,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
-from agents.engines.base import Engine, Request, generate
+from agents.engines.base import Engine, Request, StopRule, generate
+from agents.engines.opening import open_engine
 from experiments.config import RunConfig
 from experiments.evaluation.scores import outage_of
 from experiments.run.progress import heartbeat
@@ -37,6 +38,18 @@ _MEMORY = 0x3E30
 
 Answers = Callable[[Round], Round]
 """Plays a round to its end."""
+
+
+def engine_of(config: RunConfig, rules: Rules, policy: Path) -> Engine:
+    """An engine with a policy, in this process."""
+    return open_engine(
+        config.engine,
+        policy,
+        rules.tokenizer,
+        StopRule.of(config.game, rules.tokenizer),
+        device="cuda" if config.compute.gpus_per_env_runner else "cpu",
+        longest=rules.longest_trajectory,
+    )
 
 
 def by_player(player: Player) -> Answers:

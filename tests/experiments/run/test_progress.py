@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import re
 import time
 from typing import Any
@@ -118,7 +117,3 @@ def test_accuracy_is_the_first_attempt_s_by_group() -> None:
         record("invalid"),
     ]
     assert accuracies(asked, played) == {"1": Accuracy(0, 2), "2": Accuracy(1, 2, 1)}
-
-
-def test_nothing_asked_is_nothing_known() -> None:
-    assert math.isnan(Accuracy(0, 0, 4).value)
