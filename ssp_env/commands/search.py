@@ -39,12 +39,11 @@ class Source:
     """With a server: environment variable that holds its token."""
 
     def open(self) -> Retriever:
-        """Opens the retriever."""
         from ssp_env.game.rules import own_retriever
+        from ssp_env.search.base import read_corpus
         from ssp_env.search.bm25 import BM25Retriever
         from ssp_env.search.client import HTTPRetriever
         from ssp_env.search.config import SearchConfig
-        from ssp_env.search.corpus import read_corpus
         from ssp_env.search.index import PATIENCE, open_search
         from ssp_env.worlds import WORLDS, open_world
 

@@ -13,7 +13,7 @@ import pytest
 import ssp_env
 from ssp_env.doors.rllib import SearchSelfPlayMultiAgentEnv
 from ssp_env.errors import ConfigError, RenderModeError, UsageError
-from ssp_env.judge.exact import F1Judge
+from ssp_env.judge.judges import F1Judge
 from ssp_env.worlds.mini import SmallWorld
 
 SMALL = SmallWorld()
