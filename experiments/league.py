@@ -335,8 +335,8 @@ class League:
 
         for offset, (role, rated) in zip((-0.08, 0.08), self.ratings.items(), strict=True):
             low, mean, high = np.array([(one.low, one.mean, one.high) for one in rated]).T
-            spread, look = (mean - low, high - mean), {"fmt": "o-", "capsize": 3}
-            axes[2].errorbar(places + offset, mean, spread, label=f"as {role}", **look)
+            spread, label = (mean - low, high - mean), f"as {role}"
+            axes[2].errorbar(places + offset, mean, spread, fmt="o-", capsize=3, label=label)
         axes[2].set(title="Elo by role, with 95% intervals")
         axes[2].legend(frameon=False)
         for axis in axes:

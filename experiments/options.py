@@ -108,7 +108,7 @@ class EvalOptions:
     directory; NAME:FILE takes the instructions from FILE."""
     closed_book: bool = False
     """Also ask without search, to see what it knew anyway."""
-    retriever: str | None = None
+    retriever: Literal["empty", "random", "lying"] | None = None
     """Search to be compared with: empty, random or lying."""
     player: Literal["engine", "api"] = "engine"
     """A model here, or the one of openai.*."""

@@ -91,15 +91,8 @@ def answer_all(
     """Games about all questions, chunk by chunk.
 
     With ``out``, each chunk has a file in a folder next to it until all are there. An evaluation
-    that was stopped takes its chunks from there, but for those that an outage has hit.
-
-    Args:
-        config: settings of the evaluation.
-        rules: what is played by.
-        questions: what is asked.
-        answers: plays the solver.
-        made_by: policy and sampling, so that a stopped evaluation is continued by the same alone.
-        out: file of all games, in the end.
+    that was stopped takes its chunks from there, but for those that an outage has hit. It is
+    continued by the same policy and sampling alone, ``made_by``.
     """
     header = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
     # Everything that decides the answers: another evaluation has another folder.

@@ -126,9 +126,7 @@ def table(scores: pd.DataFrame, seed: int) -> list[Row]:
     them; ``searches``; what outages took: ``void`` questions, ``lost_attempts`` at others; and
     ``closed_book``, the share that was right without search, where that was asked.
 
-    Args:
-        scores: of :func:`score`.
-        seed: of the intervals.
+    ``seed`` is of the intervals.
     """
     k, rows = scores.attrs["k"], list[Row]()
     names = {f"avg@{k}": "avg", "f1": "f1"}

@@ -84,13 +84,6 @@ def test_a_long_step_shows_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> No
             time.sleep(0.05)
 
 
-def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress(1, quiet=True) as progress:
-        progress.note("hello")
-        progress.step(1, FIGURES, 1.25)
-    assert capsys.readouterr() == ("", "")
-
-
 # -- accuracies --------------------------------------------------------------------------------
 
 
