@@ -162,7 +162,6 @@ class SSPConfig(AlgorithmConfig):
 
     @property
     def is_sharded(self) -> bool:
-        """True where each learner holds only a share of the policy."""
         return self.sharding == "fsdp2"
 
     def learning(self) -> LearningConfig:
@@ -305,7 +304,6 @@ class SSPConfig(AlgorithmConfig):
         return spec
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:
-        """The causal LM of ``model_dir``."""
         observation, action = module_spaces(HuggingFaceTokenizer.load(self.model_dir).vocab_size)
         return RLModuleSpec(
             module_class=LLMModule,

@@ -73,6 +73,7 @@ def tiny_model(vocab_size: int, generator: torch.Generator, width: int = WIDTH) 
     config = tiny_config(vocab_size, width)
     model = Lfm2ForCausalLM._from_config(config, attn_implementation="eager")
     # The same variance of what a layer gives out, however many inputs it sums up.
+    # Var(sum of w_i x_i) = width Var(w) Var(x).
     spread = 0.06 * math.sqrt(WIDTH / width)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

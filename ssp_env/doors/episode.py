@@ -191,6 +191,7 @@ def advance_episodes(episodes: Sequence[Episode]) -> None:
         # All other roles' turns are written first, in one call.
         player = episodes[0].other
         if player is not None:
+            # The verifier and the closed book are played by the other player too.
             others = [(e.round, t) for e in episodes for t in e.round.pending() if t.role != e.role]
             if others:
                 _play_others(player, others)

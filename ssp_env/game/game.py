@@ -119,6 +119,7 @@ class Game:
     @cached_property
     def rng(self) -> np.random.Generator:
         """Decides what its prompt asks for and which documents are noise."""
+        # Streams of a seed: 0 is the round's, 1 this one, 2 the order of the documents.
         return np.random.default_rng([*self.start.seed, 1, self.slot])
 
     @cached_property
@@ -236,6 +237,7 @@ def one_minus_p(game: Game) -> float:
 
     Even an impossible one: see the paper's appendix "Rewards Design".
     """
+    # Equation 5: R = 1 - 1/n sum of r_solve.
     return 1.0 - game.share_right
 
 
