@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from transformers import Lfm2Config, Lfm2ForCausalLM
 
-from agents.tiny.bootstrap import save_policy
-from agents.tiny.model import tiny_config, tiny_tokenizer
+from agents.tiny.bootstrap import save_policy, tiny_config, tiny_tokenizer
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.protocol import Tags

@@ -107,7 +107,6 @@ class Episode:
 
     @property
     def round(self) -> Round:
-        """The round that the game is played in, alone."""
         if self._started is None:
             raise UsageError("call reset() first")
         return self._started

@@ -153,7 +153,6 @@ class SavedRules:
 
     format: int
     package: str
-    """Version of the package that wrote the games."""
     tokens: bool
     """True if the games hold token ids and log-probabilities, without which none is replayed."""
     config: GameConfig

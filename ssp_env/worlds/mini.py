@@ -42,9 +42,7 @@ class Graph:
     """Facts ``(entity, relation) -> value`` over a set of named entities."""
 
     entities: dict[str, str]
-    """Name -> kind."""
     facts: dict[str, dict[Relation, str]] = field(default_factory=dict)
-    """Name -> its facts."""
 
     def backlinks(self) -> dict[str, list[tuple[str, Relation]]]:
         """Name -> the ``(entity, functional relation)`` pairs that have it as their value."""

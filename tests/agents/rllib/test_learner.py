@@ -16,8 +16,7 @@ from agents.models import load_model
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import MODULE_ID, to_batch
 from agents.rows import ROLE_IDS, Row, credited
-from agents.tiny.bootstrap import save_policy
-from agents.tiny.model import tiny_tokenizer
+from agents.tiny.bootstrap import save_policy, tiny_tokenizer
 from ssp_env.errors import ConfigError, RunError
 
 

@@ -15,8 +15,7 @@ from transformers import AutoModelForCausalLM
 from agents.models import load_model
 from agents.tiny import bootstrap as bootstrap_module
 from agents.tiny import traces
-from agents.tiny.bootstrap import bootstrap, save_policy
-from agents.tiny.model import tiny_model, tiny_tokenizer
+from agents.tiny.bootstrap import bootstrap, save_policy, tiny_model, tiny_tokenizer
 from agents.tiny.traces import Trace, TraceWriter
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.outcome import Ending
