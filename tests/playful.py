@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from transformers import Lfm2Config, Lfm2ForCausalLM
 
+from agents.engines.base import Engine, Generation
+from agents.rollout import play
 from agents.tiny.bootstrap import save_policy
 from agents.tiny.model import tiny_config, tiny_tokenizer
 from ssp_env.errors import ServiceError
@@ -93,16 +97,36 @@ def new_round(rules: Rules, slots: int = 16) -> Round:
     )
 
 
+def play_watched(rules: Rules, engine: Engine, temperature: float = 0.8) -> Round:
+    """Plays a round, whose loss masks are 1 on precisely the tokens that the engine gave out."""
+    given, step = defaultdict[int, list[int]](list), engine.step
+
+    def watched() -> list[tuple[int, Generation]]:
+        finished = step()
+        for key, generation in finished:
+            given[key] += generation.ids
+        return finished
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "step", watched)
+        played = play(new_round(rules), engine, temperature=temperature)
+    written = [t for game in played.games for t in game.trajectories() if sum(t.mask)]
+    masked = [[i for i, own in zip(t.ids, t.mask, strict=True) if own] for t in written]
+    assert sorted(masked) == sorted(given.values())
+    return played
+
+
 def small_config(vocab_size: int) -> Lfm2Config:
     """One convolution and one attention layer of width 32, output layer of its own."""
-    values = tiny_config(vocab_size).to_dict()
-    values.update(
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        layer_types=["conv", "full_attention"],
-    )
-    values.update(tie_word_embeddings=False, block_dim=32, conv_dim=32)
+    values = tiny_config(vocab_size).to_dict() | {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "layer_types": ["conv", "full_attention"],
+        "tie_word_embeddings": False,
+        "block_dim": 32,
+        "conv_dim": 32,
+    }
     return Lfm2Config(**values)
 
 
