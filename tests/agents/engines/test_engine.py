@@ -16,7 +16,6 @@ from engine_tests import (
     EngineTests,
     finish,
     made,
-    model,
     recomputed,
     requests,
     words,
@@ -69,29 +68,6 @@ def test_in_bfloat16_it_samples_from_the_same_policy_after_2000_tokens() -> None
     every = recomputed(lm, [*ids, *found.ids])[len(ids) - 1 : -1]
     exact = every[range(30), found.ids].numpy()
     assert np.abs(exact - found.logprobs).mean() < EngineConfig().max_gap
-
-
-@pytest.mark.parametrize("name", ["lfm2", "qwen3"])
-def test_equal_sequences_are_read_once_and_go_their_own_ways(name: str) -> None:
-    lm = model(name)
-    talk = Conversation(lm, engine_for(lm))
-    fed: list[int] = []
-    hook = lm.base_model.register_forward_pre_hook(
-        lambda _, __, kwargs: fed.append(len(kwargs["input_ids"])), with_kwargs=True
-    )
-    talk.join(0, 5)
-    talk.rows.update({key: list(talk.rows[0]) for key in (1, 2, 3)})
-    first = talk.turn([0, 1, 5, 2])
-    assert fed[0] == 2
-    assert len({tuple(generation.ids) for generation in first}) > 2
-    talk.turn([2, 0, 1])
-    talk.rows[1] = list(talk.rows[2])  # two known rows become equal; one of them is read anew
-    talk.rows[7] = list(talk.rows[0])  # a new row equals a known one
-    fed.clear()
-    talk.turn([7, 2, 0, 1])
-    assert fed[0] == 2
-    talk.turn([0, 1, 2, 7])
-    hook.remove()
 
 
 def test_a_call_that_breaks_leaves_no_half_written_cache() -> None:

@@ -79,6 +79,17 @@ def calls(first: Callable[[], object]) -> list[Callable[[Any], int]]:
     return [partial(call, number=number) for number in range(3)]
 
 
+def test_an_error_is_raised_here_and_ends_no_runner(manager: FaultTolerantActorManager) -> None:
+    def wrong() -> None:
+        raise ConfigError("a.b", 1, "give 2")
+
+    workers = pool(manager)
+    assert workers(calls(lambda: None)) == [0, 1, 2]
+    with pytest.raises(ConfigError, match=r"a\.b = 1: give 2"):
+        workers(calls(wrong))
+    assert len(manager.healthy_actor_ids()) == 2
+
+
 def test_a_runner_that_hangs_is_killed(manager: FaultTolerantActorManager, tmp_path: Path) -> None:
     trigger = tmp_path / "trigger"
     trigger.touch()
@@ -89,19 +100,6 @@ def test_a_runner_that_hangs_is_killed(manager: FaultTolerantActorManager, tmp_p
             time.sleep(600)
 
     assert pool(manager, sample_timeout_s=1.0)(calls(hang)) == [0, 1, 2]
-
-
-def test_an_error_is_raised_here_and_ends_no_runner(manager: FaultTolerantActorManager) -> None:
-    def wrong() -> None:
-        raise ConfigError("a.b", 1, "give 2")
-
-    workers = pool(manager)
-    assert workers(calls(lambda: None)) == [0, 1, 2]
-    healthy = set(manager.healthy_actor_ids())
-    with pytest.raises(ConfigError, match=r"a\.b = 1: give 2"):
-        workers(calls(wrong))
-    # One that an earlier test has ended may have come back meanwhile.
-    assert healthy <= set(manager.healthy_actor_ids())
 
 
 def test_a_call_that_ends_every_runner_is_given_up(manager: FaultTolerantActorManager) -> None:
