@@ -1,9 +1,4 @@
-"""Two processes that share a policy make the same updates as one that holds all of it.
-
-This file is also what the two run, over gloo: ``python test_sharding.py MODEL_DIR FOLDER`` leaves
-the weights after two updates in ``FOLDER/ddp.pt`` and ``FOLDER/fsdp2.pt``, with the norms of both
-gradients, and a sharded checkpoint from between the two updates in ``FOLDER/checkpoint``.
-"""
+"""Two processes that share a policy make the same updates as one that holds all of it."""
 
 from __future__ import annotations
 
@@ -15,80 +10,14 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
-from learning import distance, some_rows, tensors
-from torch.nn.parallel import DistributedDataParallel
+from learning import distance
+from two_ranks import LEARNING, batches, columns, moments_of, scorer
 
-from agents.config import LearningConfig
-from agents.models import load_model
-from agents.rows import Row
-from agents.scoring import TokenScorer, checkpoint_layers
-from agents.sharding import MOMENTS, agreed_maximum, load_shares, save_shares, shard, whole
+from agents.sharding import load_shares
 from agents.update import Update, adam
 from ssp_env.errors import RunError
 
 Run = dict[str, Any]
-LEARNING = LearningConfig(lr=1e-3, warmup_steps=0, kl_coeff=0.1, microbatch_tokens=64)
-CPU = torch.device("cpu")
-
-
-def scorer(model_dir: Path) -> TokenScorer:
-    """The policy; the same in every process."""
-    lm = load_model(model_dir)
-    return TokenScorer(lm, 1.0, lm.config.vocab_size)
-
-
-def moments_of(
-    policy: torch.nn.Module, optimizer: torch.optim.Optimizer
-) -> dict[str, torch.Tensor]:
-    """Each of Adam's moments, of all weights in one vector; every process has to ask."""
-    held = [optimizer.state[parameter] for parameter in policy.parameters()]
-    return {name: torch.cat([whole(state[name]).flatten() for state in held]) for name in MOMENTS}
-
-
-def batches(model_dir: Path) -> list[list[Row]]:
-    """The rows of two updates; solver's and proposer's, of unequal lengths."""
-    return [some_rows(model_dir, 6, noise=0.3, seed=seed) for seed in (1, 2)]
-
-
-def main(rank: int, model_dir: Path, folder: Path, updates: list[list[Row]]) -> None:
-    """One of the two processes."""
-    dist.init_process_group("gloo", f"file://{folder}/rendezvous", rank=rank, world_size=2)
-    for name in ("ddp", "fsdp2"):
-        policy, reference = scorer(model_dir), scorer(model_dir).requires_grad_(False)
-        shared: dict[str, Any] = {}
-
-        if name == "fsdp2":
-            if rank:
-                # What the second process has loaded does not matter.
-                torch.nn.init.zeros_(policy.lm.get_output_embeddings().weight)
-            checkpoint_layers(policy)
-            shard(policy, CPU)
-            shard(reference, CPU)
-            trained: torch.nn.Module = policy
-            shared["agree"] = lambda passes: agreed_maximum(passes, CPU)
-        else:
-            trained = DistributedDataParallel(policy)
-            shared["no_sync"] = trained.no_sync
-
-        optimizer = adam(policy.parameters(), LEARNING)
-        update = Update(trained, optimizer, LEARNING, reference=reference, learners=2, **shared)
-        norms = []
-        for step, rows in enumerate(updates):
-            # Four proposers' and solvers' rows here, two solvers' there: other numbers of passes,
-            # and one process whose last passes no reference would read.
-            mine = rows[:4] if rank == 0 else rows[4:]
-            norms.append(update(tensors(mine), step)["grad_norm"])
-            if name == "fsdp2" and step == 0:
-                save_shares(policy, optimizer, folder / "checkpoint", alone=False)
-
-        held = {key: whole(t.detach()).clone() for key, t in policy.state_dict().items()}
-        moments = moments_of(policy, optimizer)
-        if rank == 0:
-            torch.save({"weights": held, "norms": norms, "moments": moments}, folder / f"{name}.pt")
-        dist.barrier()
-    dist.destroy_process_group()
 
 
 def one_process(model_dir: Path, checkpoint: Path | None = None) -> Run:
@@ -102,7 +31,7 @@ def one_process(model_dir: Path, checkpoint: Path | None = None) -> Run:
         load_shares(policy, optimizer, checkpoint)
         parts = parts[1:]
 
-    norms = [update(tensors(rows), step)["grad_norm"] for step, rows in parts]
+    norms = [update(columns(rows), step)["grad_norm"] for step, rows in parts]
     moments = moments_of(policy, optimizer)
     return {"weights": policy.state_dict(), "norms": norms, "moments": moments}
 
@@ -117,7 +46,7 @@ def share_apart(one: Run, other: Run) -> float:
 def folder(model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What two processes left."""
     out = tmp_path_factory.mktemp("ranks")
-    script = Path(__file__)
+    script = Path(__file__).with_name("two_ranks.py")
     paths = os.pathsep.join([str(script.parent), *sys.path])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     environment["GLOO_SOCKET_IFNAME"] = "lo"
@@ -156,9 +85,3 @@ def test_one_process_goes_on_from_what_two_have_saved(
     policy = scorer(model_dir)
     with pytest.raises(RunError, match="no shares"):
         load_shares(policy, adam(policy.parameters(), LEARNING), tmp_path)
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    model, out = Path(sys.argv[1]), Path(sys.argv[2])
-    mp.start_processes(main, (model, out, batches(model)), nprocs=2, start_method="fork")
