@@ -16,7 +16,7 @@ from ssp_env.config import Settings, setting_names
 from ssp_env.errors import ConfigError, ModelError, nearest
 from ssp_env.game.config import GameConfig, suited
 from ssp_env.judge.chat import ChatConfig
-from ssp_env.search.config import SearchConfig
+from ssp_env.search.index import SearchConfig
 
 TINY_WORLDS = ("mini", "small")
 """Worlds whose words the tiny policy knows."""
@@ -186,12 +186,7 @@ def assign(values: dict[str, Any], path: str, value: Any) -> None:
 
 
 def make_config(values: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> RunConfig:
-    """Typed settings.
-
-    Args:
-        values: plain settings to start from, such as :func:`load_preset` returns.
-        changes: what is changed, by dotted name.
-    """
+    """Typed settings: plain ``values``, such as a preset's, with ``changes`` by dotted name."""
     plain = copy.deepcopy(dict(values))
     for path, value in (changes or {}).items():
         assign(plain, path, value)

@@ -87,16 +87,8 @@ class SavedTokenizer:
         return cls(kind, size, digest)
 
     def open(self, given: Tokenizer | str | Path | None = None) -> Tokenizer:
-        """The tokenizer, ready for use.
-
-        Args:
-            given: the tokenizer, or its directory; needed where the header cannot say what it is
-                made of.
-
-        Raises:
-            ConfigError: ``given`` is another one, or it is needed and missing, or the vocabulary in
-                the header does not have its digest.
-        """
+        """The tokenizer, ready for use. ``given`` is it, or its directory: needed where the
+        header cannot say what it is made of, and refused if it is another one."""
         own = f"{self.kind}, {self.vocab_size} tokens"
         own += f", from {self.directory}" if self.directory else ""
         if given is None and self.directory and Path(self.directory, "tokenizer.json").is_file():
@@ -161,7 +153,6 @@ class SavedRules:
 
     format: int
     package: str
-    """Version of the package that wrote the games."""
     tokens: bool
     """True if the games hold token ids and log-probabilities, without which none is replayed."""
     config: GameConfig
@@ -306,11 +297,8 @@ def _utf8(value: Any) -> Any:
 
 
 def read_games(path: str | Path) -> Iterator[SavedGame]:
-    """Reads games one after the other, plain or gzip.
-
-    Raises:
-        DataError: a file that cannot be read, or a line that is wrong or was altered.
-    """
+    """Reads games one after the other, plain or gzip; ``DataError`` for a line that is wrong or
+    was altered."""
     with opened(path) as file:
         # A few bytes of gzip can be gigabytes of text: no more than one line is ever held.
         lines = iter(lambda: file.readline(LONGEST_LINE + 1), b"")
@@ -340,6 +328,7 @@ def parse_games(lines: Iterable[bytes], path: str | Path) -> Iterator[SavedGame]
             what = "field 'format' is missing: a file of games begins with a header line"
             raise DataError(path, what, number)
 
+        # The digest is of the line without it, and of the header that holds for it.
         digest = _DIGEST.search(line)
         body = line if digest is None else line[: digest.start()] + b"}"
         record = _read(GameRecord, body, path, number)

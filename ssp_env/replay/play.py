@@ -76,10 +76,6 @@ def replay(
             taken from the record where it is not given.
         proposer_reward: the user's own.
         solver_reward: the user's own.
-
-    Raises:
-        ConfigError: the tokenizer is missing or another one, or a saved setting cannot work.
-        UsageError: ``saved`` was written without token ids.
     """
     if not saved.rules.tokens:
         what = "the game was written without token ids (tokens=False)"
@@ -125,6 +121,7 @@ def _play(record: GameRecord, rules: Rules) -> Game:
                 if going:
                     waiting[name].feed_turn(())  # a turn may end without a token that says so
 
+        # All that is left was cut off by an outage.
         if not going:
             hit = {name: t.outage for name, t in then.items() if t.outage is not None}
             # The last attempt to be hit made the game void, if it is.

@@ -31,7 +31,6 @@ from ssp_env.types import Document
 DEFAULT_K = 3
 """Documents per query when a request names no ``topk``, or 0; Search-R1's own default."""
 MAX_K = 100
-"""Largest ``topk`` of a request."""
 MAX_WAITING = 16_384
 """Most queries that wait for their answer. Search-R1 sends a whole rollout batch in one request
 (512 prompts of 5 rollouts); a request beyond is answered with 503 and ``Retry-After``."""
@@ -41,7 +40,6 @@ MAX_QUERY = 8192
 """Characters of a query. A longer one is cut: a policy wrote it, and the other queries of its batch
 are not to blame."""
 MAX_BODY = 16 * 2**20
-"""Bytes of a request."""
 ANSWER_SECONDS = 60.0
 """Most seconds that a search may take; then 504."""
 
@@ -107,14 +105,11 @@ def build_app(retriever: Retriever, token: str | None = None) -> FastAPI:
             raise HTTPException(500, "the search failed") from None
         return Response(body, media_type="application/json")
 
+    # Search-R1's sign of life, and one that needs no token. The server listens once the index is
+    # loaded.
     @app.get("/status")
-    async def status() -> str:
-        """Search-R1's sign of life."""
-        return "ok"
-
     @app.get(_PROBE, response_class=PlainTextResponse, include_in_schema=False)
-    async def healthz() -> str:
-        """A sign of life that needs no token; the server listens once the index is loaded."""
+    async def status() -> str:
         return "ok"
 
     @app.exception_handler(RequestValidationError)
