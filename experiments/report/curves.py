@@ -44,7 +44,12 @@ HEALTH, TIME = "Health of learning", "Games and time"
 KINDS = (
     (REWARDS, "Unseen questions", "share answered right", r"accuracy\..*"),
     (REWARDS, "What each role is paid", "mean reward", r"(proposer|solver)_reward.*"),
-    (QUESTIONS, "Proposals that count", "share", r"valid_rate|verified_rate|filled_slots"),
+    (
+        QUESTIONS,
+        "Proposals that count",
+        "share",
+        r"(valid|verified)_rate|unsolved_share|filled_slots",
+    ),
     (QUESTIONS, "Why proposals fail", "share of proposals", r"invalid_.*"),
     (QUESTIONS, "What is true of them", "share", r"(true|ambiguous|repeated)_share"),
     (QUESTIONS, "Hops of accepted questions", "hops", r"question_hops"),
@@ -72,6 +77,7 @@ LABELS = {
     "solver_reward_fresh": "solver, new questions",
     "valid_rate": "valid, of the proposals",
     "verified_rate": "verified, of those that were read",
+    "unsolved_share": "solved by nobody, of those that were tried",
     "true_share": "ground truth is right",
     "ambiguous_share": "has other right answers",
     "question_hops": "hops",
