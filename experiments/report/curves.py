@@ -44,14 +44,9 @@ HEALTH, TIME = "Health of learning", "Games and time"
 KINDS = (
     (REWARDS, "Unseen questions", "share answered right", r"accuracy\..*"),
     (REWARDS, "What each role is paid", "mean reward", r"(proposer|solver)_reward.*"),
-    (
-        QUESTIONS,
-        "Proposals that count",
-        "share",
-        r"(valid|verified)_rate|unsolved_share|filled_slots",
-    ),
+    (QUESTIONS, "Proposals that count", "share", r"(valid|verified)_rate|filled_slots"),
     (QUESTIONS, "Why proposals fail", "share of proposals", r"invalid_.*"),
-    (QUESTIONS, "What is true of them", "share", r"(true|ambiguous|repeated)_share"),
+    (QUESTIONS, "What is true of them", "share", r"(true|ambiguous|repeated|unsolved)_share"),
     (QUESTIONS, "Hops of accepted questions", "hops", r"question_hops"),
     (QUESTIONS, "Accepted questions by hops", "share", r"share_\d+hop"),
     (LENGTHS, "Searches", "calls per trajectory", r".*_searches"),

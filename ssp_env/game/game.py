@@ -87,7 +87,7 @@ class Game:
     """Passages that the proposer retrieved, each once, in order."""
     noise: tuple[NoiseDocument, ...] = ()
     readings: list[Attempt] = field(default_factory=list)
-    """Where the policy verifies: its attempts to answer from the documents."""
+    """Attempts of the policy to answer from the documents, where it verifies."""
     verification: Verdict | None = None
     closed_book: Trajectory | None = None
     """The solver answering from memory, where that gate is on."""
