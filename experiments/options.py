@@ -106,10 +106,8 @@ class EvalOptions:
     prompts: str | None = None
     """Prompts that the policy was trained on: search-r1, zerosearch, r-search, any other set or
     directory; NAME:FILE takes the instructions from FILE."""
-    closed_book: bool = False
-    """Also ask without search, to see what it knew anyway."""
-    retriever: Literal["empty", "random", "lying"] | None = None
-    """Search to be compared with: empty, random or lying."""
+    retriever: Literal["empty", "lying"] | None = None
+    """Search to be compared with: empty, to see what the policy knows anyway, or lying."""
     player: Literal["engine", "api"] = "engine"
     """A model here, or the one of openai.*."""
     json: bool = False
