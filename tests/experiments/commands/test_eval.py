@@ -95,18 +95,6 @@ def test_eval_answers_as_the_evaluation_within_a_run(policy: Path) -> None:
     assert [record.trajectories for record in apart] == [record.trajectories for record in within]
 
 
-def test_eval_of_real_questions(
-    untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    played = evaluate(untrained, tmp_path / "games", "--world", "wiki-mini", "--per-group", "2")
-    groups = {"2wiki", "bamboogle", "hotpotqa", "musique", "nq", "popqa", "triviaqa"}
-    assert {game.question_group for game in played} == groups
-    assert len(played) == 14
-    shown = capsys.readouterr().out
-    assert "accuracy on unseen questions" in shown
-    assert "BM25Retriever over " in shown
-
-
 def test_attempts_judges_and_intervals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Against a count by hand over the games that were written."""
     out = tmp_path / "games.jsonl"
