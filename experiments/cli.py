@@ -7,10 +7,16 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from cyclopts.types import PositiveInt
 from cyclopts.validators import Number
 
-from experiments.options import Chosen, EvalOptions, ProbeOptions, SweepOptions, TrainOptions
+from experiments.options import (
+    Chosen,
+    EvalOptions,
+    PositiveInt,
+    ProbeOptions,
+    SweepOptions,
+    TrainOptions,
+)
 
 
 def train(*, chosen: Chosen = Chosen(), options: TrainOptions = TrainOptions()) -> int:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
-from cyclopts.types import PositiveInt
+from cyclopts.validators import Number
 
 from experiments.config import RunConfig, load_preset, make_config, parse_assignment
 
+PositiveInt = Annotated[int, Parameter(validator=Number(gt=0))]
 Several = Parameter(consume_multiple=True)
 """An option that takes all values up to the next option."""
 
