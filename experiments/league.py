@@ -262,15 +262,15 @@ class League:
 
         answers = np.arange(count)
         low, high = resampled(answers, rated, np.random.default_rng(self.seed))
-        found = [
-            Estimate(*map(float, v), count) for v in zip(rated(answers), low, high, strict=True)
-        ]
+        ends = np.array([rated(answers), low, high]).T.tolist()
+        found = [Estimate(mean, first, last, count) for mean, first, last in ends]
         return {"proposer": found[: len(won)], "solver": found[len(won) :]}
 
     @property
     def valid_share(self) -> list[float]:
         """Share of valid questions, by proposer."""
-        return (1.0 - np.isnan(self.solved[:, 0]).mean(axis=1)).tolist()
+        shares: list[float] = (1.0 - np.isnan(self.solved[:, 0]).mean(axis=1)).tolist()
+        return shares
 
     @property
     def matrices(self) -> dict[str, pd.DataFrame]:
