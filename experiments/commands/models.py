@@ -16,9 +16,8 @@ from torch import Tensor
 
 from agents.models import plain_weights, save_policy
 from agents.sharding import read_weights
-from agents.tiny.bootstrap import bootstrap
+from agents.tiny.bootstrap import HEAD_SIZE, bootstrap
 from agents.tiny.bootstrap import save_policy as save_tiny
-from agents.tiny.model import HEAD_SIZE
 from experiments.config import check_model_directory
 from experiments.run.process import handling, provenance, quiet_libraries, raise_interruption
 from experiments.run.rundir import RunDirectory
