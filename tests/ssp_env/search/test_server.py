@@ -76,13 +76,11 @@ def test_a_search_r1_client_gets_one_ranking_per_query(served: Served, count: in
     assert served.retrieve(*queries, topk=2).json()["result"] == bare
 
 
-@pytest.mark.parametrize(
-    "fields", [{}, {"topk": None, "return_scores": None}, {"topk": 0, "model": "e5"}]
-)
-def test_missing_null_and_zero_take_the_default(served: Served, fields: dict[str, Any]) -> None:
-    result = served.retrieve("y" * 2**20, **fields).json()["result"]
+def test_missing_null_and_zero_take_the_default(served: Served) -> None:
     cut = "y" * 8192
-    assert [document["id"] for document in result[0]] == [f"{cut}/0", f"{cut}/1", f"{cut}/2"]
+    for fields in ({}, {"topk": None, "return_scores": None}, {"topk": 0, "model": "e5"}):
+        (found,) = served.retrieve("y" * 2**20, **fields).json()["result"]
+        assert [document["id"] for document in found] == [f"{cut}/{rank}" for rank in range(3)]
     assert requests.get(f"{served.url}/status").json() == "ok"
 
 
@@ -97,7 +95,6 @@ def test_missing_null_and_zero_take_the_default(served: Served, fields: dict[str
         ({"queries": ["a"], "topk": 101}, 422, "topk: .* less than or equal to 100"),
         ({"queries": ["a"] * 16_385}, 422, "at most 16384 items"),
         ({"queries": ["poison"]}, 500, "the search failed"),
-        ({"queries": ["short"]}, 500, "the search failed"),
         ({"queries": ["nan"], "return_scores": True}, 500, "the search failed"),
         ({"queries": ["outage"]}, 503, "not available"),
         (b"x" * 17 * 2**20, 413, ""),
