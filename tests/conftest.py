@@ -27,9 +27,8 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 TOGETHER = {
     "tests/experiments/run/": "runs",
     "tests/experiments/commands/test_kinds_of_runs.py": "runs",
-    "tests/experiments/commands/test_bootstrap_command.py": "runs",
-    "tests/experiments/commands/test_search_in_training.py": "runs with services",
-    "tests/experiments/commands/test_runs_with_an_api.py": "runs with services",
+    "tests/experiments/commands/test_model_commands.py": "runs",
+    "tests/experiments/commands/test_services.py": "runs with services",
     "tests/experiments/commands/test_eval.py": "runs with services",
     "tests/agents/rllib/test_algorithm.py": "agents on Ray",
     "tests/agents/rllib/test_direct.py": "agents on Ray",

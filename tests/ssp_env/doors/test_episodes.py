@@ -23,7 +23,7 @@ from ssp_env.errors import ConfigError, RenderModeError, ServiceError, UsageErro
 from ssp_env.game.game import Game
 from ssp_env.game.protocol import Tags
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.judge.exact import F1Judge
+from ssp_env.judge.judges import F1Judge
 from ssp_env.players import MiniPlayer
 from ssp_env.types import GroundTruth
 from ssp_env.worlds.mini import MiniWorld, SmallWorld
@@ -81,7 +81,7 @@ RULES = ssp_env.raw_env(world=SMALL).rules
         ({"filters": {"unverified": lambda p: False}}, "filters", "reason code is taken"),
         ({"search": "x", "retriever": RULES.retriever}, "search", "leave one out"),
         ({"rules": RULES, "game": {}}, "game", "the rules are ready already"),
-        ({"world": "small", "tokenizer": "bytes"}, "view.legal_moves", "disable the default view"),
+        ({"world": "small", "tokenizer": "bytes"}, "view.legal_moves", "one_hot"),
     ],
 )
 def test_settings_that_cannot_work(setup: dict[str, Any], field: str, said: str) -> None:

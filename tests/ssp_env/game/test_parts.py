@@ -34,7 +34,7 @@ from ssp_env.game.round import Round
 from ssp_env.game.rules import fingerprint, idle_settings, is_remote
 from ssp_env.game.verification import draw_noise
 from ssp_env.judge.base import Verdict
-from ssp_env.judge.exact import F1Judge
+from ssp_env.judge.judges import F1Judge
 from ssp_env.players import scripted_player
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.client import HTTPRetriever

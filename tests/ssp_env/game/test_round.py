@@ -38,7 +38,7 @@ from ssp_env.game.round import Phase, Round
 from ssp_env.game.strategies import BatchStrategy, DynamicResampling, ReplayBuffer
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import JudgeTask, Verdict
-from ssp_env.judge.exact import ExactMatchJudge
+from ssp_env.judge.judges import ExactMatchJudge
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import GroundTruth, Role
 from ssp_env.worlds.mini import MiniWorld

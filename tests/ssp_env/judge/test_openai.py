@@ -20,7 +20,7 @@ from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.referee import ask_each
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.chat import ChatClient, ChatConfig
-from ssp_env.judge.exact import ExactMatchJudge
+from ssp_env.judge.judges import ExactMatchJudge
 from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier, parse_answer, parse_verdict
 from ssp_env.types import Document, GroundTruth
 

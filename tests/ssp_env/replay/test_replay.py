@@ -33,7 +33,7 @@ from ssp_env.game.record import GameRecord
 from ssp_env.game.round import Round
 from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
-from ssp_env.judge.exact import ExactMatchJudge
+from ssp_env.judge.judges import ExactMatchJudge
 from ssp_env.replay import Replay, SavedGame, replay, rescore, save_game
 from ssp_env.tokenizers import BPETokenizer, ByteTokenizer, WordTokenizer
 from ssp_env.worlds.mini import MiniWorld

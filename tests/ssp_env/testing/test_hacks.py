@@ -11,7 +11,7 @@ from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import JudgeTask, Verdict
-from ssp_env.judge.exact import ExactMatchJudge
+from ssp_env.judge.judges import ExactMatchJudge
 from ssp_env.testing.hacks import CHEATS, Cheat, Finding, Report, Result, Turn, find_cheat, probe
 from ssp_env.testing.hacks.probe import find
 from ssp_env.testing.hacks.solvers import WhenUnsure
