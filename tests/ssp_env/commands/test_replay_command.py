@@ -139,7 +139,7 @@ def test_another_judge(games: list[SavedGame], tmp_path: Path, shown: Shown) -> 
     *listed, change, summary = shown(tmp_path / "judged.jsonl", "--judge", "lenient")
     assert len(listed) == 6
     assert change.startswith("lenient: game 1: slot 0: right -> right, wrong -> right, ")
-    assert summary.startswith("lenient: 1 of 5 verdicts change in 2 valid games; mean solver ")
+    assert summary.startswith("lenient: 1 of 6 verdicts change in 2 valid games; mean solver ")
 
 
 @pytest.mark.parametrize(
