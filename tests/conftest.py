@@ -31,7 +31,6 @@ TOGETHER = {
     "tests/experiments/commands/test_services.py": "runs with services",
     "tests/experiments/commands/test_eval.py": "runs with services",
     "tests/agents/rllib/test_algorithm.py": "agents on Ray",
-    "tests/agents/rllib/test_direct.py": "agents on Ray",
     "tests/agents/rllib/test_runners.py": "agents on Ray",
     "tests/ssp_env/search/": "servers and clocks",
     "tests/ssp_env/judge/test_openai.py": "servers and clocks",

@@ -27,8 +27,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny policy with random weights."""
-    from agents.tiny.bootstrap import save_policy
-    from agents.tiny.model import tiny_model, tiny_tokenizer
+    from agents.tiny.bootstrap import save_policy, tiny_model, tiny_tokenizer
 
     folder = tmp_path_factory.mktemp("models") / "untrained"
     save_policy(tiny_model(len(tiny_tokenizer()), torch.Generator().manual_seed(0)), folder)
@@ -94,7 +93,7 @@ def _read(terminal: int) -> bytes:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
     """One local Ray for all runs within this process."""
-    from quick_connectors import quicken_connectors
+    from playful import quicken_connectors
 
     from experiments.config import RunConfig
     from experiments.run.cluster import local_ray
