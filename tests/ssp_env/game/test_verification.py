@@ -16,7 +16,6 @@ from scripted import (
     play,
     prompt_of,
     propose,
-    read,
     records,
     rules_of,
     say,
@@ -42,7 +41,7 @@ from ssp_env.worlds.mini import MiniWorld
 def test_it_is_the_solvers_prompt_after_a_search(mini: MiniWorld, words: WordTokenizer) -> None:
     """A solver that searches for the question and is given the same documents sees the same."""
     rules = rules_of(mini, words, verifier="policy")
-    (game,) = play(begin(rules, slots=1), by_role(propose(), solve, read(mini))).games
+    (game,) = play(begin(rules, slots=1), by_role(propose(), solve)).games
     verifier = game.readings[0].trajectory
     assert not any(verifier.mask[: verifier.prompt_length])
     assert len(game.noise) == rules.config.noise_documents
@@ -60,7 +59,7 @@ def test_an_attempt_verifies_as_it_solves(mini: MiniWorld, words: WordTokenizer)
     changes = {"verification_prompt": "attempt", "noise_documents": 3, "attempts": 1}
     rules = rules_of(mini, words, verifier="policy", **changes)
     missed = 0
-    for game in play(begin(rules), by_role(propose(2), solve, solve)).games:
+    for game in play(begin(rules), by_role(propose(2), solve)).games:
         verifier, solver = game.readings[0].trajectory, game.attempts[0].trajectory
         assert verifier.ids[: verifier.prompt_length] == solver.ids[: solver.prompt_length]
         assert (verifier.limits.actions, verifier.documents) == (solver.limits.actions, ())
@@ -81,14 +80,13 @@ def test_the_policy_reads_n_times_and_has_to_be_right_k_times(
     changes = {"verification_prompt": form, "verifications": (2, 3), "attempts": 1}
     rules = rules_of(mini, words, verifier="policy", **changes)
     played = begin(rules, slots=4)
-    reads = solve if form == "attempt" else read(mini)
 
     def verifier(trajectory: Trajectory) -> str:
         for game in played.games:
             for place, reading in enumerate(game.readings):
                 if reading.trajectory is trajectory and place >= game.slot:
                     return "<answer> nothing </answer>"
-        return str(reads(trajectory))
+        return str(solve(trajectory))
 
     for game in play(played, by_role(propose(), solve, verifier)).games:
         record = again(game, rules).record
