@@ -46,7 +46,6 @@ def test_several_readings_and_attempts(mini: MiniWorld, words: Tokenizer) -> Non
     whole = doors.aec(5, script, **setup)
     assert len([t for t in whole.record.trajectories if t.role is Role.VERIFIER]) == 3
     assert doors.rllib(5, script, **setup) == whole
-    assert doors.rounds(5, script, **setup) == doors.strip_seen(whole)
     assert doors.text(5, script, **setup) == doors.strip_seen(whole)
     (together,) = doors.batch(range(5, 6), script, **setup)
     assert together == replace(doors.strip_seen(whole), infos=together.infos)
