@@ -37,6 +37,7 @@ from agents.rllib.results import complete, evaluation_figures, log_learnt, log_p
 from agents.rllib.runners import Runners
 from agents.rows import Row, credited, deal, deal_to_learners, with_loss_weights
 from ssp_env.errors import UsageError
+from ssp_env.game.config import GameConfig
 from ssp_env.game.record import GameRecord
 from ssp_env.game.strategies import BatchStrategy, update_strategy
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -138,7 +139,7 @@ class SSP(Algorithm):
             rows = credited([row for sample in samples for row in sample.rows], learning)
             with self._learners():
                 self._check_engine(following)
-                updates = [self._learn(*part, game.attempts) for part in deal(rows, learning)]
+                updates = [self._learn(*part, game) for part in deal(rows, learning)]
             learnt = time.perf_counter()
             ahead = following()
         finally:
@@ -190,11 +191,11 @@ class SSP(Algorithm):
         self.last_gap = measure(rows, score, HuggingFaceTokenizer.load(self.config.model_dir))
         self.last_gap.check(self.config.engine_config().max_gap)
 
-    def _learn(self, rows: Sequence[Row], games: int, attempts: int) -> dict[str, float]:
+    def _learn(self, rows: Sequence[Row], slots: int, game: GameConfig) -> dict[str, float]:
         """One optimizer update; empty when there is nothing to learn from."""
         if not rows:
             return {}
-        weighted = with_loss_weights(rows, self.config.learning(), games, attempts)
+        weighted = with_loss_weights(rows, self.config.learning(), slots, game)
         timesteps = {"training_step": self._steps}
         given: dict[str, Any] = {"batch": to_batch(weighted)}
         if self.config.num_learners:

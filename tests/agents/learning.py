@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,14 +86,10 @@ def some_rows(model_dir: Path, count: int = 6, noise: float = 0.0, seed: int = 0
     return rows
 
 
-def leave_one_out(rewards: np.ndarray, groups: np.ndarray, learning: LearningConfig) -> np.ndarray:
-    """RLOO: the reward less the mean of the *others* of its group."""
-    found = np.zeros(len(rewards))
-    for group in np.unique(groups):
-        own = groups == group
-        others = (rewards[own].sum() - rewards[own]) / max(1, own.sum() - 1)
-        found[own] = rewards[own] - others
-    return found
+def above_mean(rewards: np.ndarray, groups: np.ndarray, learning: LearningConfig) -> np.ndarray:
+    """The reward less the mean of the whole step."""
+    return rewards - rewards.mean() if len(rewards) else rewards
 
 
-RLOO = Algorithm(leave_one_out, reinforce_loss, grouped=True, kl=True)
+BASELINE = Algorithm(above_mean, reinforce_loss, grouped=False, kl=True)
+GROUPED = replace(BASELINE, grouped=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from learning import learner_for, some_rows, update, weights_of
-from playful import GAME, LEARNING
+from playful import LEARNING
 
 from agents import rows as rows_module
 from agents.config import LearningConfig
@@ -55,7 +55,7 @@ def credited(setup: Setup, changes: dict[str, Any]) -> Any:
     """The rows of a round that was played."""
     learning = setup.config.training(**changes).learning()
     rows = rows_module.credited(rows_of(setup.round.games, learning), learning)
-    rows = with_loss_weights(rows, learning, 16, GAME["attempts"])
+    rows = with_loss_weights(rows, learning, 16, setup.config.game())
     return [(r.role, r.game, r.advantage, r.weight) for r in rows]
 
 

@@ -21,6 +21,7 @@ from agents.models import adapt, load_model
 from agents.rows import Columns, Row, columns_of, credited, with_loss_weights
 from agents.scoring import Scores, checkpoint_layers, token_scores
 from agents.update import Update
+from ssp_env.game.config import GameConfig
 
 PLAIN = LearningConfig(lr=1e-3, warmup_steps=0, importance_cap=None)
 
@@ -131,7 +132,7 @@ def test_no_gradient_comes_from_a_token_that_the_policy_did_not_write(
         lora_rank=data.draw(st.sampled_from([0, 2])),
     )
     paid = [replace(r, reward=r.advantage, group=r.role) for r in rows[:3]]
-    weighted = with_loss_weights(credited(paid, learning), learning, 3, 1)
+    weighted = with_loss_weights(credited(paid, learning), learning, 3, GameConfig(attempts=1))
     autocast = data.draw(st.sampled_from([None, torch.bfloat16]))
     bench = Bench(model_dir, learning, data.draw(st.sampled_from([3, 10**6])), autocast)
     bench(weighted, step=1)

@@ -23,6 +23,7 @@ from agents.rllib.config import SSPConfig
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import MODULE_ID, to_batch
 from agents.rows import credited, rows_of, with_loss_weights
+from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game
 from ssp_env.game.round import Round
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -88,7 +89,7 @@ def test_the_pages_update_is_that_of_ssp_train(
     learner.build()
     theirs = learner.module[MODULE_ID].lm
     rows = credited(rows_of(games, learning), learning)
-    rows = with_loss_weights(rows, learning, page.B, page.N)
+    rows = with_loss_weights(rows, learning, page.B, GameConfig(attempts=page.N))
     assert len(rows) == len(taught)
     assert {row.role for row in rows} == {"proposer", "solver"}
 

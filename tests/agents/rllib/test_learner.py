@@ -112,14 +112,14 @@ def test_a_learner_of_ones_own_has_its_loss_minimised(model_dir: Path, rows: lis
 
 
 def test_an_algorithm_of_ones_own_is_named_by_its_module(model_dir: Path, rows: list[Row]) -> None:
-    own = learner_for(model_dir, solver_algorithm="learning:RLOO", kl_coeff=0.1)
+    own = learner_for(model_dir, solver_algorithm="learning:BASELINE", kl_coeff=0.1)
     learning = own.learning
     attempts = [
         replace(row, role="solver", group="one", reward=reward)
         for row, reward in zip(rows, (1.0, 0.0, 0.0), strict=False)
     ]
     credited_rows = credited(attempts, learning)
-    assert [row.advantage for row in credited_rows] == [1.0, -0.5, -0.5]
+    assert [row.advantage for row in credited_rows] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
     start = weights_of(own)
     assert update(own, credited_rows)["kl"] == pytest.approx(0.0, abs=1e-7)
     assert distance(weights_of(own), start) > 0.0
