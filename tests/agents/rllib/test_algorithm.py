@@ -14,12 +14,12 @@ import ray
 import torch
 from playful import GAME, LEARNING, WORLD, lethal_rules
 from ray.rllib.callbacks.callbacks import RLlibCallback
-from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.tune.registry import get_trainable_cls
 
 from agents.rllib import SSP, SSPConfig
 from agents.rllib.module import LLMModule
-from ssp_env.errors import LearnerDied, ServiceError
+from ssp_env.errors import LearnerDied, ServiceError, UsageError
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -166,7 +166,46 @@ def test_a_module_of_ones_own_is_what_plays(algorithm_config: SSPConfig) -> None
         assert algorithm.get_module("another") is None
 
 
+def test_weights_from_elsewhere_are_learnt_from_and_played_with(
+    algorithm_config: SSPConfig,
+) -> None:
+    with running(algorithm_config) as algorithm:
+        given = {"llm": {n: w * 1.01 for n, w in algorithm.get_weights()["llm"].items()}}
+        algorithm.set_weights(given)
+        present, plays = weights_of(algorithm), algorithm.env_runner.engine.weights()
+        for name, weight in present.items():
+            np.testing.assert_array_equal(weight, given["llm"][f"lm.{name}"])
+            np.testing.assert_array_equal(weight, np.asarray(plays[name]))
+
+        for call, says in (
+            (algorithm.get_policy, r"solve\(questions\)"),
+            (partial(algorithm.compute_single_action, {"ids": [1]}), r"get_module\(\)"),
+            (partial(algorithm.add_module, "other", RLModuleSpec()), "one RLModule plays both"),
+            (partial(algorithm.env_runner.sample, num_episodes=1), r"call train\(\)"),
+        ):
+            with pytest.raises(UsageError, match=says):
+                call()
+
+
 # -- checkpoints -------------------------------------------------------------------------------
+
+
+def test_rllibs_way_to_serve_finds_the_module_of_a_checkpoint(
+    uninterrupted: dict[str, Any], tmp_path: Path
+) -> None:
+    folder = uninterrupted["checkpoint"] / "learner_group" / "learner" / "rl_module" / "llm"
+    module = RLModule.from_checkpoint(folder)
+    assert isinstance(module, LLMModule)
+    held = {name: weight.numpy() for name, weight in module.lm.state_dict().items()}
+    assert distance(held, uninterrupted["weights"][1]) == 0.0
+    batch = {"ids": torch.tensor([[5, 6, 7], [5, 6, 0]]), "lengths": torch.tensor([3, 2])}
+    with torch.no_grad():
+        logits = module.forward_inference(batch)["action_dist_inputs"]
+    assert logits.shape == (2, module.vocab_size)
+
+    # And RLlib's own form of it, with the weights inside.
+    again = RLModule.from_checkpoint(module.save_to_path(tmp_path))
+    assert torch.equal(again.forward_inference(batch)["action_dist_inputs"], logits)
 
 
 def test_a_resumed_run_continues_as_if_it_had_not_stopped(uninterrupted: dict[str, Any]) -> None:

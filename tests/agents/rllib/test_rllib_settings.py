@@ -45,6 +45,11 @@ REFUSED: list[tuple[str, Change, str]] = [
     ("env_config.judge", env(judge=1), "my_module:make_rules"),
     ("env_config.world", env(world="mniw"), "'mini'"),
     ("game.attempts", env(game={"attempts": 1}), "at least 2"),
+    (
+        "game.attempts",
+        lambda c: env(game={"attempts": 1})(c.training(solver_algorithm="learning:GROUPED")),
+        "learning:GROUPED compares attempts",
+    ),
     ("training.lrr", lambda c: c.training(lrr=1), "'lr'"),
     ("learning.batch_size", lambda c: c.training(batch_size=-1), "greater than 0"),
     ("learning.round_size", lambda c: c.env_runners(num_env_runners=9), "give at most 28"),

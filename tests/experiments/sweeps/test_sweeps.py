@@ -107,7 +107,7 @@ def test_arms_and_grid_are_combined() -> None:
         (["preset: tiny"], "name arms with their settings, or give a grid"),
         (["arms: {a: {}, b: {}}\nbaseline: c"], "baseline"),
         (["arms: {a: [1}"], "holds no sweep"),
-        (["nose"], "did you mean 'noise'?"),
+        (["nois"], "did you mean 'noise'?"),
         (["batch", "--arms", "dummy"], "baseline = 'periodic reset'"),
         (["batch", "--seed", "1"], "give --seeds"),
         (["batch", "--resume"], "holds no sweep to resume"),
