@@ -137,15 +137,13 @@ def test_an_algorithm_is_its_papers_equation(name: str) -> None:
     )
     rewards = [[1.0, 0.0, 0.0], [0.5, 1.0, 0.25]]
     rows, leaves, questions = [], [], []
-    for number, own in enumerate(rewards):
+    for place, own in enumerate(rewards):
         questions.append([])
         for reward in own:
             old = RNG.normal(-2, 0.3, int(RNG.integers(2, 8)))
             new = tensor(old + RNG.normal(0, 0.2, len(old))).requires_grad_()
             ids, mask = np.full(len(old), len(leaves)), np.ones(len(old), dtype=np.uint8)
-            rows.append(
-                Row(ids, mask, old, "solver", number, 0.0, reward=reward, group=str(number))
-            )
+            rows.append(Row(ids, mask, old, "solver", place, 0.0, reward=reward, group=f"{place}"))
             leaves.append(new)
             questions[-1].append((reward, list(new), old.tolist()))
 
