@@ -78,6 +78,9 @@ class LearningConfig(Settings):
     """Decay of Adam's second moment; the first moment's is 0.9."""
     kl_coeff: NonNegativeFloat = 0.01
     """Weight of the KL to the frozen reference; REINFORCE has none."""
+    kl_cap: PositiveFloat | None = 10.0
+    """Most nats that a token below the reference counts in that KL, as in veRL; ``None``: no bound.
+    """
     clip_low: NonNegativeFloat = 0.2
     """Distance below 1 to which the importance ratio may fall before it is clipped."""
     clip_high: NonNegativeFloat = 0.28

@@ -24,8 +24,6 @@ VETO = 1e-4
 """A trajectory with a token whose importance ratio is below this is not learnt from: the learner
 all but rules out what the engine sampled, so one of the two is wrong there, or the trajectory
 belongs to another policy. The same value as in veRL and SkyRL."""
-MOST_BELOW = 2.61087
-"""Nats below the reference at which the estimate of the KL stops: exp(d) - d - 1 is 10 there."""
 
 
 class Tokens(NamedTuple):
@@ -215,17 +213,22 @@ def is_vetoed(log_ratios: Tensor, rows: Tensor, count: int) -> Tensor:
     return lowest < math.log(VETO)
 
 
-def kl_k3(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
+def kl_k3(logprobs: Tensor, reference_logprobs: Tensor, cap: float | None = None) -> Tensor:
     """KL[pi || pi_ref] of equation 4 by Schulman's k3, exp(d) - d - 1 with d = log pi_ref - log pi:
     (tokens,) nats, unbiased and never negative.
 
-    Where pi is far below the reference it stops at 10, as veRL's, and pulls no more: a token 12
+    With a ``cap``, it stops there where pi is below the reference, and pulls no more: a token 12
     nats below would weigh 160,000 and, as gradients are clipped, be all that the step learns from.
-    Where pi is far above, it grows by d alone, and is needed most.
+    Where pi is far above it grows by -d alone, and is needed: veRL stops it there as well.
     """
     # E_pi[exp(d) - 1] = 0, so that E_pi[k3] = -E_pi[d] = KL.
-    difference = (reference_logprobs - logprobs).clamp(max=MOST_BELOW)
-    return torch.expm1(difference) - difference
+    difference = reference_logprobs - logprobs
+    if cap is None:
+        return torch.expm1(difference) - difference
+
+    difference = difference.clamp(max=20.0)  # exp is finite, and so is the gradient
+    k3 = torch.expm1(difference) - difference
+    return torch.where(difference > 0, k3.clamp(max=cap), k3)
 
 
 # -- the table ---------------------------------------------------------------------------------

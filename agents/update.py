@@ -229,7 +229,8 @@ class Update:
 
         if not bool(rows.any()):
             return kl
-        return kl.masked_scatter(has_kl, kl_k3(logprobs[has_kl], reference))
+        cap = self.learning.kl_cap
+        return kl.masked_scatter(has_kl, kl_k3(logprobs[has_kl], reference, cap))
 
     def _has_kl(self, role: Tensor) -> Tensor:
         """Roles whose algorithm has a KL, by role id: bool of the same shape."""

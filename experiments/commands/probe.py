@@ -31,7 +31,7 @@ PAYS, NO_RESULT = 1, 3
 """Exit statuses besides 0 and 2 (a mistake of the user's)."""
 
 _LOG_COLUMNS = 110
-_COLOURS = {"pays": "bold red", "unsure": "yellow", "no result": "magenta"}
+_COLOURS = {"pays": "bold red", "unsure": "yellow", "open": "yellow", "no result": "magenta"}
 COLUMNS = ("cheat", "gains", "accepted", "proposer", "solver", "more than honest", "finding")
 
 
@@ -175,6 +175,9 @@ def show(report: dict[str, Any]) -> None:
         if cheat["finding"] == Finding.PAYS:
             text = f"{cheat['name']} pays: {cheat['about']} Closed by: {cheat['closed_by']}."
             console.print(Text(text), style="red", soft_wrap=True)
+        elif cheat["finding"] == Finding.OPEN:
+            text = f"{cheat['name']} is open: {cheat['about']} Closed by: {cheat['closed_by']}."
+            console.print(Text(text), style="yellow", soft_wrap=True)
         elif cheat["finding"] == Finding.NO_RESULT:
             text = f"{cheat['name']}: {cheat['void']} of {cheat['games']} games are void, so"
             console.print(f"{text} nothing is known", style="magenta", soft_wrap=True)

@@ -63,6 +63,8 @@ class Start(Immutable):
     origin: Origin
     asked_searches: int = 0
     """Number of searches that the proposer's prompt names; 0 where nothing is proposed."""
+    asked_before: tuple[str, ...] = ()
+    """Questions about this answer that earlier steps asked, where they are remembered."""
     question: str | None = None
     """The question, where nothing is proposed."""
     least_searches: int = 0

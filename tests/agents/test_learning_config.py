@@ -106,6 +106,7 @@ KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, dict[str, Any]]] = {
     "decay_steps": (4, learnt),
     "beta2": (0.5, learnt),
     "kl_coeff": (1.0, learnt),
+    "kl_cap": (1e-9, learnt, {"kl_coeff": 1.0}),
     "clip_low": (0.02, learnt),
     "clip_high": (0.02, learnt),
     "std_normalise": (True, credited),

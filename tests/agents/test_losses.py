@@ -211,8 +211,8 @@ def test_kl_k3_is_unbiased_and_never_negative() -> None:
 
 
 def test_kl_k3_stops_where_the_policy_is_far_below_the_reference_alone() -> None:
-    logprobs = tensor([-14.0, -2.0, -1.0]).requires_grad_()
-    k3 = kl_k3(logprobs, tensor([-2.0, -2.0, -13.0]))
+    logprobs = tensor([-900.0, -2.0, -1.0]).requires_grad_()
+    k3 = kl_k3(logprobs, tensor([-2.0, -2.0, -13.0]), cap=10.0)
     assert k3.tolist() == pytest.approx([10.0, 0.0, 11.0], abs=1e-4)
     k3.sum().backward()
     assert logprobs.grad is not None

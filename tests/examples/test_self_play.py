@@ -58,6 +58,7 @@ def learning(page: ModuleType) -> LearningConfig:
         warmup_steps=0,
         drop_uniform_groups=True,
         importance_cap=None,
+        kl_cap=None,
     )
 
 
