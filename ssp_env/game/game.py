@@ -63,8 +63,6 @@ class Start(Immutable):
     origin: Origin
     asked_searches: int = 0
     """Number of searches that the proposer's prompt names; 0 where nothing is proposed."""
-    asked_before: tuple[str, ...] = ()
-    """Questions about this answer that earlier steps asked, where they are remembered."""
     question: str | None = None
     """The question, where nothing is proposed."""
     least_searches: int = 0
@@ -72,6 +70,8 @@ class Start(Immutable):
     short cut. For a composed question as many as the proposers of its parts made."""
     solution: tuple[str, ...] = ()
     """The turns of its example, if it was to have one."""
+    asked_before: tuple[str, ...] = ()
+    """Questions about this answer that earlier steps asked, where they are remembered."""
 
 
 @dataclass

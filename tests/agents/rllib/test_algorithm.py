@@ -70,7 +70,8 @@ def uninterrupted(
     run: dict[str, Any] = {"weights": [], "results": [], "games": []}
     run["trigger"] = tmp_path_factory.mktemp("trigger") / "kill"
     rules = partial(lethal_rules, run["trigger"])
-    env = {"world": "mini", "world_options": WORLD, "game": GAME, "make_rules": rules}
+    game = {**GAME, "filters": ("past_question",)}
+    env = {"world": "mini", "world_options": WORLD, "game": game, "make_rules": rules}
     config = SSPConfig().environment(env_config=env).debugging(seed=5, log_level="ERROR")
     config.training(**{**LEARNING, "model_dir": model_dir, "minibatches": 2, "lr": 1e-4})
     config.training(warmup_steps=3, round_size=4)
@@ -328,7 +329,8 @@ def test_two_env_runners_play_the_games_of_none_whoever_dies(
             algorithm.train()
         state = algorithm.get_state()["self_play"]
         assert state == uninterrupted["state"], "the pool of questions outlives all runners"
-        assert state["strategy"]["pool"]
+        assert state["strategy"]["strategy"]["pool"]
+        assert state["strategy"]["asked"]
         assert distance(weights_of(algorithm), uninterrupted["weights"][3]) == 0.0
 
 
