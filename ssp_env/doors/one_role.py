@@ -69,10 +69,7 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
     ) -> tuple[Observation, Info]:
         """Begins an episode at the role's first turn; games that end before it are dealt anew.
 
-        Args:
-            seed: decides every draw of this and the following episodes.
-            options: the subject of the game; see :meth:`~ssp_env.doors.episode.Episode.reset`.
-        """
+        Arguments as of :meth:`~ssp_env.doors.episode.Episode.reset`."""
         super().reset(seed=seed)
         self.episode.reset(seed, options)
         return _look(self._watcher, self.episode)
@@ -159,12 +156,10 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begins an episode in every env.
+        """Begins an episode in every env: ``seed + i`` seeds env ``i``, or the ``i``-th of a list.
 
-        Args:
-            seed: env ``i`` is seeded with ``seed + i``, or with the ``i``-th of a list.
-            options: the subject of each game; see :meth:`~ssp_env.doors.episode.Episode.reset`; and
-                ``reset_mask``, bool (num_envs,): the envs that begin anew, all when not given.
+        ``options`` as of :meth:`~ssp_env.doors.episode.Episode.reset`; ``reset_mask`` among them,
+        bool (num_envs,), says which envs begin anew.
         """
         if seed is None or isinstance(seed, int | np.integer):
             seed = [None if seed is None else seed + i for i in range(self.num_envs)]
@@ -187,19 +182,13 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
     def step(self, actions: NDArray[np.int64] | Sequence[int]) -> Step:
         if self._ended is None:
             raise UsageError("call reset() first")
-        given = np.asarray(actions)
-        if not self.action_space.contains(given):
-            last = self.rules.tokenizer.vocab_size - 1
-            fix = f"give one token, 0 .. {last}, for each of {self.num_envs} envs"
-            raise UsageError(f"actions = {given.tolist()}: {fix}")
-
         if self._mode is AutoresetMode.DISABLED and self._ended.any():
             fix = "reset(options={'reset_mask': ...}) begins new ones"
             raise UsageError(f"envs {np.flatnonzero(self._ended).tolist()} are over: {fix}")
 
         # An env whose game is over begins the next one; its action is ignored.
         moved = []
-        for episode, action, is_over in zip(self.episodes, given, self._ended, strict=True):
+        for episode, action, is_over in zip(self.episodes, actions, self._ended, strict=True):
             if is_over:
                 episode.begin(None, None)
                 moved.append(episode)
