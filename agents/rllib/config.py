@@ -170,7 +170,7 @@ class SSPConfig(AlgorithmConfig):
 
     def batch_strategy(self) -> BatchStrategy:
         strategy = make_strategy(self.learning().strategy, self.game().max_searches)
-        return Remembering(strategy) if "past_question" in self.game().filters else strategy
+        return Remembering(strategy) if "past_question" in (self.game().filters or ()) else strategy
 
     def engine_config(self) -> EngineConfig:
         given = self.engine

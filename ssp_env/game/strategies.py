@@ -56,16 +56,16 @@ class BatchStrategy:
         """
         return []
 
-    def asked_before(self, answer: str) -> tuple[str, ...]:
-        """Questions of earlier steps about an answer, by its id, if they are remembered."""
-        return ()
-
     def get_state(self) -> dict[str, Any]:
         """The state as plain data (JSON)."""
         return {}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restores a state that :meth:`get_state` returned."""
+
+    def asked_before(self, answer: str) -> tuple[str, ...]:
+        """Questions of earlier steps about an answer, by its id, if they are remembered."""
+        return ()
 
 
 class DynamicResampling(BatchStrategy):
