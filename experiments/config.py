@@ -16,7 +16,7 @@ from ssp_env.config import Settings, setting_names
 from ssp_env.errors import ConfigError, ModelError, nearest
 from ssp_env.game.config import GameConfig
 from ssp_env.judge.chat import ChatConfig
-from ssp_env.search.config import SearchConfig
+from ssp_env.search.index import SearchConfig
 
 TINY_WORLDS = ("mini", "small")
 """Worlds whose words the tiny policy knows."""
@@ -131,15 +131,15 @@ class RunConfig(Settings):
         return tiny_directory()
 
 
-def presets() -> dict[str, Path]:
-    """Files of the presets that ship, by name."""
-    folder = Path(str(resources.files("experiments") / "presets"))
+def shipped(kind: str) -> dict[str, Path]:
+    """Files of the ``presets`` or ``sweeps`` that ship, by name."""
+    folder = Path(str(resources.files("experiments") / kind))
     return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
 
 
 def load_preset(name: str) -> dict[str, Any]:
     """A preset's settings as plain data."""
-    known = presets()
+    known = shipped("presets")
     if name not in known:
         raise ConfigError("preset", name, nearest(name, known))
     values: dict[str, Any] = yaml.safe_load(known[name].read_text(encoding="utf-8"))

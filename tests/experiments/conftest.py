@@ -27,8 +27,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny policy with random weights."""
-    from agents.tiny.bootstrap import save_policy
-    from agents.tiny.model import tiny_model, tiny_tokenizer
+    from agents.tiny.bootstrap import save_policy, tiny_model, tiny_tokenizer
 
     folder = tmp_path_factory.mktemp("models") / "untrained"
     save_policy(tiny_model(len(tiny_tokenizer()), torch.Generator().manual_seed(0)), folder)
@@ -102,3 +101,22 @@ def cluster() -> Iterator[None]:
     quicken_connectors()
     with local_ray(RunConfig()):
         yield
+
+
+@pytest.fixture(scope="session")
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Two finished runs that differ in their seed."""
+    from small_runs import make_run
+
+    folder = tmp_path_factory.mktemp("report")
+    return [str(make_run(folder / f"seed{seed}", seed).path) for seed in (0, 1)]
+
+
+@pytest.fixture(scope="session")
+def page(two_runs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of both, with tokens."""
+    from experiments.report.page import report
+
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    report(two_runs, str(path), tokens=True)
+    return path

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from scripted import (
     Script,
@@ -146,22 +145,6 @@ def play_two(**parts: Any) -> Round:
     return played
 
 
-def test_good_parts_play() -> None:
-    right = Part(lambda tasks: [Verdict(True) for _ in tasks])
-    played = play_two(
-        judge=right,
-        verifier=right,
-        retriever=Part(tuple),
-        noise=lambda *arguments: list(draw_noise(*arguments)),
-        filters={"mine": lambda proposal: False},
-        proposer_reward=lambda game: np.float32(0.5),
-        solver_reward=lambda game, attempt, weight=1: 2,
-    )
-    for game in played.games:
-        paid = (game.outcome, game.proposer_reward, game.solver_reward, len(game.noise))
-        assert paid == (Outcome.VALID, 0.5, 2.0, 1)
-
-
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
@@ -254,4 +237,4 @@ def test_one_search_takes_few_calls_in_few_files() -> None:
         sys.setprofile(None)
     assert len(turn.trajectory.searches) == 1
     assert len(calls) <= 60
-    assert len(set(calls)) <= 12
+    assert len(set(calls)) <= 10
