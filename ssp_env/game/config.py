@@ -18,6 +18,7 @@ FilterName = Literal[
     "spoiler",
     "few_words",
     "repeated_query",
+    "past_question",
     "unsolved",
     "outvoted",
 ]
@@ -71,9 +72,8 @@ class GameConfig(Settings):
     not enforced."""
     filters: tuple[FilterName, ...] | None = None
     """Rules that a proposed question must pass, by name, in order; see
-    :mod:`ssp_env.game.filters`. ``None``: all but ``few_words`` and ``repeated_query`` where the
-    policy verifies, and without ``unsolved`` and ``outvoted``, which look at the attempts, where
-    another verifier does."""
+    :mod:`ssp_env.game.filters`. ``None``: the first five, and where the policy verifies also
+    ``unsolved`` and ``outvoted``, which look at the attempts."""
     verifier: VerifierName = "policy"
     """Check that a question is answerable from documents: ``policy`` (Algorithm 1), ``world``
     (a symbolic reader, where the world has one), ``openai`` (a model behind an API), ``none``, or

@@ -22,7 +22,7 @@ from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.types import GroundTruth
-from ssp_env.wording.answers import compatible, normalise
+from ssp_env.wording.answers import compatible, nearly_same, normalise
 from ssp_env.wording.mention import mentions
 
 
@@ -34,6 +34,8 @@ class Proposal:
     truth: GroundTruth
     trajectory: Trajectory
     config: GameConfig
+    past: tuple[str, ...] = ()
+    """Questions about this answer that earlier steps asked, as far as they are remembered."""
 
 
 Filter = Callable[[Proposal], bool]
@@ -80,6 +82,14 @@ def repeated_query(proposal: Proposal) -> bool:
     return len(proposal.trajectory.queries) < len(proposal.trajectory.searches)
 
 
+def past_question(proposal: Proposal) -> bool:
+    """An earlier step asked nearly the same about this answer, so that it may be known by heart.
+
+    Questions are remembered by the strategies of training, see
+    :class:`~ssp_env.game.strategies.Remembering`; those of the same step are not compared."""
+    return any(nearly_same(proposal.question, past) for past in proposal.past)
+
+
 FILTERS: dict[str, Filter] = {
     rule.__name__: rule
     for rule in (
@@ -90,6 +100,7 @@ FILTERS: dict[str, Filter] = {
         spoiler,
         few_words,
         repeated_query,
+        past_question,
     )
 }
 """All filters of proposals that ship, by reason code."""
