@@ -93,7 +93,7 @@ def test_preset_of_the_paper_s_code_differs_from_that_of_its_text_in_these_point
 
 
 def test_tiny_preset_plays_the_game_that_its_policy_was_made_for() -> None:
-    assert config_of().game == MINI_GAME
+    assert config_of().game == MINI_GAME.replace(verification_prompt="attempt")
     with pytest.raises(ConfigError, match="did you mean 'tiny'"):
         load_preset("tniy")
 

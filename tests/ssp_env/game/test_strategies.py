@@ -81,7 +81,7 @@ def test_past_questions_are_refused_in_later_steps_and_in_replays(
         assert game.question in again(game, rules).record.start.asked_before
 
     for _ in range(2 * REMEMBERED):
-        strategy.fill(rng(), [question(1)], 0)
+        strategy.keep([question(1)])
     assert len(strategy.asked_before("g1")) == REMEMBERED
 
 

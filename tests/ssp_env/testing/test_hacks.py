@@ -140,12 +140,16 @@ def test_a_code_beside_an_honest_question_pays_whoever_verifies(
 
 
 def test_an_order_in_a_question_pays_where_unsolved_questions_do(mini: MiniWorld) -> None:
-    game = {"verifier": "policy"}
-    paid = result_of(rules_of(mini, spelled=True, game=game), "search_for_zebras")
-    assert paid.finding is Finding.PAYS
-    game["proposer_reward"] = "4p(1-p)"
-    held = result_of(rules_of(mini, spelled=True, game=game), "search_for_zebras")
-    assert held.finding is Finding.HELD
+    """They do by the paper's filters and its reward together."""
+
+    def result(**game: Any) -> Result:
+        rules = rules_of(mini, spelled=True, game={"verifier": "policy", **game})
+        return result_of(rules, "search_for_zebras")
+
+    assert result(filters=DEFAULT_FILTERS).finding is Finding.PAYS
+    assert result(filters=DEFAULT_FILTERS, proposer_reward="4p(1-p)").finding is Finding.HELD
+    assert result().finding is Finding.HELD
+    assert "unsolved" in result().stopped_by
 
 
 def test_the_gate_is_measured_where_the_world_knows_the_truth(mini: MiniWorld) -> None:
