@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from agents.models import plain_weights, save_policy
+from agents.models import check_weights, plain_weights, save_policy
 from agents.sharding import read_weights
 from experiments.config import check_model_directory
 from experiments.run.process import quiet_libraries
@@ -48,6 +48,7 @@ def policy_of(checkpoint: Path, model: str | None) -> tuple[dict[str, Tensor], P
     """
     policy = checkpoint / POLICY
     if policy.is_dir():
+        check_weights(policy)
         return load_file(policy / "model.safetensors"), policy
 
     shares = [checkpoint / name for name in SHARES if (checkpoint / name).is_dir()]
@@ -57,6 +58,7 @@ def policy_of(checkpoint: Path, model: str | None) -> tuple[dict[str, Tensor], P
         raise RunError(f"{checkpoint} holds weights alone: name what was trained by --model")
 
     check_model_directory(Path(model))
+    check_weights(shares[0])
     named = read_weights(shares[0])
     weights = {name.removeprefix(LM): w for name, w in named.items() if name.startswith(LM)}
     return plain_weights(weights, model), Path(model)

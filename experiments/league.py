@@ -29,13 +29,12 @@ import numpy as np
 import pandas as pd
 import torch
 
-from agents.engines.base import Engine, StopRule
-from agents.engines.opening import open_engine
+from agents.engines.base import Engine
 from agents.rollout import play
 from experiments.config import RunConfig
 from experiments.options import Chosen
 from experiments.report.curves import panels, save_figure
-from experiments.run.checks import check_model, open_run
+from experiments.run.checks import check_model, open_player, open_run
 from experiments.run.process import git_commit, machine, quiet_libraries
 from experiments.run.rundir import RunDirectory, finite
 from experiments.stats import Estimate, Floats, resampled
@@ -169,21 +168,11 @@ def play_league(
             fix = "all players need one tokenizer, since one reads what another has written"
             raise ConfigError("player", player, fix)
 
-    def engine(folder: Path) -> Engine:
-        return open_engine(
-            config.engine,
-            folder,
-            rules.tokenizer,
-            StopRule.of(config.game, rules.tokenizer),
-            device="cuda" if config.compute.gpus_per_env_runner else "cpu",
-            longest=rules.longest_trajectory,
-        )
-
     shape = (len(players), len(players), answers)
     proposals, hops = [], np.full((len(players), answers), np.nan)
     for row, (player, folder) in enumerate(folders.items()):
         print(f"{player} proposes", file=sys.stderr)
-        asked = _propose(engine(folder), config, rules, answers)
+        asked = _propose(open_player(config, rules, folder), config, rules, answers)
         proposals.append(asked)
         for place, question in enumerate(asked):
             if question and (found := rules.world.analyse(question.text)) is not None:
@@ -194,7 +183,7 @@ def play_league(
     size = config.learning.round_size
     for column, (player, folder) in enumerate(folders.items()):
         print(f"{player} solves", file=sys.stderr)
-        solver = engine(folder)
+        solver = open_player(config, rules, folder)
         for row, asked in enumerate(proposals):
             places = [place for place, question in enumerate(asked) if question]
             questions = [question for question in asked if question]

@@ -12,6 +12,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import Lfm2ForCausalLM
 
+from agents.models import write_checksums
 from agents.tiny.model import WIDTH, tiny_model, tiny_tokenizer
 from agents.tiny.traces import Trace, TraceWriter
 from ssp_env.game.config import GameConfig
@@ -83,6 +84,7 @@ def save_policy(model: Lfm2ForCausalLM, directory: str | Path) -> None:
     """Writes config, weights (safetensors) and tokenizer, readable by everybody."""
     model.save_pretrained(directory)
     tiny_tokenizer().save_pretrained(directory)
+    write_checksums(directory)
     for file in Path(directory).iterdir():
         file.chmod(0o644)
 

@@ -13,15 +13,14 @@ from typing import Any
 import pandas as pd
 import torch
 
-from agents.engines.base import Engine, StopRule
-from agents.engines.opening import open_engine
+from agents.engines.base import Engine
 from agents.rollout import play
 from experiments.config import RunConfig, load_preset
 from experiments.evaluation.answers import answer_all, by_player, from_memory
 from experiments.evaluation.retrievers import with_retriever
 from experiments.evaluation.scores import Row, paired, score, table, voids
 from experiments.options import DEFAULT_PRESET, Chosen, EvalOptions, plural
-from experiments.run.checks import check_model, open_run
+from experiments.run.checks import check_model, open_player, open_run
 from experiments.run.process import quiet_libraries
 from ssp_env.errors import ConfigError
 from ssp_env.game.outcome import BUDGET_PROMPT
@@ -150,14 +149,7 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
     else:
         torch.set_num_threads(config.compute.threads)
         name = str(config.model_dir)
-        engine = open_engine(
-            config.engine,
-            config.model_dir,
-            rules.tokenizer,
-            StopRule.of(config.game, rules.tokenizer),
-            device="cuda" if config.compute.gpus_per_env_runner else "cpu",
-            longest=rules.longest_trajectory,
-        )
+        engine = open_player(config, rules, config.model_dir)
         answers = partial(play, engine=engine, temperature=options.temperature)
 
     out = Path(options.out) if options.out else None
