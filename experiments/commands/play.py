@@ -17,7 +17,8 @@ from rich.panel import Panel
 from agents.engines.base import Engine
 from agents.rollout import play
 from experiments.options import Chosen, plural
-from experiments.run.checks import open_player, open_run
+from experiments.evaluation.answers import engine_of
+from experiments.run.checks import open_run
 from experiments.run.process import quiet_libraries
 from ssp_env.errors import ServiceError
 from ssp_env.game.game import Game, Origin, Start
@@ -28,8 +29,6 @@ from ssp_env.types import Action, GroundTruth
 
 WAVE = 8
 """Games of self-play that are played at a time, for their questions."""
-MOST_BARREN = 12
-"""Waves without any valid question after which there is nothing to solve."""
 _QUESTIONS, _PERSON = 0x9E57, 0x5EA7
 """First numbers of the seeds of the policy's questions and of the person's games."""
 
@@ -49,7 +48,7 @@ def run(chosen: Chosen, *, role: str, games: int | None) -> int:
     rules, _ = open_run(config)
 
     torch.set_num_threads(config.compute.threads)
-    engine = open_player(config, rules, config.model_dir)
+    engine = engine_of(config, rules, config.model_dir)
     session = Session(rules, engine, config.seed, role)
     task = TASKS[role].format(attempts=config.game.attempts)
     session.panel(f"search self-play: {config.world}", f"{task}\n{session.keys}")
@@ -80,7 +79,7 @@ class Session:
         return f"{points}, after {plural(self._games, 'game')}"
 
     def play(self, games: int | None = None) -> None:
-        """Plays so many games, or as long as there are questions; void ones do not count."""
+        """Plays so many games, or until the person quits; void ones do not count."""
         solving = self.role == "solver"
         if solving:
             self.say("[dim]The policy is writing questions ...[/dim]")
@@ -98,25 +97,18 @@ class Session:
             if self._games == games:
                 return
             self.say(f"[dim]{self.score}[/dim]")
-        self.say("The policy has not written any valid question for a long while.")
 
     def questions(self) -> Iterator[Game]:
-        """Valid games of the policy's own, easy and hard, as self-play makes them.
-
-        Ends where the policy has not written any valid question for a long while.
-        """
-        barren = 0
+        """Valid games of the policy's own, easy and hard, as self-play makes them."""
         for wave in count():
             round_ = Round(self.rules, self._answers, WAVE, [_QUESTIONS, self.seed, wave])
             games = self._finish(round_)
             found = [game for game in games if game.outcome is Outcome.VALID]
             yield from found
-            barren = 0 if found else barren + 1
             if not found:
+                self.say("[dim]None of them is valid; it writes others ...[/dim]")
                 for game in games:
                     raise_outage(game)
-            if barren == MOST_BARREN:
-                return
 
     def solve(self, asked: Game, seed: tuple[int, ...]) -> None:
         """Lets the person answer the question of a game, once."""

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from agents.config import check_packages
-from agents.engines.base import Engine, StopRule
 from experiments.config import RunConfig, check_model_directory, check_policy
 from experiments.run.rundir import RunDirectory
 from ssp_env.config import load
@@ -92,20 +91,6 @@ def open_run(
         if isinstance(reply, ServiceError):
             raise reply
     return rules, questions
-
-
-def open_player(config: RunConfig, rules: Rules, model_dir: Path) -> Engine:
-    """The engine of a policy that plays and does not learn."""
-    from agents.engines.opening import open_engine
-
-    return open_engine(
-        config.engine,
-        model_dir,
-        rules.tokenizer,
-        StopRule.of(config.game, rules.tokenizer),
-        device="cuda" if config.compute.gpus_per_env_runner else "cpu",
-        longest=rules.longest_trajectory,
-    )
 
 
 def check_model(directory: Path) -> Any:

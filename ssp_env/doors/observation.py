@@ -14,8 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssp_env.doors.setup import ResolvedSetup
-from ssp_env.errors import ConfigError
-from ssp_env.game.config import UNMASKED, suited
 from ssp_env.game.legal import LegalMoves
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory
@@ -34,10 +32,6 @@ class Observer(Immutable):
     ``action_mask`` is int8 (vocabulary,): 1 on what may be written next."""
 
     def __init__(self, resolved: ResolvedSetup) -> None:
-        """
-        Args:
-            resolved: rules and view.
-        """
         rules, self.view = self._resolved = resolved
         tokenizer = rules.tokenizer
         size, pad, eos = tokenizer.vocab_size, tokenizer.pad_id, tokenizer.eos_id
@@ -49,16 +43,7 @@ class Observer(Immutable):
         if pad != eos:
             self._mask[pad] = 0
 
-        self._legal: LegalMoves | None = None
-        if self.view.legal_moves:
-            try:
-                self._legal = LegalMoves(rules)
-            except ConfigError as error:
-                world = rules.world.name
-                if not suited(world)[1].legal_moves:
-                    raise
-                fix = f"{error.fix}, or disable the default view of the world {world!r}: {UNMASKED}"
-                raise ConfigError(error.field, error.value, fix) from None
+        self._legal = LegalMoves(rules) if self.view.legal_moves else None
 
         box: gym.spaces.Box = gym.spaces.Box(0, size - 1, (length,), np.int32)
         if self.view.one_hot:

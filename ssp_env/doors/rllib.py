@@ -55,7 +55,6 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
 
     @property
     def game(self) -> Game:
-        """The current game."""
         return self._env.game
 
     def reset(
@@ -63,10 +62,7 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
     ) -> tuple[_PerAgent, _PerAgent]:
         """Begins a game that has a first turn: RLlib cannot end an episode in its reset.
 
-        Args:
-            seed: decides every draw of this and the following games.
-            options: the subject of the game; see :meth:`~ssp_env.doors.episode.Episode.reset`.
-        """
+        Arguments as of :meth:`~ssp_env.doors.episode.Episode.reset`."""
         for _ in range(MOST_REDEALS):
             self._env.reset(seed=seed, options=options)
             if self._env.trajectory is not None:
@@ -108,11 +104,9 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         return observations, rewards, terminated, truncated, infos
 
     def render(self) -> str | None:
-        """As in the AEC env."""
         return self._env.render()
 
     def _seen(self, agents: Sequence[str]) -> tuple[_PerAgent, _PerAgent]:
-        """Observations and infos of agents."""
         observations = {}
         for agent in agents:
             seen = self._env.observe(agent)

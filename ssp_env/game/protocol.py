@@ -60,11 +60,9 @@ class Tags(Settings):
         return (self.think, self.search, self.information, self.question, self.answer, *self.also)
 
     def opening(self, name: str) -> str:
-        """``<name>`` of the tag with this field name."""
         return f"<{getattr(self, name)}>"
 
     def closing(self, name: str) -> str:
-        """``</name>`` of the tag with this field name."""
         return f"</{getattr(self, name)}>"
 
     def all(self) -> tuple[str, ...]:
@@ -164,11 +162,7 @@ class TurnScanner:
     counts as text: :meth:`end` then returns what it held back."""
 
     def __init__(self, tags: ScannerTags, thinking: bool = False) -> None:
-        """
-        Args:
-            tags: those of the role.
-            thinking: the turn begins inside a thought, which what stands before it has opened.
-        """
+        """``thinking``: the turn begins inside a thought, which its prompt has opened."""
         self.began_thinking = thinking
         """True if the turn began inside a thought."""
         self._tags = tags
@@ -216,7 +210,6 @@ class TurnScanner:
 
     @property
     def thinking(self) -> bool:
-        """True while a thought is open."""
         return self._outside is not None
 
     @property
@@ -261,11 +254,6 @@ class ScannerTags(Immutable):
     """The tags that matter in one role's turns, ready for matching."""
 
     def __init__(self, tags: Tags, allowed: Collection[Action]) -> None:
-        """
-        Args:
-            tags: names of all tags.
-            allowed: the role's actions, whose tags count.
-        """
         actions = [action for action in Action if action in allowed]
         self.openings = {tags.opening(a.value).encode(): a for a in actions}
         self.closings = {tags.closing(a.value).encode(): a for a in actions}

@@ -18,7 +18,7 @@ from ssp_env.game.protocol import Tags, check_tokenizer
 from ssp_env.game.trajectory import Limits
 from ssp_env.game.verification import NOISE, NoiseSource
 from ssp_env.judge.base import Judge, Verifier
-from ssp_env.judge.exact import NoVerifier, WorldVerifier
+from ssp_env.judge.judges import NoVerifier, WorldVerifier
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.search.base import Retriever, identify
 from ssp_env.tokenizers.base import Tokenizer
@@ -82,7 +82,6 @@ class Rules(Immutable):
 
     @property
     def tags(self) -> Tags:
-        """Names of the tags, as the prompt set declares them."""
         return self.prompts.tags
 
     @property
@@ -97,18 +96,8 @@ class Rules(Immutable):
     def build(
         cls, world: World, tokenizer: Tokenizer, config: GameConfig, **parts: Unpack[Parts]
     ) -> Rules:
-        """Checks that everything fits together before any game starts.
-
-        Args:
-            world: corpus and answers.
-            tokenizer: must be able to spell the tags.
-            config: the settings.
-            parts: objects and functions of your own; ``None`` counts as not given.
-
-        Raises:
-            ConfigError: a part that does not fit another one.
-            TokenizerError: a tag that the tokenizer cannot spell.
-        """
+        """Checks that everything fits together before any game starts; a part that is ``None``
+        counts as not given."""
         given: Mapping[str, Any] = parts
         for name, method in _METHODS.items():
             part = given.get(name)

@@ -28,20 +28,14 @@ class Player(Protocol):
     def play(self, trajectories: Sequence[Trajectory]) -> None:
         """Writes one turn in each trajectory, with its ``feed_turn`` or ``feed``.
 
-        Args:
-            trajectories: all of them wait for tokens; they may be of different games and roles.
-
-        Raises:
-            ServiceError: the player could not play; the games of all these trajectories are void.
-        """
-        ...
+        All of them wait for tokens; they may be of different games and roles. A ``ServiceError``
+        voids the games of all."""
 
 
 class TextPlayer:
     """A player that writes text; subclasses implement :meth:`write`."""
 
     def play(self, trajectories: Sequence[Trajectory]) -> None:
-        """Writes :meth:`write`'s text in each."""
         for trajectory in trajectories:
             trajectory.feed_turn(trajectory.limits.tokenizer.encode(self.write(trajectory)))
 
@@ -57,7 +51,6 @@ class RandomLegalPlayer:
         self._legal, self._rng = LegalMoves(rules), rng
 
     def play(self, trajectories: Sequence[Trajectory]) -> None:
-        """Writes a turn in each."""
         for trajectory in trajectories:
             while trajectory.waiting is Waiting.POLICY:
                 legal = np.flatnonzero(self._legal.mask(trajectory))

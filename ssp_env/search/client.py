@@ -12,14 +12,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from math import isfinite
-from typing import Any, Self
+from typing import Any
 
 import httpx
 
 from ssp_env.errors import ServiceError, TransientServiceError
-from ssp_env.net import OVERLOADED, Connections, check_url, read_key, retried, run
-from ssp_env.search.base import Results, check_request, whole
-from ssp_env.search.corpus import split_contents, well_formed
+from ssp_env.net import OVERLOADED, Client, check_url, read_key, retried, run
+from ssp_env.search.base import Results, split_contents, well_formed, whole
 from ssp_env.types import Document
 
 BATCH = 64
@@ -35,7 +34,7 @@ CONNECTIONS = 16
 _ABOUT_THE_TEXT = frozenset({400, 413, 422})
 
 
-class HTTPRetriever:
+class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
     """Asks a server that speaks Search-R1's protocol. May be shared between any number of threads;
     pickled or copied, it opens its own connections.
 
@@ -55,7 +54,6 @@ class HTTPRetriever:
         """
         check_url("url", url, "http://127.0.0.1:8000")
         self.url = url.rstrip("/").removesuffix("/retrieve") + "/retrieve"
-        self._made_from = url, token_env, deadline
         self._deadline, self._key = deadline, read_key("search.token_env", token_env)
         key = self._key
 
@@ -69,20 +67,8 @@ class HTTPRetriever:
             client = httpx.AsyncClient(headers=headers, timeout=None, limits=limits, verify=verify)
             return client, asyncio.Semaphore(CONNECTIONS)
 
-        self._connections = Connections(self, connect, lambda made: made[0].aclose())
-
-    def __reduce__(self) -> tuple[type[Self], tuple[str, str | None, float]]:
-        return type(self), self._made_from
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Closes the connections; a later search opens others."""
-        self._connections.close()
+        made_from = url, token_env, deadline
+        super().__init__(made_from, connect, lambda made: made[0].aclose())
 
     def describe(self) -> dict[str, Any]:
         """The server's address alone: what it searches may change without notice."""
@@ -90,12 +76,9 @@ class HTTPRetriever:
         return {"server": str(url.copy_with(query=None, fragment=None))}
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """Ranked documents for each query; see :class:`~ssp_env.search.base.Retriever`."""
         return whole(self.search_each(queries, k))
 
     def search_each(self, queries: Sequence[str], k: int) -> Results:
-        """One ranking or error per query; see :func:`ssp_env.search.base.search_each`."""
-        check_request(queries, k)
         return run(self._each(queries, int(k)))
 
     async def _each(self, queries: Sequence[str], k: int) -> Results:

@@ -15,8 +15,7 @@ import numpy as np
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from ssp_env.errors import ConfigError, DataError
-from ssp_env.search.base import Retriever
-from ssp_env.search.corpus import Corpus, read_corpus, read_jsonl
+from ssp_env.search.base import Corpus, Retriever, read_corpus, read_jsonl
 from ssp_env.types import Analysis, Document, GroundTruth, Passages, Question
 from ssp_env.wording.answers import normalise
 
@@ -32,11 +31,9 @@ class RealText:
     can_read = False
 
     def analyse(self, question: str) -> Analysis | None:
-        """``None``: nothing is known about free text."""
         return None
 
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
-        """``None``: this world has no reader."""
         return None
 
 
@@ -49,7 +46,7 @@ class FileWorld(RealText):
     file      a line has                                       it may have
     ========= ================================================ ==============================
     corpus    ``id`` and ``contents``, or ``title`` and        see
-              ``text``                                         :mod:`ssp_env.search.corpus`
+              ``text``                                         :mod:`ssp_env.search.base`
     answers   ``answer``                                       ``id``, ``aliases`` (strings)
     questions ``question``, ``answers`` (canonical one first)  ``id``, ``group``
     ========= ================================================ ==============================
@@ -64,17 +61,11 @@ class FileWorld(RealText):
         answers_path: str | Path,
         questions_path: str | Path | None = None,
     ) -> None:
-        """
-        Args:
-            name: of this world, in records.
-            corpus_path: the passages, or an index directory over them.
-            answers_path: the answer set D that the proposer plays from.
-            questions_path: evaluation questions; without them :meth:`questions` raises.
-
-        Raises:
-            DataError: files are missing (names all of them) or empty, a line cannot be used (names
-                file and line), or an answer of the answer set is also an answer of an evaluation
-                question.
+        """Args:
+        name: of this world, in records.
+        corpus_path: the passages, or an index directory over them.
+        answers_path: the answer set D that the proposer plays from.
+        questions_path: evaluation questions; without them :meth:`questions` raises.
         """
         paths = [path for path in (corpus_path, answers_path, questions_path) if path is not None]
         missing = [str(path) for path in paths if not Path(path).exists()]
@@ -111,7 +102,6 @@ class FileWorld(RealText):
         return open_index(self._index, "bm25" if (self._index / "bm25").exists() else None)
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
-        """Evaluation questions; see :func:`sample_questions`."""
         if not self._questions:
             fix = f"world {self.name!r} needs a question file to be evaluated in"
             raise ConfigError("questions_path", None, fix)
@@ -146,9 +136,6 @@ class WikiMini(RealText):
         """BM25 over the passages, from an index that is built once (seconds) and then mapped.
 
         It is kept in ``~/.cache/ssp-env``, or in the folder that ``SSP_CACHE`` names.
-
-        Raises:
-            DataError: no index can be written there.
         """
         # Imported here: reading questions needs no search.
         from ssp_env.search.bm25 import BM25Retriever
@@ -226,12 +213,8 @@ def read_answers(path: str | Path) -> tuple[GroundTruth, ...]:
 
 
 def read_questions(path: str | Path, group: str = "all") -> tuple[Question, ...]:
-    """Reads evaluation questions. A line without ``id`` gets ``q<line number>``.
-
-    Args:
-        path: the file.
-        group: the group of lines that name none.
-    """
+    """Reads evaluation questions. A line without ``id`` gets ``q<line number>``, one without
+    group ``group``."""
     rows = _read(path, _QuestionRow, "q")
     return tuple(Question(n, r.question, tuple(r.answers), r.group or group) for n, r in rows)
 
@@ -250,11 +233,7 @@ def _read(path: str | Path, kind: type[R], prefix: str) -> list[tuple[str, R]]:
 
 
 def read_rows(path: str | Path, kind: type[M]) -> Iterator[tuple[int, M]]:
-    """Lines of a JSONL file, numbered from 1, as models of this kind.
-
-    Raises:
-        DataError: no such file, or a line that is none (names file and line).
-    """
+    """Lines of a JSONL file, numbered from 1, as models of this kind."""
     for line, fields in read_jsonl(path):
         try:
             yield line, kind.model_validate(fields)
@@ -267,16 +246,10 @@ def read_rows(path: str | Path, kind: type[M]) -> Iterator[tuple[int, M]]:
 def sample_questions(
     questions: Iterable[Question], seed: int, per_group: int | None
 ) -> list[Question]:
-    """Draws questions of each group without replacement; groups and questions keep their order.
+    """Draws up to ``per_group`` questions of each group; groups and questions keep their order.
 
     A group's sample depends on the seed and the group's own questions alone, and a larger sample
-    contains every smaller one of the same seed.
-
-    Args:
-        questions: all of them.
-        seed: of the draw, 0 or more.
-        per_group: number of each group; a group that holds fewer gives all it has. ``None``: all.
-    """
+    contains every smaller one of the same seed."""
     groups: defaultdict[str, list[Question]] = defaultdict(list)
     for question in questions:
         groups[question.group].append(question)

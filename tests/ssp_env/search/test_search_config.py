@@ -10,8 +10,8 @@ import pytest
 from corpus_files import jsonl
 
 from ssp_env.doors.setup import set_up
-from ssp_env.errors import ConfigError, DataError, ServiceError, UsageError
-from ssp_env.search.base import check_request, identify
+from ssp_env.errors import ConfigError, DataError, ServiceError
+from ssp_env.search.base import identify
 from ssp_env.search.client import HTTPRetriever
 from ssp_env.search.config import SearchConfig
 from ssp_env.search.index import build_index, check_search, open_search
@@ -80,10 +80,3 @@ def test_a_directory_without_index_and_a_server_that_is_out_are_found_out_before
     monkeypatch.setattr("ssp_env.search.index.PATIENCE", 0.5)
     with pytest.raises(ServiceError, match=r"search: http://127\.0\.0\.1:9 does not answer"):
         check_search(SearchConfig(server=NOWHERE))
-
-
-def test_a_request_that_makes_no_sense_is_refused() -> None:
-    with pytest.raises(UsageError, match="not one string"):
-        check_request("one string", 3)
-    with pytest.raises(ConfigError, match="at least 1"):
-        check_request(["q"], 0)
