@@ -16,8 +16,8 @@ from rich.panel import Panel
 
 from agents.engines.base import Engine
 from agents.rollout import play
-from experiments.options import Chosen, plural
 from experiments.evaluation.answers import engine_of
+from experiments.options import Chosen, plural
 from experiments.run.checks import open_run
 from experiments.run.process import quiet_libraries
 from ssp_env.errors import ServiceError

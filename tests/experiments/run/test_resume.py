@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from playful import damage
 from runs import SSP, arguments, environment, games, metrics, timeless
 
 from ssp_env.cli import main
@@ -102,6 +103,27 @@ def test_a_resumed_run_ends_as_if_it_had_never_stopped(
     assert games(run) == games(whole)
     ours, theirs = (json.loads((r / "summary.json").read_text()) for r in (run, whole))
     assert (ours["accuracy"], ours["interval"]) == (theirs["accuracy"], theirs["interval"])
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_damaged_byte_in_a_checkpoint_ends_whatever_reads_it(
+    whole_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(whole_run[0], tmp_path / "run"))
+    checkpoint = max(run.glob("checkpoints/step_*"))
+    (share,) = checkpoint.glob("algorithm/learner/*.safetensors")
+    policy, out = checkpoint / "policy", str(tmp_path / "out")
+    for file, command in (
+        (share, ["train", "--resume", "--out", str(run), "--steps", "7"]),
+        (policy / "model.safetensors", ["eval", str(policy)]),
+        (policy / "model.safetensors", ["export", str(run), "-o", out]),
+    ):
+        damage(file)
+        assert main(command) == 2
+        (line,) = [s for s in capsys.readouterr().err.splitlines() if s.startswith("ssp: ")]
+        assert line.startswith(f"ssp: {file} is damaged")
+        assert "delete this checkpoint and resume" in line
+        damage(file)  # twice is not at all
 
 
 @pytest.mark.usefixtures("cluster")
