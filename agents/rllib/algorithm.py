@@ -69,7 +69,6 @@ class SSP(Algorithm):
 
     @cached_property
     def _questions(self) -> list[Question]:
-        """Questions of an evaluation."""
         found: list[Question] = self.config.evaluation_questions()
         return found
 
@@ -103,7 +102,6 @@ class SSP(Algorithm):
         self._frozen = freeze_collected()
 
     def cleanup(self) -> None:
-        """Ends runners and learners; RLlib calls it."""
         if self._frozen:
             gc.unfreeze()
         super().cleanup()
@@ -318,7 +316,6 @@ class SSP(Algorithm):
         return {name: np.asarray(as_tensor(value).cpu()) for name, value in weights.items()}
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
-        """Hands the current weights to env runners that Ray has restarted."""
         return self._runners.revive(env_runner_group)
 
     def _hand_over_weights(self, group: EnvRunnerGroup) -> None:
