@@ -251,6 +251,7 @@ class VLLMEngine:
             logprobs=0,  # of the sampled token alone
             detokenize=False,
             output_kind=RequestOutputKind.DELTA,
+            skip_clone=True,  # of the bias, which takes longer than all the rest
         )
 
     def _take(self, turn: Turn, tokens: Sequence[int], logprobs: Sequence[Any]) -> None:

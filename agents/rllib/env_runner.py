@@ -96,6 +96,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             longest=self.rules.longest_trajectory,
             shares=not (config.num_env_runners or config.num_learners),
             model=self.module.lm if self.module is not None else None,
+            tensor_parallel=max(1, int(config.num_gpus_per_env_runner)),
         )
         if self.module is not None:
             self.module.to(device)
