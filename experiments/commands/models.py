@@ -101,7 +101,6 @@ def policy_of(checkpoint: Path, model: str | None) -> tuple[dict[str, Tensor], P
         raise RunError(f"{checkpoint} holds weights alone: name what was trained by --model")
 
     check_model_directory(Path(model))
-    check_weights(shares[0])
     named = read_weights(shares[0])
     weights = {name.removeprefix(LM): w for name, w in named.items() if name.startswith(LM)}
     return plain_weights(weights, model), Path(model)
