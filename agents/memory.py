@@ -210,7 +210,7 @@ def _activations(shape: Shape, config: Any, half: bool, sharded: bool) -> int:
 def _engine(shape: Shape, config: Any, memory: float) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes of each env runner's engine: always, and while it plays."""
     game, learning = config.game, config.learning
-    size = HALF if config.compute.gpus_per_env_runner else FLOAT
+    size = HALF if config.engine.in_half(config.compute.gpus_per_env_runner > 0) else FLOAT
     longest, played = longest_row(game), played_at_once(game, learning)
     questions = played // game.attempts
     verifies = game.verifier in ("policy", "auto") and not game.verifies_by_attempt
