@@ -175,7 +175,7 @@ def play_league(
             folder,
             rules.tokenizer,
             StopRule.of(config.game, rules.tokenizer),
-            device="cuda" if config.compute.gpus_per_env_runner else "cpu",
+            device="cpu" if config.compute.gpus == "none" else "cuda",
             longest=rules.longest_trajectory,
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from agents.config import EngineConfig
+from agents.config import EngineConfig, vllm_share
 from agents.engines.base import Engine, Generation, Request, StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model, round_parameters
@@ -44,7 +44,8 @@ def open_engine(
         # It reads the environment when it is imported.
         from agents.engines.vllm_engine import VLLMEngine
 
-        given: dict[str, Any] = {"device": device, "memory": config.memory, "longest": longest}
+        memory = vllm_share(config, shares)
+        given: dict[str, Any] = {"device": device, "memory": memory, "longest": longest}
         return VLLMEngine(model_dir, tokenizer, stop, sleeps=shares, **given)
 
     if model is None:

@@ -25,10 +25,13 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS
+from ray.tune.execution.placement_groups import PlacementGroupFactory
+from ray.util import get_current_placement_group
 
 from agents.engines.gap import CHECK_EVERY, Gap, compared_rows, measure
 from agents.metrics import merge_figures, step_figures
 from agents.models import as_tensor, load_state, plain_weights
+from agents.config import side_by_side
 from agents.rllib.config import SSPConfig
 from agents.rllib.env_runner import Sample, busiest, renumber, rounds_of
 from agents.rllib.learner import ask_learners, freeze_collected, naming_dead_learners
@@ -86,6 +89,7 @@ class SSP(Algorithm):
         self._frozen = False
         self._ahead: list[Sample] = []
         self._evaluated: dict[str, Any] | None = None
+        check_cluster(self.config)
         super().setup(config)
 
         self._strategy = self.config.batch_strategy()
@@ -95,6 +99,19 @@ class SSP(Algorithm):
             self._hand_over_weights(self.env_runner_group)
         (self._reasons,) = self._runners.map(self.env_runner_group, [methodcaller("reasons")])
         self._frozen = freeze_collected()
+
+    @classmethod
+    def default_resource_request(cls, config: Any) -> Any:
+        """As RLlib's, for Tune; where GPUs are shared, each of them is whole."""
+        request = super().default_resource_request(config)
+        made = cls.get_default_config().update_from_dict(config)
+        if made.gpus != "shared":
+            return request
+
+        (main, *actors), count = request.bundles, made.num_env_runners
+        if not count:
+            return PlacementGroupFactory([{**main, "GPU": 1}])
+        return PlacementGroupFactory([main, *side_by_side(actors[:count], actors[count:])])
 
     def cleanup(self) -> None:
         """Ends runners and learners; RLlib calls it."""
@@ -160,12 +177,15 @@ class SSP(Algorithm):
         if self.env_runner is not None:
             runner = self.env_runner
             samples = [runner.sample(**task, strategy=state) for task in tasks]
-            runner.engine.sleep()  # the learner's turn
+            runner.sleep()  # the learner's turn
             return renumber(samples)
 
         shared = ray.put(state)
         calls = [methodcaller("sample", **task, strategy=shared) for task in tasks]
-        return renumber(self._runners.map(self.env_runner_group, calls))
+        samples = self._runners.map(self.env_runner_group, calls)
+        if self.config.gpus == "shared":
+            self.env_runner_group.foreach_env_runner(methodcaller("sleep"))
+        return renumber(samples)
 
     def _check_engine(self, following: Callable[[], list[Sample]]) -> None:
         """Compares the engine's log-probabilities with the learner's, if it is time to."""
@@ -377,3 +397,24 @@ class SSP(Algorithm):
         with self._learners():
             ask_learners(self.learner_group, methodcaller("load", folder))
         self._hand_over_weights(self.env_runner_group)
+
+
+def check_cluster(config: SSPConfig) -> None:
+    """Makes sure that Ray has the GPUs of a run, in places where no two learners meet; inside of
+    Tune, which has reserved them, there is nothing to ask."""
+    runners, learners = config.num_env_runners, config.num_learners
+    if not (config.num_gpus_per_learner and runners) or get_current_placement_group() is not None:
+        return
+
+    alive = [node["Resources"].get("GPU", 0) for node in ray.nodes() if node["Alive"]]
+    machines = [int(gpus) for gpus in alive if gpus]
+    own = runners * int(config.num_gpus_per_env_runner) + learners
+    asked, there = runners if config.gpus == "shared" else own, sum(machines)
+    if asked > there:
+        what = f"{runners} env runners and {learners} learners need {asked} GPUs"
+        fix = f"{what}, and Ray has {there}; start Ray on more machines, or ask for fewer"
+        raise ConfigError("num_env_runners, num_learners", (runners, learners), fix)
+    if config.gpus == "shared" and len(machines) > 1 and asked < there:
+        what = f"Ray has {there} GPUs on {len(machines)} machines, and two learners may meet on one"
+        fix = f"{what}; give {there} env runners and learners, GPUs of their own, or one machine"
+        raise ConfigError("num_env_runners, num_learners", (runners, learners), fix)

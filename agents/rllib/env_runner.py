@@ -20,6 +20,7 @@ from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.utils import force_list
 from ray.rllib.utils.checkpoints import Checkpointable
+from ray.rllib.utils.framework import get_device
 from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
 from agents.config import LearningConfig, played_at_once
@@ -78,19 +79,19 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         vLLM has no module: it loads the model directory.
         """
         config = self.config
-        device = "cuda" if config.num_gpus_per_env_runner else "cpu"
+        device, shared = get_device(config, config.num_gpus_per_env_runner), config.gpus == "shared"
         stop = StopRule.of(self.game, self.tokenizer)
         self.module: LLMModule | None = None
         """Module that plays; vLLM has none."""
         if config.engine_config().kind == "transformers":
             spec = config.rl_module_spec
             # The learners' choice may be another: they have a backward pass.
-            attention = "sdpa" if device == "cuda" else "eager"
+            attention = "sdpa" if device.type == "cuda" else "eager"
             spec.model_config = {**spec.model_config, "attention": attention}
-            module: LLMModule = spec.build().to(device).eval()
-            if device == "cuda":
+            module: LLMModule = spec.build().eval()
+            if device.type == "cuda":
                 round_parameters(module.lm, torch.bfloat16)
-            self.module = module
+            self.module = module.to(device)
 
         self.engine: Engine = open_engine(
             config.engine_config(),
@@ -99,9 +100,11 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             stop,
             device=device,
             longest=self.rules.longest_trajectory,
-            shares=not (config.num_env_runners or config.num_learners),
+            shares=shared,
             model=self.module.lm if self.module is not None else None,
         )
+        if shared and self.worker_index:
+            self.sleep()  # until it is sent weights: the learner may be at work already
         self._players = self.engine
         if self.learning.partner:
             partner = open_engine(
@@ -142,6 +145,10 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             kwargs={"env_runner": self, "metrics_logger": self.metrics, "samples": sample},
         )
         return replace(sample, logged=self.metrics.reduce())
+
+    def sleep(self) -> None:
+        """Leaves a GPU to the learner until new weights come."""
+        self.engine.sleep()
 
     def reasons(self) -> list[str]:
         """Every reason code that a game played here can end with."""

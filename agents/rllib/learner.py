@@ -203,6 +203,8 @@ class SSPLearner(TorchLearner):
             gathered = whole(tensor)
             if self._is_first:
                 arrays[name] = pack(name, gathered, half)
+        if self.config.gpus == "shared":
+            torch.cuda.empty_cache()  # the engine is another process
         return [ray.put(arrays)] if self._is_first else []
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:

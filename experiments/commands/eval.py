@@ -155,7 +155,7 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
             config.model_dir,
             rules.tokenizer,
             StopRule.of(config.game, rules.tokenizer),
-            device="cuda" if config.compute.gpus_per_env_runner else "cpu",
+            device="cpu" if config.compute.gpus == "none" else "cuda",
             longest=rules.longest_trajectory,
         )
         answers = partial(play, engine=engine, temperature=options.temperature)

@@ -51,7 +51,7 @@ def run(chosen: Chosen, *, role: str, games: int | None) -> int:
     rules, _ = open_run(config)
 
     torch.set_num_threads(config.compute.threads)
-    model = load_model(config.model_dir, "cuda" if config.compute.gpus_per_env_runner else "cpu")
+    model = load_model(config.model_dir, "cpu" if config.compute.gpus == "none" else "cuda")
     engine = TransformersEngine(model, rules.tokenizer, StopRule.of(config.game, rules.tokenizer))
     session = Session(rules, engine, config.seed, role)
     task = TASKS[role].format(attempts=config.game.attempts)
