@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
@@ -31,56 +31,55 @@ def step_figures(
     accepted = [game for game in proposed if game.outcome == "valid"]
     solved = [game for game in games if game.outcome == "valid"]
     known = [game for game in accepted if game.truly_correct is not None]
+    trajectories = [trajectory for game in games for trajectory in game.trajectories]
+    verdicts = [game.verification for game in proposed if game.verification is not None]
+    asked = [game.question for game in proposed if game.question is not None]
+    reasons = Counter(game.reason for game in proposed if game.reason is not None)
+
     figures: dict[str, float | None] = {
         "games": float(len(games)),
         "void_games": float(sum(game.outcome == "void" for game in games)),
-        "void_attempts": float(
-            sum(t.outage is not None for game in games for t in game.trajectories)
-        ),
+        "void_attempts": float(sum(t.outage is not None for t in trajectories)),
         "reused_games": float(sum(game.origin == "reused" for game in games)),
         "composed_games": float(sum(game.origin == "composed" for game in games)),
         "filled_slots": len(solved) / slots,
         "learner_updates": float(len(updates)),
+        "proposer_reward": _mean(game.proposer_reward for game in proposed),
+        "solver_reward": _mean(game.solver_reward for game in solved),
+        "solver_reward_fresh": _mean(game.solver_reward for game in accepted),
+        "valid_rate": _mean(game.outcome == "valid" for game in proposed),
+        "verified_rate": _mean(verdict.correct for verdict in verdicts),
+        "true_share": _mean(bool(game.truly_correct) for game in known),
+        "ambiguous_share": _mean(len(game.right_answers or ()) > 1 for game in known),
+        "question_hops": _mean(game.hops for game in accepted),
+        **{f"share_{hops}hop": _mean(g.hops == hops for g in known) for hops in (1, 2, 3, 4)},
+        "question_words": _mean(len((game.question or "").split()) for game in accepted),
+        "repeated_share": _mean(repeated(asked)),
     }
-    _mean(figures, "proposer_reward", [game.proposer_reward for game in proposed])
-    _mean(figures, "solver_reward", [game.solver_reward for game in solved])
-    _mean(figures, "solver_reward_fresh", [game.solver_reward for game in accepted])
-    _mean(figures, "valid_rate", [float(game.outcome == "valid") for game in proposed])
-    verdicts = [game.verification for game in proposed if game.verification is not None]
-    _mean(figures, "verified_rate", [float(verdict.correct) for verdict in verdicts])
-    _mean(figures, "true_share", [float(bool(game.truly_correct)) for game in known])
-    _mean(figures, "ambiguous_share", [float(len(game.right_answers or ()) > 1) for game in known])
-    _mean(figures, "question_hops", [game.hops for game in accepted])
-    for hops in (1, 2, 3, 4):
-        _mean(figures, f"share_{hops}hop", [float(game.hops == hops) for game in known])
-
-    _mean(figures, "question_words", [len((game.question or "").split()) for game in accepted])
-    asked = [game.question for game in proposed if game.question is not None]
-    _mean(figures, "repeated_share", repeated(asked))
     for role in ("proposer", "solver"):
-        plays = [t for game in games for t in game.trajectories if t.role == role]
-        _mean(figures, f"{role}_searches", [len(t.searches) for t in plays])
-        _mean(figures, f"{role}_tokens", [t.policy_tokens for t in plays])
-        overlong = [float(t.ending is Ending.BUDGET_TOKENS) for t in plays]
-        _mean(figures, f"{role}_overlong", overlong)
+        plays = [trajectory for trajectory in trajectories if trajectory.role == role]
+        figures |= {
+            f"{role}_searches": _mean(len(t.searches) for t in plays),
+            f"{role}_tokens": _mean(t.policy_tokens for t in plays),
+            f"{role}_overlong": _mean(t.ending is Ending.BUDGET_TOKENS for t in plays),
+        }
+    return {
+        **figures,
+        **{f"invalid_{name}": count / len(proposed) for name, count in sorted(reasons.items())},
+        "policy_tokens": float(sum(t.policy_tokens for t in trajectories)),
+        "all_tokens": float(sum(t.tokens for t in trajectories)),
+        # Before the first update of a step, the learner's weights are the engine's.
+        "engine_gap": _mean(update.get("logprob_gap") for update in updates[:1]),
+        **{
+            f"learner_{name}": _mean(update.get(name) for update in updates)
+            for name in sorted({name for update in updates for name in update})
+        },
+    }
 
-    reasons = Counter(game.reason for game in proposed if game.reason is not None)
-    for reason, count in sorted(reasons.items()):
-        figures[f"invalid_{reason}"] = count / len(proposed)
-    trajectories = [trajectory for game in games for trajectory in game.trajectories]
-    figures["policy_tokens"] = float(sum(t.policy_tokens for t in trajectories))
-    figures["all_tokens"] = float(sum(t.tokens for t in trajectories))
-    # Before the first update of a step, the learner's weights are the engine's.
-    _mean(figures, "engine_gap", [update.get("logprob_gap") for update in updates[:1]])
-    for name in sorted({name for update in updates for name in update}):
-        _mean(figures, f"learner_{name}", [update.get(name) for update in updates])
 
-    return figures
-
-
-def _mean(figures: dict[str, float | None], name: str, values: Sequence[float | None]) -> None:
-    present = [value for value in values if value is not None]
-    figures[name] = fmean(present) if present else None
+def _mean(values: Iterable[float | None]) -> float | None:
+    present = [float(value) for value in values if value is not None]
+    return fmean(present) if present else None
 
 
 def repeated(questions: Sequence[str]) -> list[bool]:

@@ -119,7 +119,7 @@ def checkpoint_layers(module: torch.nn.Module) -> None:
 
     # The first one holds the others, such as the layers without the output layer.
     model = models[0]
-    # What transformers 5.23 calls activation checkpointing, earlier releases know by its old name.
+    # What transformers 5.23 calls activation checkpointing, 5.19 knows by its old name.
     newer = hasattr(model, "activation_checkpointing_enable")
     enable = model.activation_checkpointing_enable if newer else model.gradient_checkpointing_enable
     enable({"use_reentrant": False})

@@ -37,8 +37,8 @@ STEPS = 5
 SMALL = {
     "learning.batch_size": 6,
     "game.attempts": 3,
-    "evaluation.per_group": 4,
-    "evaluation.every": 100,
+    "per_group": 4,
+    "evaluate_every": 100,
     "checkpoint_every": 2,
 }
 _CONTEXT = multiprocessing.get_context("forkserver")

@@ -122,7 +122,7 @@ def _shares(world: MiniWorld, games: Sequence[Game]) -> dict[str, float]:
 
 def _ambiguous(world: MiniWorld, question: str) -> bool:
     analysis = world.analyse(question)
-    return analysis is not None and analysis.ambiguous
+    return analysis is not None and len(analysis.answers) > 1
 
 
 def _page(result: dict[str, Any]) -> str:

@@ -51,8 +51,8 @@ def measure(name: str, games: int, seed: int) -> dict[str, Any]:
     begun = origin()  # the commit that was loaded, whatever is checked out by the end
     with ChatServer(script) if script is not None else nullcontext() as server:
         if server is not None:
-            values["openai"] = {"judge": True, "model": "scripted", "base_url": server.url}
-            values["game"] = {**values["game"], "verifier": "openai"}
+            values["openai"] = {"model": "scripted", "base_url": server.url}
+            values |= {"judge": "openai", "game": {**values["game"], "verifier": "openai"}}
 
         config = make_config(values)
         rules = make_rules(config)

@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.harness import parser, write
 
-QUESTIONS = ("--set", "evaluation.per_group=25")
+QUESTIONS = ("--set", "per_group=25")
 ADAPTERS = ("--set", "learning.lora_rank=8", "--set", "learning.lr=3e-3")
 
 

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import yaml
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
@@ -20,19 +20,6 @@ from ssp_env.search.config import SearchConfig
 
 TINY_WORLDS = ("mini", "small")
 """Worlds whose words the tiny policy knows."""
-
-
-class EvaluationConfig(Settings):
-    """Measurement of the solver on questions it never trains on."""
-
-    section: ClassVar[str] = "evaluation"
-
-    every: PositiveInt = 50
-    """Training steps between two evaluations; there is always one before the first step and one
-    after the last."""
-    per_group: PositiveInt = 150
-    """Questions per hop count, or per benchmark; each is answered once, greedily (as the paper's).
-    """
 
 
 class ComputeConfig(Settings):
@@ -71,15 +58,6 @@ class ComputeConfig(Settings):
         return {"none": 0, "own": own, "shared": max(1, self.env_runners)}[self.gpus]
 
 
-class OpenAIConfig(ChatConfig):
-    """A model behind an OpenAI-compatible API, for judging and verifying."""
-
-    section: ClassVar[str] = "openai"
-
-    judge: bool = False
-    """Let the model judge the solver's answers too, in place of the judge by rules."""
-
-
 class RunConfig(Settings):
     """Everything that decides a run's result."""
 
@@ -100,6 +78,15 @@ class RunConfig(Settings):
     """Steps between two checkpoints; the last step always has one."""
     checkpoints_kept: PositiveInt | None = 2
     """Checkpoints that stay, the newest ones; ``null``: all, as ``ssp league`` needs."""
+    evaluate_every: PositiveInt = 50
+    """Steps between two evaluations of the solver, on questions it never trains on; there is always
+    one before the first step and one after the last."""
+    per_group: PositiveInt = 150
+    """Questions of an evaluation per hop count, or per benchmark; each is answered once, greedily
+    (as the paper's)."""
+    judge: Literal["own", "openai"] = "own"
+    """Judge of the solver's answers: ``own`` (the world's, by rules) or ``openai`` (a model behind
+    an API)."""
     patience: PositiveInt | None = 5
     """Steps in a row that show the same sign of ill health, after which a run stops; ``null``:
     never."""
@@ -109,18 +96,16 @@ class RunConfig(Settings):
     """Learning of both roles."""
     engine: EngineConfig = EngineConfig()
     """Engine that samples tokens."""
-    evaluation: EvaluationConfig = EvaluationConfig()
-    """Measurement of the solver."""
     compute: ComputeConfig = ComputeConfig()
     """Processes and devices."""
     search: SearchConfig = SearchConfig()
     """An index directory or a server that answers searches, in place of the world's own."""
-    openai: OpenAIConfig | None = None
-    """A judge or verifier behind an API."""
+    openai: ChatConfig | None = None
+    """A model behind an API."""
 
     @model_validator(mode="after")
     def _check_sections_together(self) -> Self:
-        if self.game.verifier == "openai":
+        if "openai" in (self.game.verifier, self.judge):
             self.served_model()
 
         decay = self.learning.decay_steps
@@ -143,7 +128,7 @@ class RunConfig(Settings):
             tensor_parallel=self.compute.tensor_parallel,
         )
 
-    def served_model(self) -> OpenAIConfig:
+    def served_model(self) -> ChatConfig:
         """The model behind an API; refused where none is named."""
         if self.openai is None:
             fix = "name a model that is served: --set openai.base_url=... --set openai.model=..."

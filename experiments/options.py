@@ -47,7 +47,7 @@ class Chosen:
     def changes(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The settings that are named, by dotted name; ``options`` are those of a command's own.
 
-        A server that has moved keeps its token and limits.
+        A server that has moved keeps its token.
         """
         named = {
             "seed": self.seed,
@@ -59,9 +59,9 @@ class Chosen:
         }
         changes = {name: value for name, value in named.items() if value is not None}
         if self.search is not None and self.search.startswith("http"):
-            changes |= {"search.index": "", "search.server.url": self.search}
+            changes |= {"search.index": "", "search.server": self.search}
         elif self.search is not None:
-            changes |= {"search.server": None, "search.index": self.search}
+            changes |= {"search.server": "", "search.index": self.search}
         return changes | dict(map(parse_assignment, self.set or ()))
 
     def config(

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import fcntl
+import gzip
 import os
 import shutil
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
-from ssp_env.errors import RunError
+from ssp_env.errors import DataError, RunError
+
+
+@contextmanager
+def opened(path: str | Path) -> Iterator[BinaryIO | gzip.GzipFile]:
+    """A file to read bytes from, plain or gzip; raises ``DataError`` where it cannot be read."""
+    try:
+        with open(path, "rb") as raw:
+            zipped = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            yield gzip.GzipFile(fileobj=raw) if zipped else raw
+    except EOFError:
+        raise DataError(path, "is cut off: its end is missing") from None
+    except (OSError, zlib.error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise DataError(path, f"cannot be read: {why}") from error
 
 
 def unfinished(path: Path) -> Path:
@@ -54,7 +71,6 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def unwritten(path: Path, error: OSError) -> RunError:
-    """The error for a file that cannot be written."""
     if not path.parent.is_dir():
         return RunError(f"{path} cannot be written: there is no directory {path.parent}")
     return RunError(f"{path} cannot be written: {error.strerror or error}")

@@ -9,7 +9,7 @@ import re
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
 
@@ -70,6 +70,32 @@ class Connections(Generic[T]):
             loop, client = self._made.pop()
             if loop is _loops.get(os.getpid()):
                 asyncio.run_coroutine_threadsafe(self._aclose(client), loop)
+
+
+class Client(Generic[T]):
+    """Base of clients that keep connections open; pickled or copied, one opens its own."""
+
+    def __init__(
+        self,
+        made_from: tuple[Any, ...],
+        make: Callable[[], T],
+        close: Callable[[T], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._made_from = made_from
+        self._connections = Connections(self, make, close)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._made_from
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections; a later call opens others."""
+        self._connections.close()
 
 
 async def retried(call: Callable[[], Awaitable[T]], seconds: float) -> T:

@@ -51,7 +51,6 @@ class Document(Immutable):
     title: str
     """Title of the page that the passage comes from; may be empty."""
     text: str
-    """The passage."""
     score: float | None = field(default=None, compare=False)
     """Retrieval score, in the retriever's own unit; ``None`` outside a ranking."""
 
@@ -60,7 +59,6 @@ class Passages(Sequence[Document]):
     """Passages with unique ids, in a fixed order: what is searched and noise is drawn from."""
 
     name: str
-    """Name in errors and records."""
 
     @abstractmethod
     def digest(self) -> str:
@@ -122,11 +120,6 @@ class Analysis:
     answers: frozenset[str]
     """*All* its right answers in the whole world; empty when a fact is missing."""
 
-    @property
-    def ambiguous(self) -> bool:
-        """True if more than one answer is right, as in the paper's hacking cases."""
-        return len(self.answers) > 1
-
 
 class World(Protocol):
     """A closed place to search in; everything in it follows from its settings."""
@@ -134,31 +127,24 @@ class World(Protocol):
     @property
     def name(self) -> str:
         """Name in configs and records."""
-        ...
 
     @property
     def can_read(self) -> bool:
         """True if :meth:`read` works, as the symbolic verifier needs it."""
-        ...
 
     @property
     def corpus(self) -> Passages:
         """Every passage there is to find."""
-        ...
 
     @property
     def answers(self) -> Sequence[GroundTruth]:
         """The answer set D of self-play; shares nothing with the evaluation questions."""
-        ...
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
         """Evaluation questions, ``per_group`` of each group (``None``: all there are)."""
-        ...
 
     def analyse(self, question: str) -> Analysis | None:
         """Analysis of any question text; ``None`` when the world cannot tell."""
-        ...
 
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
         """The answers that these documents alone support; ``None`` when the world cannot read."""
-        ...

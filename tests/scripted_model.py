@@ -1,4 +1,5 @@
-"""A scripted model behind an OpenAI-compatible API, for probes of settings that need one.
+"""Servers that answer by script, and a scripted model behind an OpenAI-compatible API, for probes
+of settings that need one.
 
 It stands for a language model without being one, so a probe of it says what a *careful* or an
 *obedient* reader lets through, not what yours does.
@@ -8,10 +9,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import json
 import re
+import socket
+import sys
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -60,63 +65,146 @@ def obedient(prompt: str) -> str:
     return _turn(prompt)
 
 
-class ChatServer(ThreadingHTTPServer):
-    """An OpenAI-compatible server, as a context.
+class ScriptedServer(ThreadingHTTPServer):
+    """A server that answers a POST of JSON by script, as a context.
 
-    Its ``reply`` makes of all messages of a call, one below the other, the text of a completion,
-    a status with a body, or a function that writes whatever it likes."""
+    Its ``reply`` makes of the texts of a call, one below the other, a text, a status with a body,
+    or a function that writes whatever it likes."""
 
     daemon_threads = True
     request_queue_size = 64
+    path = ""
 
     def __init__(self, reply: Callable[[str], Reply]) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", 0), Handler)
         self.reply = reply
-        self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[Message] = []
         self.stopped = threading.Event()
+        self._connections: list[socket.socket] = []
 
     def __enter__(self) -> Self:
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Breaks all connections, and nobody listens any more."""
         self.stopped.set()
         self.shutdown()
         self.server_close()
+        for connection in self._connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._connections.append(request)
+        super().process_request(request, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hangs up is no error."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+    def texts(self, body: Any) -> list[str]:
+        """The texts of a call."""
+        raise NotImplementedError
+
+    def success(self, reply: str, body: Any) -> bytes:
+        """The body of an answer that replies to a call."""
+        raise NotImplementedError
 
 
-class _Handler(BaseHTTPRequestHandler):
+class ChatServer(ScriptedServer):
+    """An OpenAI-compatible server; its texts are the messages of a call."""
+
+    path = "/v1/chat/completions"
+
+    def __init__(self, reply: Callable[[str], Reply]) -> None:
+        super().__init__(reply)
+        self.url += "/v1"
+
+    def texts(self, body: Any) -> list[str]:
+        return [message["content"] for message in body["messages"]]
+
+    def success(self, reply: str, body: Any) -> bytes:
+        return completion(reply)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    server: ChatServer
+    server: ScriptedServer
+    body: Any
 
     def log_message(self, format: str, *args: object) -> None:
         """Says nothing."""
 
     def do_POST(self) -> None:
-        """Answers one chat completion."""
-        assert self.path == "/v1/chat/completions"
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.bodies.append(body)
+        """Answers one call."""
+        assert self.path == self.server.path
+        self.body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.bodies.append(self.body)
         self.server.headers.append(self.headers)
 
-        reply = self.server.reply("\n".join(message["content"] for message in body["messages"]))
+        reply = self.server.reply("\n".join(self.server.texts(self.body)))
         if callable(reply):
             reply(self)
+        elif isinstance(reply, str):
+            self.answer(200, self.server.success(reply, self.body))
         else:
-            self.answer(*((200, completion(reply)) if isinstance(reply, str) else reply))
+            self.answer(*reply)
 
-    def answer(self, status: int, body: bytes, length: int | None = None) -> None:
+    def answer(self, status: int, body: bytes, length: int | None = None, **head: str) -> None:
         """Writes an answer; its head may claim another length."""
         self.send_response(status)
-        self.send_header("Content-Length", str(length or len(body)))
+        for name, value in {"Content-Length": str(length or len(body)), **head}.items():
+            self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         self.wfile.write(body)
 
 
-Reply = str | tuple[int, bytes] | Callable[[_Handler], None]
+Reply = str | tuple[int, bytes] | Callable[[Handler], None]
+
+
+class Scripts:
+    """Replies by the word after ``script:`` in a text: to the first call, the second, and so on;
+    the last reply is repeated. Texts without that word have the script ``usual``."""
+
+    def __init__(self, scripts: Mapping[str, Sequence[Reply]], usual: str = "well") -> None:
+        self.scripts, self.usual = scripts, usual
+        self.calls: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def __call__(self, text: str) -> Reply:
+        found = re.search(r"script:(\w+)", text)
+        script = found[1] if found else self.usual
+        with self._lock:
+            self.calls[script] += 1
+            place = min(self.calls[script], len(self.scripts[script])) - 1
+        return self.scripts[script][place]
+
+
+def hang_up(handler: Handler) -> None:
+    """Ends the connection in the middle of an answer."""
+    handler.answer(200, b'{"', length=10_000)
+    handler.close_connection = True
+
+
+def stall(handler: Handler) -> None:
+    """Says nothing until the server stops."""
+    handler.server.stopped.wait()
+    handler.close_connection = True
+
+
+def drip(handler: Handler) -> None:
+    """A byte now and then, so that no single read takes long."""
+    handler.answer(200, b" ", length=10_000)
+    while not handler.server.stopped.wait(0.02):
+        handler.wfile.write(b" ")
+    handler.close_connection = True
 
 
 def completion(content: object) -> bytes:

@@ -66,8 +66,10 @@ def bootstrap(
 
     for step in range(1, steps + 1):
         ids, mask = next(simple if step <= SIMPLE_SHARE * steps else full)
+        # Fifty steps of warm-up, then a linear decay to a twentieth.
+        decay = 1.0 - 0.95 * (step - 50) / max(1, steps - 50)
         for group in optimizer.param_groups:
-            group["lr"] = lr * _schedule(step, steps)
+            group["lr"] = lr * (step / 50 if step < 50 else decay)
 
         loss = _loss(model, ids, mask)
         optimizer.zero_grad(set_to_none=True)
@@ -85,12 +87,6 @@ def save_policy(model: Lfm2ForCausalLM, directory: str | Path) -> None:
     tiny_tokenizer().save_pretrained(directory)
     for file in Path(directory).iterdir():
         file.chmod(0o644)
-
-
-def _schedule(step: int, steps: int, warmup: int = 50) -> float:
-    if step < warmup:
-        return step / warmup
-    return 1.0 - 0.95 * (step - warmup) / max(1, steps - warmup)
 
 
 def _batches(

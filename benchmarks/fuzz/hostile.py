@@ -11,7 +11,7 @@ from ssp_env.errors import ServiceError
 from ssp_env.game.protocol import Tags
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
-from ssp_env.search.corpus import Corpus
+from ssp_env.search.base import Corpus
 from ssp_env.tokenizers import Tokenizer
 from ssp_env.types import Action, Analysis, Document, GroundTruth, Question
 

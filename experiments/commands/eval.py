@@ -126,7 +126,7 @@ def _config(chosen: Chosen, options: EvalOptions) -> RunConfig:
     values = load_preset(chosen.preset or DEFAULT_PRESET)
     if options.prompts is not None:
         values["game"] = {**values.get("game", {}), **format_settings(options.prompts)}
-    given = {"evaluation.per_group": options.per_group, "game.attempts": options.attempts}
+    given = {"per_group": options.per_group, "game.attempts": options.attempts}
     return chosen.config({**given, "game.verifier": "none"}, values)
 
 
@@ -137,7 +137,7 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
         asked = f"the questions of {options.questions}"
         given = list(read_questions(options.questions))
         if options.per_group is not None:
-            given = sample_questions(given, config.seed, config.evaluation.per_group)
+            given = sample_questions(given, config.seed, config.per_group)
     rules, questions = open_run(config, given, config.seed)
     if options.retriever is not None:
         rules = with_retriever(options.retriever, rules, questions, config.seed)

@@ -28,8 +28,7 @@ def run(chosen: Chosen, options: SweepOptions, file: str | None) -> int:
     """Plays what is left of a sweep, and prints its tables."""
     if file is None:
         for known in shipped():
-            sweep = read_sweep(known)
-            print(f"{known}: {sweep.title}\n    {', '.join(sweep.all_arms())}")
+            print(f"{known}: {', '.join(read_sweep(known).all_arms())}")
         return 0
     if options.parallel is not None and options.parallel < 1:
         raise ConfigError("--parallel", options.parallel, "must be at least 1")
@@ -127,7 +126,7 @@ def _finish(name: str, sweep: Sweep, commands: list[str], directory: SweepDirect
     minutes = float(results.steps["seconds.wall"].sum()) / 60
     text = "\n\n".join(map(str, tables)) + "\n"
     page = (
-        f"# {sweep.title or name}\n\n"
+        f"# {name}\n\n"
         f"{', then '.join(f'`{command}`' for command in commands)}, {datetime.now(UTC):%Y-%m-%d}, "
         f"commit {', '.join(commits)}, {'; '.join(machines)}. Preset `{sweep.preset}`, seeds "
         f"{seeds}; ± is half of a 95% interval over seeds (Student's t). "

@@ -16,7 +16,7 @@ from ssp_env.errors import UsageError
 from ssp_env.game.outcome import Outage
 from ssp_env.game.record import GameRecord
 from ssp_env.judge.base import Judge, JudgeTask, Verdict
-from ssp_env.judge.exact import ExactMatchJudge
+from ssp_env.judge.judges import ExactMatchJudge
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.wording.answers import f1, normalise
 

@@ -22,9 +22,9 @@ FEWEST = 3
 """Seeds from which on a picture has intervals; those of two reach beyond everything."""
 PLOTTED = (
     *("solver_reward", "proposer_reward", "valid_rate", "true_share", "ambiguous_share"),
-    *("question_hops", "solver_searches"),
+    *("question_hops", "solver_searches", "seconds.step"),
 )
-"""Figures that ``ssp plot`` draws besides accuracy."""
+"""Figures that ``ssp plot`` draws besides accuracy, and that tables of sweeps show."""
 
 
 class Chart(NamedTuple):

@@ -77,12 +77,12 @@ def open_run(
     rules = build_rules(config, world, tokenizer, config.game)
     try:
         if questions is None:
-            questions = rules.world.questions(seed, config.evaluation.per_group)
+            questions = rules.world.questions(seed, config.per_group)
     except ConfigError as error:
         # Worlds name their own arguments.
         name = error.field.rpartition(".")[2]
-        section = "evaluation" if name == "per_group" else "world_options"
-        raise ConfigError(f"{section}.{name}", error.value, error.fix) from None
+        name = name if name == "per_group" else f"world_options.{name}"
+        raise ConfigError(name, error.value, error.fix) from None
     check_lengths(rules, questions[0], getattr(model, "max_position_embeddings", None))
     client = chat_client(config)
     if client is not None:
@@ -166,7 +166,7 @@ def build_rules(config: RunConfig, world: World, tokenizer: Tokenizer, game: Gam
     parts = Parts()
     client = chat_client(config)
     if client is not None:
-        if config.served_model().judge:
+        if config.judge == "openai":
             parts["judge"] = OpenAIJudge(client, prompt_file(game.prompts, "judge.txt"))
         if game.verifier == "openai":
             form = game.verification_prompt
@@ -181,5 +181,5 @@ def build_rules(config: RunConfig, world: World, tokenizer: Tokenizer, game: Gam
 
 def chat_client(config: RunConfig) -> ChatClient | None:
     """A client of the model behind an API; ``None`` for a run that uses none."""
-    used = config.game.verifier == "openai" or (config.openai is not None and config.openai.judge)
+    used = "openai" in (config.game.verifier, config.judge)
     return ChatClient(config.served_model()) if used else None

@@ -111,7 +111,7 @@ class Recorder:
         """Shows and writes a step, with an evaluation where one is due."""
         self._progress.step(step, figures, seconds["step"])
         last, accuracy = step == self._config.steps, dict[str, Accuracy]()
-        if last or step % self._config.evaluation.every == 0:
+        if last or step % self._config.evaluate_every == 0:
             accuracy = self._evaluate("final" if last else f"step {step}", solve, seconds)
         self._log({"step": step, **figures}, seconds, accuracy)
 

@@ -29,8 +29,6 @@ ENDED = ("done", "stopped")
 class Sweep(Settings):
     """A sweep, as its file defines it."""
 
-    title: str = ""
-    """A line for people."""
     preset: str = "tiny"
     """Settings that all runs start from."""
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
@@ -38,13 +36,9 @@ class Sweep(Settings):
     set: dict[str, Any] = Field(default_factory=dict)
     """Settings of all runs, by dotted name."""
     arms: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """By name, the settings in which an arm differs."""
+    """By name, the settings in which an arm differs; the others are compared with the first."""
     grid: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     """By dotted name, values to be combined in all ways; with ``arms``, each with each of them."""
-    baseline: str = ""
-    """The arm that the others are compared with; the first where it is empty."""
-    figures: tuple[str, ...] = ()
-    """Names in ``metrics.jsonl`` that the tables show besides accuracy."""
     paper: dict[str, dict[str, float]] = Field(default_factory=dict)
     """Figures of the paper, by column and arm."""
 
@@ -54,8 +48,6 @@ class Sweep(Settings):
             raise ConfigError("seeds", list(self.seeds), "give at least one, each once")
         if not self.arms and not self.grid:
             raise ConfigError("arms", {}, "name arms with their settings, or give a grid")
-        if self.compared_with not in self.all_arms():
-            raise ConfigError("baseline", self.baseline, nearest(self.baseline, self.all_arms()))
         return self
 
     def all_arms(self) -> dict[str, dict[str, Any]]:
@@ -73,19 +65,13 @@ class Sweep(Settings):
                 found[", ".join([*([name] if name else []), *parts])] = {**flat(settings), **chosen}
         return found
 
-    @property
-    def compared_with(self) -> str:
-        """The arm that the others are compared with."""
-        return self.baseline or next(iter(self.all_arms()))
-
     def choose(self, arms: Sequence[str]) -> Self:
-        """The sweep with these of its arms alone, the baseline among them."""
-        known, baseline = self.all_arms(), self.compared_with
+        """The sweep with these of its arms alone."""
+        known = self.all_arms()
         for arm in arms:
             if arm not in known:
                 raise ConfigError("--arms", arm, nearest(arm, known))
-        chosen = {arm: settings for arm, settings in known.items() if arm in arms}
-        return self.replace(arms=chosen, grid={}, baseline=baseline)
+        return self.replace(arms={arm: known[arm] for arm in arms}, grid={})
 
 
 def shipped() -> dict[str, Path]:

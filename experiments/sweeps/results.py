@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.report.curves import draw_runs, spoken
+from experiments.report.curves import PLOTTED, draw_runs, spoken
 from experiments.report.runs import ACCURACY, MEAN, Arm, read_run
 from experiments.stats import over_runs
 from experiments.sweeps.definition import ENDED, Sweep, SweepDirectory, Trial
@@ -79,11 +79,12 @@ class Results:
         first = [*("arm", "seed", "state"), *own, "step", *self.groups]
         rest = sorted({*steps} - {*first}, key=lambda name: (name.startswith("seconds."), name))
         self.steps = steps.reindex(columns=[*first, *rest])
+        self.figures = [figure for figure in PLOTTED if figure in rest]
 
         index = pd.MultiIndex.from_tuples(list(ends), names=["arm", "seed"])
         found = pd.DataFrame(list(ends.values()), index, self.groups)
         self.ends = found.dropna(subset=[MEAN]) if self.groups else found
-        is_baseline = self.ends.index.get_level_values("arm") == sweep.compared_with
+        is_baseline = self.ends.index.get_level_values("arm") == self.arms[0]
         baseline = self.ends[is_baseline].droplevel("arm")
         self.apart = self.ends.sub(baseline, level="seed").reindex(self.ends.index)
 
@@ -94,7 +95,7 @@ class Results:
         made = [self._accuracies()]
         if len(self.arms) > 1:
             made.append(self._comparisons())
-        if self.sweep.figures:
+        if self.figures:
             made.append(self._figures())
         if self.sweep.paper:
             made.append(self._with_paper())
@@ -117,8 +118,7 @@ class Results:
         return Table(title, cells.rename(columns=spoken).rename_axis("arm"), self._notes())
 
     def _comparisons(self) -> Table:
-        baseline = self.sweep.compared_with
-        others = [arm for arm in self.arms if arm != baseline]
+        baseline, *others = self.arms
         means = self.apart[MEAN].dropna().groupby("arm")
         better = means.agg(lambda found: f"{(found > 0).sum()} of {len(found)}")
         cells = _cells(self.apart, others, sign="+")
@@ -127,16 +127,15 @@ class Results:
         return Table(title, cells.rename(columns=spoken).rename_axis("arm"))
 
     def _figures(self) -> Table:
-        known = [figure for figure in self.sweep.figures if figure in self.steps]
         steps = self.steps[self.steps["step"] > 0].groupby(["arm", "seed"], sort=False)
-        last = steps[known].agg(lambda figure: figure.dropna().tail(LAST_STEPS).mean())
-        last = last.reindex(index=self.ends.index, columns=list(self.sweep.figures))
+        last = steps[self.figures].agg(lambda figure: figure.dropna().tail(LAST_STEPS).mean())
+        last = last.reindex(self.ends.index)
         cells = _cells(last, self.arms).rename(columns=lambda name: re.sub("[._]", " ", name))
         return Table(f"Other figures, mean of the last {LAST_STEPS} steps", cells)
 
     def _with_paper(self) -> Table:
         """Ours and the paper's: the differences can be compared, the accuracies cannot."""
-        baseline = self.sweep.compared_with
+        baseline = self.arms[0]
         cells = _cells(self.ends[[MEAN]], self.arms).set_axis(["ours"], axis=1)
         cells["difference"] = _cells(self.apart[[MEAN]], self.arms, sign="+")[MEAN]
         cells.loc[baseline, "difference"] = ""
@@ -169,9 +168,8 @@ class Results:
             Arm(arm, [place for place, (trial, _) in enumerate(self.ended) if trial.arm == arm])
             for arm in self.arms
         ]
-        figures = [figure for figure in self.sweep.figures if figure in self.steps]
         runs = [run for _, run in self.ended]
-        draw_runs(out, runs, arms, [*self.groups, *figures], SMOOTHED)
+        draw_runs(out, runs, arms, [*self.groups, *self.figures], SMOOTHED)
 
 
 def _cells(values: pd.DataFrame, arms: Sequence[str], sign: str = "") -> pd.DataFrame:

@@ -46,7 +46,6 @@ class Chosen:
     """Only this game of the path, from 1."""
 
     def steps(self) -> range | None:
-        """The steps that are asked for; ``None`` for all."""
         if self.step is None:
             return None
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", self.step)
@@ -108,7 +107,6 @@ class _Found(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Place in words."""
         step = "" if self.step is None else f"step {self.step}, "
         return f"game {self.number}: {step}slot {self.game.record.slot}"
 
@@ -144,7 +142,6 @@ def _games(path: Path, chosen: Chosen) -> Iterator[_Found]:
 
 
 def _files(path: Path) -> list[tuple[Path, int | None]]:
-    """The files of games behind a path, with their steps, in order."""
     if not path.is_dir():
         return [(path, _step_of(path))]
 
@@ -164,7 +161,6 @@ def _step_of(file: Path) -> int | None:
 
 
 def _list(console: Console, games: Iterator[_Found], most: int | None) -> None:
-    """Prints one line per game."""
     heading = f"{'game':>6} {'step':>5} {'slot':>5} {'outcome':<8} {'reason':<16} {'solved':>6} "
     console.print(Text(f"{heading}{'proposer':>8}  question -> answer", "bold"))
     shown = 0

@@ -39,21 +39,23 @@ class Source:
     """With a server: environment variable that holds its token."""
 
     def open(self) -> Retriever:
-        """Opens the retriever."""
         from ssp_env.game.rules import own_retriever
+        from ssp_env.search.base import read_corpus
         from ssp_env.search.bm25 import BM25Retriever
+        from ssp_env.search.client import HTTPRetriever
         from ssp_env.search.config import SearchConfig
-        from ssp_env.search.corpus import read_corpus
         from ssp_env.search.index import PATIENCE, open_search
         from ssp_env.worlds import WORLDS, open_world
 
         given: dict[str, Any] = {"kind": self.kind, "encoder": self.encoder}
         if self.place.startswith("http") or self.token_env:
-            server = {"url": self.place, "token_env": self.token_env, "deadline": PATIENCE}
-            given["server"] = server
+            given |= {"server": self.place, "token_env": self.token_env}
         elif self.place not in WORLDS and Path(self.place).is_dir():
             given["index"] = self.place
-        if (retriever := open_search(SearchConfig.of(given))) is not None:
+        config = SearchConfig.of(given)
+        if config.server:
+            return HTTPRetriever(config.server, config.token_env, PATIENCE)
+        if (retriever := open_search(config)) is not None:
             return retriever
 
         if Path(self.place).is_file():

@@ -50,7 +50,6 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
     }
 
     def __init__(self, render_mode: str | None = None, **setup: Unpack[Setup]) -> None:
-        """Takes what :func:`env` takes."""
         super().__init__()
         resolved = set_up(setup)
         self._episode = Episode(resolved.rules, render_mode=render_mode)
@@ -63,11 +62,9 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
     # -- PettingZoo ----------------------------------------------------------------------------
 
     def observation_space(self, agent: str) -> gym.Space[Any]:
-        """The same object at each call."""
         return self._observer.observation_space
 
     def action_space(self, agent: str) -> gym.Space[Any]:
-        """The same object at each call."""
         return self._observer.action_space
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
@@ -107,14 +104,12 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         return self._watchers[agent].look(self._written[agent])
 
     def render(self) -> str | None:
-        """The game so far: a string in mode ``ansi``, printed in mode ``human``."""
         return self._episode.render()
 
     # -- the game ------------------------------------------------------------------------------
 
     @property
     def game(self) -> Game:
-        """The current game."""
         return self._episode.game
 
     @property

@@ -114,12 +114,10 @@ class Episode:
 
     @property
     def game(self) -> Game:
-        """The present game."""
         return self.round.games[0]
 
     @property
     def over(self) -> bool:
-        """True once the present game has ended."""
         return self.round.done
 
     @property
@@ -232,7 +230,6 @@ def _play_others(other: Player, turns: Sequence[tuple[Round, Trajectory]]) -> No
 
 
 def _subject(options: Mapping[str, Any] | None, rules: Rules) -> GroundTruth | Question | None:
-    """The subject of a game, if the options name one."""
     # PettingZoo's API tests pass {"options": 1} to see whether options are taken at all.
     given = [(n, v) for n, v in (options or {}).items() if v is not None and n != "options"]
     match given:
@@ -254,7 +251,6 @@ def _subject(options: Mapping[str, Any] | None, rules: Rules) -> GroundTruth | Q
 def _answers(
     rules: Rules, given: GroundTruth | None, rng: np.random.Generator, count: int
 ) -> list[GroundTruth]:
-    """The given answer, or some of the world's."""
     if given is not None:
         return [given] * count
     answers = rules.world.answers

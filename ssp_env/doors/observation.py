@@ -34,10 +34,6 @@ class Observer(Immutable):
     ``action_mask`` is int8 (vocabulary,): 1 on what may be written next."""
 
     def __init__(self, resolved: ResolvedSetup) -> None:
-        """
-        Args:
-            resolved: rules and view.
-        """
         rules, self.view = self._resolved = resolved
         tokenizer = rules.tokenizer
         size, pad, eos = tokenizer.vocab_size, tokenizer.pad_id, tokenizer.eos_id

@@ -78,7 +78,6 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
         return _look(self._watcher, self.episode)
 
     def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, Info]:
-        """Takes the next token."""
         if self.episode.feed(action):
             self.episode.advance()
         observation, info = _look(self._watcher, self.episode)
@@ -89,12 +88,10 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
         return self._observer.mask(self.episode.trajectory).astype(bool)
 
     def render(self) -> str | None:  # type: ignore[override]
-        """The game so far: a string in mode ``ansi``, printed in mode ``human``."""
         return self.episode.render()
 
     @property
     def game(self) -> Game:
-        """The game that is played."""
         return self.episode.game
 
 
@@ -169,7 +166,6 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         return self._look()
 
     def step(self, actions: NDArray[np.int64] | Sequence[int]) -> Step:
-        """Takes one token per env."""
         if self._ended is None:
             raise UsageError("call reset() first")
         given = np.asarray(actions)

@@ -55,7 +55,6 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
 
     @property
     def game(self) -> Game:
-        """The current game."""
         return self._env.game
 
     def reset(
@@ -108,11 +107,9 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         return observations, rewards, terminated, truncated, infos
 
     def render(self) -> str | None:
-        """As in the AEC env."""
         return self._env.render()
 
     def _seen(self, agents: Sequence[str]) -> tuple[_PerAgent, _PerAgent]:
-        """Observations and infos of agents."""
         observations = {}
         for agent in agents:
             seen = self._env.observe(agent)

@@ -35,12 +35,10 @@ class Turn:
     attempt: int = -1
     """Index of its attempt in the game, from 0 up; -1 where the turn is of no attempt."""
     attempts: int = 0
-    """Number of attempts in its game."""
     _batch: GameBatch | None = field(default=None, repr=False, compare=False)
 
     @property
     def role(self) -> Role:
-        """Role that writes the turn."""
         return self.trajectory.role
 
     @property
@@ -158,7 +156,6 @@ class GameBatch:
 
     @property
     def done(self) -> bool:
-        """True once all games are over."""
         return all(round_.done for round_ in self._rounds)
 
     @property
@@ -204,7 +201,6 @@ class TextDoor:
 
     @property
     def game(self) -> Game:
-        """The game that is played."""
         return self._episode.game
 
     def _show(self) -> str:

@@ -46,7 +46,6 @@ class Attempt:
 
     @property
     def right(self) -> bool:
-        """True if the judge called it right."""
         return self.verdict is not None and self.verdict.correct
 
 
@@ -106,7 +105,6 @@ class Game:
 
     @property
     def slot(self) -> int:
-        """Its place in the round."""
         return self.start.slot
 
     @property
@@ -116,7 +114,6 @@ class Game:
 
     @property
     def origin(self) -> Origin:
-        """Origin of its question."""
         return self.start.origin
 
     @cached_property
@@ -176,7 +173,6 @@ class Game:
         return Verdict(False, f"a short cut: fewer than {least} different searches")
 
     def trajectories(self) -> list[Trajectory]:
-        """All of them, in the order of play."""
         # The verifier and the closed-book gate are optional.
         first = [t for t in (self.proposer, self.verifier, self.closed_book) if t is not None]
         return first + [attempt.trajectory for attempt in self.attempts]

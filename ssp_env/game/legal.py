@@ -28,7 +28,6 @@ class Grammar(Protocol):
     @property
     def vocabulary(self) -> tuple[str, ...]:
         """All of its words. The grammar holds for tokenizers that have a token for each."""
-        ...
 
     def continuations(
         self, action: Action, words: Sequence[str], seen: frozenset[str]
@@ -38,7 +37,6 @@ class Grammar(Protocol):
         ``seen`` holds every word of the trajectory so far: a world may want players to mention
         only what they have read.
         """
-        ...
 
 
 class LegalMoves:

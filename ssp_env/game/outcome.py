@@ -10,7 +10,6 @@ class Outcome(StrEnum):
     """Outcome of a game. The three endings are never mixed."""
 
     PENDING = "pending"
-    """Not decided yet."""
     VALID = "valid"
     """The question passed every check; both roles are rewarded."""
     INVALID = "invalid"

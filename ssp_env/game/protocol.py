@@ -60,11 +60,9 @@ class Tags(Settings):
         return (self.think, self.search, self.information, self.question, self.answer, *self.also)
 
     def opening(self, name: str) -> str:
-        """``<name>`` of the tag with this field name."""
         return f"<{getattr(self, name)}>"
 
     def closing(self, name: str) -> str:
-        """``</name>`` of the tag with this field name."""
         return f"</{getattr(self, name)}>"
 
     def all(self) -> tuple[str, ...]:
@@ -216,7 +214,6 @@ class TurnScanner:
 
     @property
     def thinking(self) -> bool:
-        """True while a thought is open."""
         return self._outside is not None
 
     @property

@@ -60,12 +60,10 @@ class TrajectoryRecord:
 
     @property
     def policy_tokens(self) -> int:
-        """Number of tokens that the policy wrote."""
         return sum(segment.tokens for segment in self.segments if segment.by == POLICY)
 
     @property
     def tokens(self) -> int:
-        """Number of all tokens, prompt and observations included."""
         return sum(segment.tokens for segment in self.segments)
 
     @property
@@ -138,27 +136,22 @@ class GameRecord:
 
     @property
     def slot(self) -> int:
-        """The game's number in its step."""
         return self.first_slot + self.start.slot
 
     @property
     def origin(self) -> str:
-        """Origin of the question: ``proposed``, ``reused``, ``composed`` or ``given``."""
         return self.start.origin.value
 
     @property
     def answer(self) -> str:
-        """The ground truth, in its canonical wording."""
         return self.start.truth.answer
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """Other wordings of the ground truth."""
         return self.start.truth.aliases
 
     @property
     def attempts(self) -> tuple[TrajectoryRecord, ...]:
-        """The attempts to solve."""
         return tuple(t for t in self.trajectories if t.role is Role.SOLVER)
 
     def named(self) -> dict[str, TrajectoryRecord]:

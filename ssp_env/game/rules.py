@@ -18,7 +18,7 @@ from ssp_env.game.protocol import Tags, check_tokenizer
 from ssp_env.game.trajectory import Limits
 from ssp_env.game.verification import NOISE, NoiseSource
 from ssp_env.judge.base import Judge, Verifier
-from ssp_env.judge.exact import NoVerifier, WorldVerifier
+from ssp_env.judge.judges import NoVerifier, WorldVerifier
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.search.base import Retriever, identify
 from ssp_env.tokenizers.base import Tokenizer
@@ -82,7 +82,6 @@ class Rules(Immutable):
 
     @property
     def tags(self) -> Tags:
-        """Names of the tags, as the prompt set declares them."""
         return self.prompts.tags
 
     @property

@@ -213,7 +213,6 @@ class _Drawer:
                 self._by_word[word].append(item)
 
     def drawn(self, length: int) -> PooledQuestion:
-        """A question of this length, which has to be there."""
         return self._rarest(self.by_length[length])
 
     def composed(self, length: int) -> PooledQuestion:
@@ -274,7 +273,6 @@ StrategyName = Literal[
     "compose_with_examples",
 ]
 STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
-"""Names that :func:`make_strategy` knows."""
 
 
 def make_strategy(name: str, max_searches: int = 10) -> BatchStrategy:

@@ -53,7 +53,6 @@ class Limits(Immutable):
 
     @classmethod
     def of(cls, role: Role, config: GameConfig, tokenizer: Tokenizer, tags: Tags) -> Limits:
-        """The limits that a config sets for a role."""
         # Verification that is an attempt may do what an attempt may.
         by_attempt = role is Role.VERIFIER and config.verifies_by_attempt
         actions = ALLOWED[Role.SOLVER if by_attempt else role]
@@ -123,7 +122,6 @@ class Trajectory:
 
     @property
     def role(self) -> Role:
-        """The role that writes it."""
         return self.limits.role
 
     @property
@@ -133,14 +131,12 @@ class Trajectory:
 
     @property
     def waiting(self) -> Waiting:
-        """Input that it waits for."""
         if self.ending is not None:
             return Waiting.NOTHING
         return Waiting.POLICY if self.query is None else Waiting.SEARCH
 
     @property
     def done(self) -> bool:
-        """True once it has ended."""
         return self.ending is not None
 
     @property
@@ -229,7 +225,6 @@ class Trajectory:
         self._scanner = self._new_scanner()
 
     def end(self, ending: Ending) -> None:
-        """Ends it."""
         self.ending, self.query = ending, None
 
     def _new_scanner(self) -> TurnScanner:

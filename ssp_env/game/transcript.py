@@ -42,7 +42,6 @@ class Line(NamedTuple):
     indent: int = 0
 
     def plain(self) -> str:
-        """As text without colours."""
         return "\n".join(" " * self.indent + line for line in visible(self.text).split("\n"))
 
     def print(self, console: Console) -> None:
@@ -59,7 +58,6 @@ class Line(NamedTuple):
 
 
 def render_ansi(game: Game, rules: Rules) -> str:
-    """The game as plain text."""
     return "\n".join(line.plain() for line in transcript(record_game(game, rules)))
 
 

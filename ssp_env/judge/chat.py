@@ -10,7 +10,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from ssp_env.config import Settings
 from ssp_env.errors import Fault, MissingExtra, ServiceError
-from ssp_env.net import OVERLOADED, Connections, check_key_name, check_url, read_key, run
+from ssp_env.net import OVERLOADED, Client, check_key_name, check_url, read_key, run
 
 T = TypeVar("T")
 
@@ -24,9 +24,9 @@ _MAX_TOKENS = 512
 
 
 class ChatConfig(Settings):
-    """Address of a model and how it is called."""
+    """A model behind an OpenAI-compatible API, for judging, verifying and playing."""
 
-    section: ClassVar[str] = "chat"
+    section: ClassVar[str] = "openai"
 
     base_url: str
     """Root of the API, such as ``http://127.0.0.1:8000/v1``; ``/chat/completions`` is appended."""
@@ -46,7 +46,7 @@ class ChatConfig(Settings):
         return self
 
 
-class ChatClient:
+class ChatClient(Client[Any]):
     """Sends prompts, several at a time over kept-alive connections, at temperature 0.
 
     May be shared between threads. A pickled or copied client opens its own connections.
@@ -76,20 +76,7 @@ class ChatClient:
             )
             return client, asyncio.Semaphore(config.concurrency)
 
-        self._connections = Connections(self, connect, lambda made: made[0].close())
-
-    def __reduce__(self) -> tuple[type[Self], tuple[ChatConfig]]:
-        return type(self), (self.config,)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Closes the connections; a later call opens others."""
-        self._connections.close()
+        super().__init__((config,), connect, lambda made: made[0].close())
 
     def ask(
         self,

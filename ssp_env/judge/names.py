@@ -34,7 +34,6 @@ class Person:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """First, middle and last names."""
         return (*filter(None, (self.first,)), *self.middle, *self.last)
 
 

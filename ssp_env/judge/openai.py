@@ -60,7 +60,6 @@ class _ByModel:
             raise ConfigError("prompt", str(prompt), fix)
 
     def describe(self) -> dict[str, Any]:
-        """Model and digest of the prompt."""
         digest = sha256(self.prompt.encode()).hexdigest()[:12]
         return {"model": self.model, "prompt": f"prompt {digest}"}
 

@@ -30,7 +30,6 @@ _ASKING = frozenset({"who", "whom", "whose", "which", "what", "name"})
 
 @lru_cache(maxsize=1024)
 def read_question(question: str) -> Asked:
-    """Reads a question."""
     people = vocabulary("people")
     run = keys(read(question))
     asking = next((at for at, word in enumerate(run) if word in _ASKING), len(run))
@@ -280,7 +279,6 @@ def _same_list(asked: Asked, gold: str, given: str) -> bool:
 
 
 def list_items(said: str) -> list[str]:
-    """The items of a list."""
     parts = re.split(r"\s*[,;]\s*(?:and\s+)?|\s+(?:and|&|vs\.?|versus)\s+", said.strip(" ."))
     return [part for part in parts if read(part)]
 

@@ -27,7 +27,6 @@ class Amount:
 
     @property
     def in_base_units(self) -> float:
-        """The amount in its dimension's base unit."""
         return self.value * self.factor + self.offset
 
 
@@ -168,7 +167,6 @@ def read(text: str) -> tuple[Word, ...]:
 
 
 def keys(words: Sequence[Word]) -> tuple[str, ...]:
-    """The keys of words, in order."""
     return tuple(word.key for word in words)
 
 

@@ -34,14 +34,12 @@ class Player(Protocol):
         Raises:
             ServiceError: the player could not play; the games of all these trajectories are void.
         """
-        ...
 
 
 class TextPlayer:
     """A player that writes text; subclasses implement :meth:`write`."""
 
     def play(self, trajectories: Sequence[Trajectory]) -> None:
-        """Writes :meth:`write`'s text in each."""
         for trajectory in trajectories:
             trajectory.feed_turn(trajectory.limits.tokenizer.encode(self.write(trajectory)))
 
@@ -57,7 +55,6 @@ class RandomLegalPlayer:
         self._legal, self._rng = LegalMoves(rules), rng
 
     def play(self, trajectories: Sequence[Trajectory]) -> None:
-        """Writes a turn in each."""
         for trajectory in trajectories:
             while trajectory.waiting is Waiting.POLICY:
                 legal = np.flatnonzero(self._legal.mask(trajectory))

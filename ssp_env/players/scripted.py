@@ -37,7 +37,6 @@ class ScriptedPlayer(TextPlayer):
         self._tags = tags
 
     def call(self, action: str, content: str) -> str:
-        """A turn that searches, asks or answers."""
         return f"{self._tags.opening(action)} {content} {self._tags.closing(action)}"
 
 
@@ -58,7 +57,6 @@ class MiniPlayer(ScriptedPlayer):
         self._hops, self._citizens = hops, citizens
 
     def write(self, trajectory: Trajectory) -> str:
-        """The next turn: one call."""
         if trajectory.role is Role.PROPOSER:
             return self._propose(trajectory)
         if Action.SEARCH in trajectory.limits.actions:
@@ -147,7 +145,6 @@ class ClozePlayer(ScriptedPlayer):
     before and after the gap as asked."""
 
     def write(self, trajectory: Trajectory) -> str:
-        """The next turn: one call."""
         proposes, about = trajectory.role is Role.PROPOSER, trajectory.about
         if Action.SEARCH in trajectory.limits.actions and not trajectory.searches:
             return self.call("search", about if proposes else _query(trajectory))

@@ -12,16 +12,15 @@ import gzip
 import hashlib
 import json
 import re
-import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from ssp_env.disk import opened
 from ssp_env.errors import ConfigError, DataError, UsageError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import PROPOSER_REWARDS, Game
@@ -70,7 +69,6 @@ class SavedTokenizer:
     sha256: str
     """Over the bytes behind every id, and the end and padding ids."""
     words: tuple[str, ...] = ()
-    """Vocabulary of ``words``."""
     tags: tuple[str, ...] = ()
     """Tags that are single tokens of ``words``."""
     directory: str | None = None
@@ -78,7 +76,6 @@ class SavedTokenizer:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> SavedTokenizer:
-        """The description of a tokenizer."""
         kind = _KINDS.get(type(tokenizer), dotted(tokenizer))
         kept: Any = tokenizer
         size, digest = tokenizer.vocab_size, _sha256(kept)
@@ -179,7 +176,6 @@ class SavedRules:
 
     @classmethod
     def of(cls, rules: Rules) -> SavedRules:
-        """The header for games that are played by some rules."""
         return cls(
             format=FORMAT,
             package=__version__,
@@ -315,7 +311,7 @@ def read_games(path: str | Path) -> Iterator[SavedGame]:
     Raises:
         DataError: a file that cannot be read, or a line that is wrong or was altered.
     """
-    with _opened(Path(path)) as file:
+    with opened(path) as file:
         # A few bytes of gzip can be gigabytes of text: no more than one line is ever held.
         lines = iter(lambda: file.readline(LONGEST_LINE + 1), b"")
         yield from parse_games(lines, path)
@@ -368,21 +364,3 @@ def _read(kind: type[T], line: bytes, path: str | Path, number: int) -> T:
     else:
         what = "cut off: its writer was stopped, or the file was not copied in full"
     raise DataError(path, what, number)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    try:
-        with open(path, "rb") as raw:
-            zipped = raw.read(2) == b"\x1f\x8b"
-            raw.seek(0)
-            if not zipped:
-                yield raw
-                return
-            with gzip.open(raw) as file:
-                yield cast(IO[bytes], file)
-    except EOFError:
-        raise DataError(path, "is cut off: its end is missing") from None
-    except (OSError, zlib.error) as error:
-        why = getattr(error, "strerror", None) or error
-        raise DataError(path, f"cannot be read: {why}") from error

@@ -41,7 +41,6 @@ class Replay:
     """Result of playing a saved game again."""
 
     game: Game
-    """The game as it was replayed."""
     rules: Rules
     """Rules that it was replayed by; search, judge, verifier and noise are not in the file."""
     differences: tuple[str, ...]
@@ -52,7 +51,6 @@ class Replay:
 
     @property
     def identical(self) -> bool:
-        """True if everything came out as it was saved."""
         return not self.differences
 
 
@@ -269,7 +267,6 @@ class RecordedReferee(Referee):
         self._record, self._plays = record, record.named()
 
     def search(self, due: Sequence[tuple[Game, Trajectory]]) -> Results:
-        """Documents that were found then."""
         return [self._found(_name(game, t), t) for game, t in due]
 
     def _found(self, name: str, trajectory: Trajectory) -> list[Document] | ServiceError:
@@ -281,7 +278,6 @@ class RecordedReferee(Referee):
         return self.outage("search", f"search {place + 1} of {name} for {trajectory.query!r}")
 
     def judge(self, pairs: Sequence[tuple[Game, Trajectory]]) -> Verdicts:
-        """Verdicts that were reached then."""
         return [self._verdict(_name(game, t), t) for game, t in pairs]
 
     def _verdict(self, name: str, trajectory: Trajectory) -> Verdict | ServiceError:
@@ -303,7 +299,6 @@ class RecordedReferee(Referee):
         return self.outage("judge", f"a verdict on {trajectory.result!r} ({name})")
 
     def verify(self, readings: Sequence[tuple[Game, tuple[Document, ...]]]) -> Verdicts:
-        """Verdict of the verifier then."""
         verdict = self._record.verification
         return [
             verdict or self.outage("verifier", f"a verification of {game.question!r}")
@@ -313,7 +308,6 @@ class RecordedReferee(Referee):
     def noise(
         self, games: Sequence[Game], retrieved: Sequence[tuple[int, Document]]
     ) -> list[tuple[NoiseDocument, ...] | ServiceError]:
-        """Noise that was drawn then."""
         record = self._record
         # A game that was void before anything was read: noise was what failed.
         read = record.verification is not None or "verifier" in self._plays

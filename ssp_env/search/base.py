@@ -1,11 +1,19 @@
-"""The interface of retrievers: queries in, ranked documents out."""
+"""The interface of retrievers, and the corpora that they search, read from Search-R1's JSONL.
+
+A :class:`Corpus` holds its passages in memory, a :class:`~ssp_env.search.store.PassageStore` leaves
+them on disk. Both are :class:`Passages`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
-from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.disk import opened
+from ssp_env.errors import DataError, ServiceError, UsageError
 from ssp_env.types import Document, Passages
 
 Results = list[list[Document] | ServiceError]
@@ -26,7 +34,6 @@ class Retriever(Protocol):
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """Ranked documents for each query: any strings, the empty one included."""
-        ...
 
 
 def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results:
@@ -63,14 +70,6 @@ def whole(results: Results) -> list[list[Document]]:
     return cast(list[list[Document]], results)
 
 
-def check_request(queries: Sequence[str], k: int) -> None:
-    """Refuses a ``k`` below 1, and one string, which would be searched letter by letter."""
-    if k < 1:
-        raise ConfigError("k", k, "give at least 1")
-    if isinstance(queries, str):
-        raise UsageError(f"search takes a list of queries, not one string: {queries!r:.200}")
-
-
 def check_count(results: Sequence[object], queries: Sequence[str]) -> None:
     """Refuses the answer of a retriever that has not one result per query."""
     if len(results) != len(queries):
@@ -85,3 +84,113 @@ def identify(retriever: Retriever) -> dict[str, Any]:
     if isinstance(corpus := getattr(retriever, "corpus", None), Passages):
         parts["corpus"] = corpus.digest()
     return parts
+
+
+# -- corpora -----------------------------------------------------------------------------------
+
+
+class Corpus(Passages):
+    """An immutable sequence of passages with unique ids."""
+
+    def __init__(self, documents: Iterable[Document], name: str = "corpus") -> None:
+        """``name`` is what errors and records call it."""
+        self.name = name
+        self._documents = tuple(documents)
+        if not self._documents:
+            raise DataError(name, "holds no passage")
+        [(twice, count)] = Counter(each.id for each in self._documents).most_common(1)
+        if count > 1:
+            raise DataError(name, f"id {twice!r} occurs twice")
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._documents[index]
+
+    def digest(self) -> str:
+        return digest_of(self)
+
+
+def digest_of(documents: Iterable[Document]) -> str:
+    """The digest of a corpus, such as :meth:`Corpus.digest`, from passages one after the other."""
+    sha = hashlib.sha256()
+    for document in documents:
+        sha.update(b"".join(part + b"\0" for part in encode(document)))
+    return sha.hexdigest()
+
+
+def encode(document: Document) -> tuple[bytes, ...]:
+    """Id, title and text as UTF-8. Lone surrogates, which JSON can spell, are kept."""
+    parts = (document.id, document.title, document.text)
+    return tuple(part.encode("utf-8", "surrogatepass") for part in parts)
+
+
+def read_corpus(path: str | Path) -> Corpus:
+    """Reads Search-R1's corpus format: one JSON object per line, plain or gzip.
+
+    A line holds ``id`` and either ``contents`` (a title in double quotes, a newline, the text) or
+    ``title`` and ``text``. A ``DataError`` names the file, and the line that is none of these."""
+    return Corpus(read_passages(path), name=str(path))
+
+
+def read_passages(path: str | Path) -> Iterator[Document]:
+    """The passages of a corpus file, of which one is in memory at a time; ids may repeat."""
+    for line, row in read_jsonl(path):
+        match row:
+            case {"id": str() | int() as name, "contents": str(contents)}:
+                title, text = split_contents(contents)
+            case {"id": str() | int() as name, "title": str(title), "text": str(text)}:
+                pass
+            case _:
+                has = ", ".join(row) or "nothing"
+                wanted = 'a passage needs "id", and "contents" or "title" and "text", as strings'
+                raise DataError(path, f"{wanted}; the line has: {has}", line)
+        yield Document(str(name), title, text)
+
+
+def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The ``(line number, object)`` of a JSONL file, plain or gzip. Blank lines are passed over.
+
+    A ``DataError`` names the file, and the line that is no JSON object."""
+    with opened(path) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                # A byte order mark, which some editors put before the first line, is no part of it.
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                if not text.strip():
+                    continue
+                if not isinstance(row := json.loads(text), dict):
+                    raise ValueError(f"{type(row).__name__} in place of an object")
+            except (ValueError, RecursionError) as error:
+                what = f"not JSON Lines, one object per line ({error})"
+                raise DataError(path, what, number) from error
+            yield number, row
+
+
+def split_contents(contents: str) -> tuple[str, str]:
+    """Title and text. Contents of a single line have no title."""
+    head, newline, text = contents.partition("\n")
+    if not newline:
+        return "", contents
+    return head.strip().removeprefix('"').removesuffix('"'), text
+
+
+def join_contents(document: Document) -> str:
+    """Title and text as :func:`split_contents` reads them; line breaks in a title become spaces."""
+    title = document.title.replace("\n", " ")
+    return f'"{title}"\n{document.text}'
+
+
+def passage_text(document: Document) -> str:
+    """The text that is encoded of a passage: its title, if any, on a line of its own before it."""
+    return f"{document.title}\n{document.text}" if document.title else document.text
+
+
+def well_formed(text: str) -> str:
+    """A text that UTF-8 can carry: halves of surrogate pairs that stand alone become U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text

@@ -12,15 +12,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from math import isfinite
-from typing import Any, Self
+from typing import Any
 
 import httpx
 
 from ssp_env.errors import ServiceError, TransientServiceError
-from ssp_env.net import OVERLOADED, Connections, read_key, retried, run
-from ssp_env.search.base import Results, check_request, whole
-from ssp_env.search.config import HTTPConfig
-from ssp_env.search.corpus import split_contents, well_formed
+from ssp_env.net import OVERLOADED, Client, check_url, read_key, retried, run
+from ssp_env.search.base import Results, split_contents, well_formed, whole
 from ssp_env.types import Document
 
 BATCH = 64
@@ -30,11 +28,13 @@ MAX_QUERY = 4096
 and what a policy does must not look like an outage."""
 MAX_REPLY = 32 * 2**20
 """Longest reply that is read, in bytes."""
+CONNECTIONS = 16
+"""Most requests under way at a time, over all threads that share a retriever."""
 
 _ABOUT_THE_TEXT = frozenset({400, 413, 422})
 
 
-class HTTPRetriever:
+class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
     """Asks a server that speaks Search-R1's protocol. May be shared between any number of threads;
     pickled or copied, it opens its own connections.
 
@@ -44,56 +44,48 @@ class HTTPRetriever:
 
     remote = True
 
-    def __init__(self, config: HTTPConfig | str) -> None:
-        """``config`` may be just the server's address."""
-        self.config = config = HTTPConfig(url=config) if isinstance(config, str) else config
-        self._key = key = read_key("server.token_env", config.token_env)
+    def __init__(self, url: str, token_env: str | None = None, deadline: float = 60.0) -> None:
+        """
+        Args:
+            url: the server's address; ``/retrieve`` is appended where it is missing.
+            token_env: environment variable that holds a bearer token.
+            deadline: seconds for a whole search: failing requests are repeated with growing pauses
+                until then. One request may take a third of it.
+        """
+        check_url("url", url, "http://127.0.0.1:8000")
+        self.url = url.rstrip("/").removesuffix("/retrieve") + "/retrieve"
+        self._deadline, self._key = deadline, read_key("search.token_env", token_env)
+        key = self._key
 
         def connect() -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
             headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
             if key:
                 headers["Authorization"] = f"Bearer {key}"
-            most = config.connections
-            limits = httpx.Limits(max_keepalive_connections=most)
+            limits = httpx.Limits(max_keepalive_connections=CONNECTIONS)
             # Reading the certificates takes a tenth of a second.
-            verify = config.url.startswith("https")
+            verify = url.startswith("https")
             client = httpx.AsyncClient(headers=headers, timeout=None, limits=limits, verify=verify)
-            return client, asyncio.Semaphore(most)
+            return client, asyncio.Semaphore(CONNECTIONS)
 
-        self._connections = Connections(self, connect, lambda made: made[0].aclose())
-
-    def __reduce__(self) -> tuple[type[Self], tuple[HTTPConfig]]:
-        return type(self), (self.config,)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Closes the connections; a later search opens others."""
-        self._connections.close()
+        made_from = url, token_env, deadline
+        super().__init__(made_from, connect, lambda made: made[0].aclose())
 
     def describe(self) -> dict[str, Any]:
         """The server's address alone: what it searches may change without notice."""
-        url = httpx.URL(self.config.endpoint)
+        url = httpx.URL(self.url)
         return {"server": str(url.copy_with(query=None, fragment=None))}
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """Ranked documents for each query; see :class:`~ssp_env.search.base.Retriever`."""
         return whole(self.search_each(queries, k))
 
     def search_each(self, queries: Sequence[str], k: int) -> Results:
-        """One ranking or error per query; see :func:`ssp_env.search.base.search_each`."""
-        check_request(queries, k)
         return run(self._each(queries, int(k)))
 
     async def _each(self, queries: Sequence[str], k: int) -> Results:
         # Cut before it is cleaned, as cutting may halve a surrogate pair. Sent once each.
         sent = [well_formed(query[:MAX_QUERY]) for query in queries]
         distinct = list(dict.fromkeys(sent))
-        until = asyncio.get_running_loop().time() + self.config.deadline
+        until = asyncio.get_running_loop().time() + self._deadline
         batches = [distinct[start : start + BATCH] for start in range(0, len(distinct), BATCH)]
         answers = await asyncio.gather(*(self._batch(batch, k, until) for batch in batches))
 
@@ -115,7 +107,7 @@ class HTTPRetriever:
 
     async def _ask(self, queries: list[str], k: int, until: float) -> list[list[Document]]:
         """Sends a request once, when a connection is free."""
-        url, raw = self.config.endpoint, bytearray()
+        url, raw = self.url, bytearray()
         # A batch that a server breaks on is not repeated: each of its queries is asked alone.
         broken: Callable[[str], ServiceError] = partial(TransientServiceError, "search")
         if len(queries) > 1:
@@ -127,7 +119,7 @@ class HTTPRetriever:
                 asyncio.timeout_at(until),
                 gate,
                 # httpx's own time-outs are for single reads.
-                asyncio.timeout(self.config.deadline / 3),
+                asyncio.timeout(self._deadline / 3),
                 client.stream("POST", url, content=body) as response,
             ):
                 async for part in response.aiter_raw():
@@ -135,7 +127,7 @@ class HTTPRetriever:
                     if len(raw) > MAX_REPLY:
                         raise broken(f"{url}: a reply of more than {MAX_REPLY} bytes")
         except (TimeoutError, httpx.ConnectError) as error:
-            what = f"no complete reply within a third of {self.config.deadline:g} s"
+            what = f"no complete reply within a third of {self._deadline:g} s"
             what = what if isinstance(error, TimeoutError) else f"ConnectError: {error}"
             raise TransientServiceError("search", f"{url}: {what}") from error
         except httpx.RequestError as error:

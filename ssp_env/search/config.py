@@ -6,40 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import PositiveFloat, PositiveInt, model_validator
+from pydantic import model_validator
 
 from ssp_env.config import Settings
 from ssp_env.errors import ConfigError
 from ssp_env.net import check_key_name, check_url
-
-
-class HTTPConfig(Settings):
-    """Address of a search server and how it is called."""
-
-    section: ClassVar[str] = "server"
-
-    url: str
-    """Address of the server, such as ``http://127.0.0.1:8000``; ``/retrieve`` is appended where it
-    is missing."""
-    token_env: str | None = None
-    """*Name* of the environment variable that holds a bearer token; ``None`` for a server that asks
-    for none."""
-    deadline: PositiveFloat = 60.0
-    """Seconds for a whole search: failing requests are repeated with growing pauses until then. One
-    request may take a third of it."""
-    connections: PositiveInt = 16
-    """Most requests under way at a time, over all threads that share the retriever."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        check_url("server.url", self.url, "http://127.0.0.1:8000")
-        check_key_name("server.token_env", self.token_env)
-        return self
-
-    @property
-    def endpoint(self) -> str:
-        """The address that is posted to."""
-        return self.url.rstrip("/").removesuffix("/retrieve") + "/retrieve"
 
 
 class SearchConfig(Settings):
@@ -54,22 +25,26 @@ class SearchConfig(Settings):
     May stay empty where there is only one."""
     encoder: str = ""
     """Directory of a dense index's encoder; empty: where it was when the index was built."""
-    device: str = ""
-    """PyTorch's name of the device for encoder and reranker; empty: a GPU if there is one."""
     reranker: str = ""
     """Directory of a cross-encoder that puts the first 50 documents into its order; empty: none."""
-    server: HTTPConfig | None = None
-    """A server that speaks Search-R1's protocol, such as ``ssp serve``."""
+    server: str = ""
+    """Address of a server that speaks Search-R1's protocol, such as ``ssp serve``; empty: none."""
+    token_env: str | None = None
+    """*Name* of the environment variable that holds the server's token; ``None`` if it asks for
+    none."""
     cache: str = ""
     """A directory of rankings that outlast the process. Delete it when a server's index changes."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.server is not None and self.index:
+        if self.server:
+            check_url("search.server", self.server, "http://127.0.0.1:8000")
+        check_key_name("search.token_env", self.token_env)
+        if self.server and self.index:
             fix = "a server is named as well; leave one of them out"
             raise ConfigError("search.index", self.index, fix)
-        for name in ("kind", "encoder", "device", "reranker", "cache"):
-            of_server = self.server is not None and name in ("device", "reranker", "cache")
+        for name in ("kind", "encoder", "reranker", "cache"):
+            of_server = self.server and name in ("reranker", "cache")
             if getattr(self, name) and not self.index and not of_server:
                 fix = "goes with search.index, an index directory"
                 raise ConfigError(f"search.{name}", getattr(self, name), fix)
@@ -81,5 +56,5 @@ class SearchConfig(Settings):
         ``http``, or an index directory; empty: the world's own retriever."""
         if isinstance(given, str | Path):
             name = "server" if str(given).startswith(("http://", "https://")) else "index"
-            given = {name: {"url": given} if name == "server" else str(given)}
+            given = {name: str(given)}
         return cls(**dict(given))

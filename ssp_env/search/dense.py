@@ -31,8 +31,7 @@ import numpy as np
 
 from ssp_env.disk import write_atomically
 from ssp_env.errors import DataError
-from ssp_env.search.base import check_request
-from ssp_env.search.corpus import passage_text
+from ssp_env.search.base import passage_text
 from ssp_env.search.store import Encoder, Manifest, PassageStore, again, read_manifest, track
 from ssp_env.types import Document
 
@@ -71,8 +70,6 @@ class DenseRetriever:
         self._index = index
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """See :meth:`ssp_env.search.base.Retriever.search`; an empty query has a vector too."""
-        check_request(queries, k)
         distinct = list(dict.fromkeys(queries))
         if not distinct:
             return []
@@ -91,7 +88,6 @@ class DenseRetriever:
         ]
 
     def describe(self) -> dict[str, Any]:
-        """Corpus, kind of index, and encoder."""
         encoder = {"name": self.encoder.info.name, "digest": self.encoder.info.digest}
         return {"corpus": self.corpus.digest(), "kind": self.kind, "encoder": encoder}
 

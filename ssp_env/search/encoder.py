@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssp_env.errors import ModelError
-from ssp_env.search.corpus import passage_text, well_formed
+from ssp_env.search.base import passage_text, well_formed
 from ssp_env.search.store import EncoderInfo
 from ssp_env.types import Document
 
@@ -65,11 +65,9 @@ class SentenceTransformerEncoder:
         self.info = EncoderInfo(str(directory), sha.hexdigest(), dimension, *prefixes)
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """See :meth:`Encoder.encode_queries`."""
         return self._encode(texts, self.info.query_prefix)
 
     def encode_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """See :meth:`Encoder.encode_passages`."""
         return self._encode(texts, self.info.passage_prefix)
 
     def _encode(self, texts: Sequence[str], prefix: str) -> NDArray[np.float32]:
@@ -111,7 +109,6 @@ class CrossEncoderReranker:
             raise ModelError(f"{directory}: was not trained as a cross-encoder, but as {what}")
 
     def scores(self, pairs: Sequence[tuple[str, Document]]) -> NDArray[np.float32]:
-        """See :meth:`ssp_env.search.wrappers.Reranker.scores`."""
         from torch.nn import Identity
 
         texts = [(well_formed(query), well_formed(passage_text(found))) for query, found in pairs]

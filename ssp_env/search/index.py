@@ -91,7 +91,6 @@ def open_index(
     kind: str | None = None,
     *,
     encoder: Encoder | str | Path | None = None,
-    device: str | None = None,
 ) -> Retriever:
     """Opens an index for searching. Files are mapped, not read: that takes milliseconds.
 
@@ -101,7 +100,6 @@ def open_index(
             only one.
         encoder: of a dense kind: the one that it was built with, or the directory of its model.
             ``None`` loads the directory that the manifest names.
-        device: PyTorch's name of where the encoder computes; ``None`` takes a GPU if there is one.
     """
     store = PassageStore(Path(directory) / PASSAGES)
     parts: list[Retriever] = []
@@ -122,7 +120,7 @@ def open_index(
 
             # The model's directory may not name its prefixes.
             prefixes = (made_with.query_prefix, made_with.passage_prefix)
-            model = SentenceTransformerEncoder(model, prefixes, device)
+            model = SentenceTransformerEncoder(model, prefixes)
         read_manifest(folder, encoder=model.info)
         parts.append(DenseRetriever(folder, store, model, manifest))
     return parts[0] if len(parts) == 1 else HybridRetriever(parts)
@@ -147,21 +145,21 @@ def kinds_of(directory: str | Path, kind: str | None = None) -> list[str]:
 def open_search(config: SearchConfig) -> Retriever | None:
     """The retriever that is meant; ``None``: the world's own."""
     retriever: Retriever
-    if config.server is not None:
+    if config.server:
         # Imported here and below: HTTP and models are of no use to a search by words.
         from ssp_env.search.client import HTTPRetriever
 
-        retriever = HTTPRetriever(config.server)
+        retriever = HTTPRetriever(config.server, config.token_env)
     elif config.index:
-        encoder, device = config.encoder or None, config.device or None
-        retriever = open_index(config.index, config.kind or None, encoder=encoder, device=device)
+        encoder = config.encoder or None
+        retriever = open_index(config.index, config.kind or None, encoder=encoder)
     else:
         return None
 
     if config.reranker:
         from ssp_env.search.encoder import CrossEncoderReranker
 
-        reranker = CrossEncoderReranker(config.reranker, device=config.device or None)
+        reranker = CrossEncoderReranker(config.reranker)
         retriever = RerankedRetriever(retriever, reranker)
     return CachedRetriever(retriever, config.cache) if config.cache else retriever
 
@@ -170,14 +168,13 @@ def check_search(config: SearchConfig) -> None:
     """Finds out whether :func:`open_search` can work, without loading a model.
 
     A server is asked for one query, with less patience than games have."""
-    if config.server is not None:
+    if config.server:
         from ssp_env.search.client import HTTPRetriever
 
-        server = config.server
-        with HTTPRetriever(server.replace(deadline=min(PATIENCE, server.deadline))) as asked:
+        with HTTPRetriever(config.server, config.token_env, PATIENCE) as asked:
             (answer,) = asked.search_each(["search"], 1)
         if isinstance(answer, ServiceError):
-            raise ServiceError("search", f"{server.url} does not answer: {answer.what}")
+            raise ServiceError("search", f"{config.server} does not answer: {answer.what}")
 
     models = {"reranker": config.reranker, "encoder": config.encoder}
     for kind in kinds_of(config.index, config.kind or None) if config.index else []:

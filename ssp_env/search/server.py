@@ -22,11 +22,10 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel, BeforeValidator, Field
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.middleware.base import RequestResponseEndpoint
 
 from ssp_env.errors import ConfigError, ServiceError
-from ssp_env.search.base import Retriever, check_count
-from ssp_env.search.corpus import join_contents, well_formed
+from ssp_env.search.base import Retriever, check_count, join_contents, well_formed
 from ssp_env.types import Document
 
 DEFAULT_K = 3
@@ -80,7 +79,16 @@ def build_app(retriever: Retriever, token: str | None = None) -> FastAPI:
         strict_content_type=False,
     )
     if token is not None:
-        app.add_middleware(_TokenGate, token=token)
+        bearer = f"Bearer {token}".encode("ascii")
+
+        @app.middleware("http")
+        async def admit(request: Request, go_on: RequestResponseEndpoint) -> Response:
+            """Asks for the token, before the body is read."""
+            given = request.headers.get("authorization", "").encode("latin-1")
+            if request.url.path == _PROBE or hmac.compare_digest(given, bearer):
+                return await go_on(request)
+            wanted = {"detail": "this server wants its token, as Authorization: Bearer TOKEN"}
+            return JSONResponse(wanted, 401, {"WWW-Authenticate": "Bearer"})
 
     @app.post("/retrieve", max_body_size=MAX_BODY)
     async def retrieve(query: Query) -> Response:
@@ -127,23 +135,6 @@ def write_result(rankings: Rankings, scores: bool) -> bytes:
 
     rows = [[row(found) for found in ranking] for ranking in rankings]
     return json.dumps({"result": rows}, allow_nan=False).encode()
-
-
-class _TokenGate:
-    """ASGI middleware that asks for the token."""
-
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app, self._bearer = app, f"Bearer {token}".encode("ascii")
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] != _PROBE:
-            given = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(given, self._bearer):
-                wanted = {"detail": "this server wants its token, as Authorization: Bearer TOKEN"}
-                answer = JSONResponse(wanted, 401, {"WWW-Authenticate": "Bearer"})
-                await answer(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
 
 
 # -- requests that share a call ----------------------------------------------------------------

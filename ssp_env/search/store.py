@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeVar, overload
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from ssp_env.disk import locked, new_folder, unfinished, write_atomically
 from ssp_env.errors import DataError, RunError
-from ssp_env.search.corpus import digest_of, encode, read_passages
+from ssp_env.search.base import digest_of, encode, read_passages
 from ssp_env.types import Document, Passages
 
 FORMAT: Final = 7
@@ -45,11 +45,8 @@ class EncoderInfo:
     digest: str
     """SHA-256 over what decides its vectors: weights, tokenizer, prefixes, normalisation."""
     dimension: int
-    """Length of its vectors."""
     query_prefix: str = ""
-    """Put before a query."""
     passage_prefix: str = ""
-    """Put before a passage."""
 
 
 class Encoder(Protocol):
@@ -58,15 +55,12 @@ class Encoder(Protocol):
     @property
     def info(self) -> EncoderInfo:
         """Name and digest, which tie an index to this encoder."""
-        ...
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors of queries: shape ``(len(texts), info.dimension)``."""
-        ...
 
     def encode_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors of passages: shape ``(len(texts), info.dimension)``."""
-        ...
 
 
 class Manifest(BaseModel, frozen=True, extra="forbid"):
@@ -74,9 +68,8 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
 
     format: Literal[7] = FORMAT
     corpus: str
-    """Digest of the passages, as :meth:`ssp_env.search.corpus.Corpus.digest` defines it."""
+    """Digest of the passages, as :meth:`ssp_env.search.base.Corpus.digest` defines it."""
     passages: int
-    """Number of passages."""
     name: str
     """Name of the corpus file."""
     encoder: EncoderInfo | None = None
@@ -159,11 +152,10 @@ def again(folder: Path) -> str:
 class PassageStore(Passages):
     """The passages of an index directory, none of them in memory.
 
-    It serves wherever a :class:`~ssp_env.search.corpus.Corpus` does. Any number of threads and
+    It serves wherever a :class:`~ssp_env.search.base.Corpus` does. Any number of threads and
     processes may read one store; a pickled one is opened again where it arrives."""
 
     def __init__(self, folder: str | Path) -> None:
-        """Opens what :func:`build_store` left; ``DataError`` for anything else."""
         self.folder = Path(folder)
         self.manifest = read_manifest(self.folder)
         self.name = self.manifest.name
@@ -176,11 +168,7 @@ class PassageStore(Passages):
     def __len__(self) -> int:
         return self.manifest.passages
 
-    @overload
-    def __getitem__(self, index: int) -> Document: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Document]: ...
-    def __getitem__(self, index: int | slice) -> Document | Sequence[Document]:
+    def __getitem__(self, index: Any) -> Any:
         place = range(len(self))[index]
         if isinstance(place, range):
             return [self[each] for each in place]
@@ -195,7 +183,6 @@ class PassageStore(Passages):
         return map(_document, self._database.execute(query, (start,)))
 
     def digest(self) -> str:
-        """The corpus digest, as the manifest holds it."""
         return self.manifest.corpus
 
     def __reduce__(self) -> tuple[type[PassageStore], tuple[Path]]:

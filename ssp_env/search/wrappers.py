@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssp_env.errors import ConfigError, DataError, ServiceError
-from ssp_env.search.base import Results, Retriever, check_request, identify, search_each, whole
+from ssp_env.search.base import Results, Retriever, identify, search_each, whole
 from ssp_env.types import Document, Passages
 
 DEPTH = 100
@@ -48,12 +48,10 @@ class HybridRetriever:
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """Asks each retriever once, for the whole batch and at least 100 documents per query."""
-        check_request(queries, k)
         answers = [retriever.search(queries, max(k, DEPTH)) for retriever in self.retrievers]
         return [self._fuse(each)[:k] for each in zip(*answers, strict=True)]
 
     def describe(self) -> dict[str, Any]:
-        """Parts and their weights."""
         of = [identify(part) for part in self.retrievers]
         return {"of": of, "weights": [float(weight) for weight in self.weights]}
 
@@ -81,7 +79,6 @@ class Reranker(Protocol):
         self, pairs: Sequence[tuple[str, Document]]
     ) -> Sequence[float] | NDArray[np.float32]:
         """One number for each pair of query and document; the higher, the better."""
-        ...
 
 
 class RerankedRetriever:
@@ -95,7 +92,6 @@ class RerankedRetriever:
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """Asks the reranker once, for all documents of all queries."""
-        check_request(queries, k)
         found = self.retriever.search(queries, max(k, self.depth))
         pairs = [(q, each) for q, ranking in zip(queries, found, strict=True) for each in ranking]
         scores = [float(score) for score in self.reranker.scores(pairs)] if pairs else []
@@ -108,7 +104,6 @@ class RerankedRetriever:
         return [sorted(part, key=lambda d: d.score or 0.0, reverse=True)[:k] for part in each]
 
     def describe(self) -> dict[str, Any]:
-        """The retriever, the reranker's name, and the depth."""
         name = str(getattr(self.reranker, "name", type(self.reranker).__name__))
         return {"of": [identify(self.retriever)], "reranker": name, "depth": self.depth}
 
@@ -135,12 +130,9 @@ class CachedRetriever:
             raise DataError(path, f"cannot be used as a cache: {error}") from error
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """The rankings of all queries."""
         return whole(self.search_each(queries, k))
 
     def search_each(self, queries: Sequence[str], k: int) -> Results:
-        """One ranking or error per query; see :func:`ssp_env.search.base.search_each`."""
-        check_request(queries, k)
         # Keys of a fixed length, whatever a policy searches for.
         keys = {
             query: hashlib.sha256(json.dumps([self._identity, int(k), query]).encode()).hexdigest()

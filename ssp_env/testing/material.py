@@ -40,12 +40,10 @@ PASSAGES = (
 
 
 def missing(part: str) -> NoReturn:
-    """Asks a mixin's user to override something."""
     raise NotImplementedError(f"override {part} in your subclass")
 
 
 def skip(why: str) -> NoReturn:
-    """Skips a test, under pytest as well as under unittest."""
     raise unittest.SkipTest(why)
 
 
@@ -56,7 +54,6 @@ def shown(value: object) -> str:
 
 
 def same_twice(what: str, ask: Callable[[], object]) -> None:
-    """Asks twice and compares."""
     first, second = ask(), ask()
     assert first == second, (
         f"{what}: the same question got {shown(first)} and then {shown(second)}: leave out clocks, "
@@ -65,12 +62,10 @@ def same_twice(what: str, ask: Callable[[], object]) -> None:
 
 
 def check_count(what: str, values: Sequence[object], count: int) -> None:
-    """Checks that there is one result for each item asked."""
     assert isinstance(values, list | tuple), f"{what} has to return a list, not {shown(values)}"
     assert len(values) == count, f"{what}: {count} items got {len(values)} results: give one each"
 
 
 def check_unique(what: str, ids: Sequence[str]) -> None:
-    """Checks that no id occurs twice."""
     twice = [name for name, count in Counter(ids).items() if count > 1]
     assert not twice, f"{what} id {twice[0]!r} occurs twice: give each an id of its own"

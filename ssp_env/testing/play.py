@@ -31,10 +31,8 @@ class PlayerTests:
     setup: Mapping[str, Any] = {"world": "small"}
     """Keywords of its games, as every door takes them (see :class:`~ssp_env.doors.setup.Setup`)."""
     games: int = 4
-    """Games that are played."""
 
     def make_player(self, rules: Rules) -> Player:
-        """The player to be tested."""
         missing("make_player(self, rules)")
 
     def test_every_turn_is_written(self) -> None:
@@ -94,7 +92,6 @@ class NoiseSourceTests:
     """At least four passages."""
 
     def make_noise(self) -> NoiseSource:
-        """The noise source to be tested."""
         missing("make_noise(self)")
 
     def test_at_most_count_and_none_twice(self) -> None:

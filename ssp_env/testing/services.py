@@ -29,7 +29,6 @@ class RetrieverTests:
     """Two or more different queries that find something."""
 
     def make_retriever(self) -> Retriever:
-        """The retriever to be tested."""
         missing("make_retriever(self)")
 
     def break_it(self, retriever: Retriever) -> None:
@@ -43,10 +42,9 @@ class RetrieverTests:
         queries = [self._queries[0], *self._queries]
         for query, ranking in zip(queries, self._search(queries, 3), strict=True):
             assert ranking, f"nothing was found for {query!r}; choose other queries, or see why"
-            (alone,) = self._search([query], 3)
-            assert ranking == alone, (
-                f"{query!r} found {shown(ranking)} in a batch and {shown(alone)} alone: sort "
-                f"results back into order"
+            assert [ranking] == self._search([query], 3), (
+                f"{query!r} finds other documents alone than in a batch: sort results back into "
+                f"order"
             )
         assert self._search([], 3) == [], "a batch of no queries gets an empty list"
 
@@ -57,10 +55,6 @@ class RetrieverTests:
                 assert len(ranking) <= k, f"{query!r} got {len(ranking)} documents for k = {k}"
                 for document in ranking:
                     assert isinstance(document, Document), f"{shown(document)} is no Document"
-                    fields = document.id, document.title, document.text
-                    assert all(isinstance(field, str) for field in fields), (
-                        f"id, title and text are strings, not {shown(fields)}"
-                    )
                 check_unique("passage", [document.id for document in ranking])
                 scores = [document.score for document in ranking if document.score is not None]
                 assert scores == sorted(scores, reverse=True), (
@@ -68,12 +62,8 @@ class RetrieverTests:
                 )
 
     def test_awkward_queries(self) -> None:
-        queries = [*self._queries, *AWKWARD, *self._queries]
-        rankings = self._search(queries, 3)
-        for query, ranking in zip(queries, rankings, strict=True):
-            assert isinstance(ranking, list), f"{shown(query)} got {ranking!r}: give a list"
-
-        size = len(self._queries)
+        queries, size = self._queries, len(self._queries)
+        rankings = self._search([*queries, *AWKWARD, *queries], 3)
         assert rankings[:size] == rankings[-size:], (
             "awkward queries changed what the queries behind them find: keep them apart"
         )
@@ -81,8 +71,8 @@ class RetrieverTests:
     def test_no_shared_state(self) -> None:
         retriever, queries = self.make_retriever(), self._queries
         first = retriever.search(queries, 3)
-        assert queries == self._queries, "search changed the caller's queries: copy them first"
         same_twice("search", lambda: retriever.search(queries, 3))
+        assert queries == self._queries, "search changed the caller's queries: copy them first"
 
         kept = [list(ranking) for ranking in first]
         for ranking in first:
@@ -114,12 +104,13 @@ class RetrieverTests:
 
 
 class _VerdictTests:
-    """Tests that judges and verifiers share; subclasses say how to ask."""
+    """Tests that judges and verifiers share."""
 
-    _method: str
+    def _ask(self, tasks: Sequence[Any], part: Any = None) -> Sequence[Verdict | ServiceError]:
+        """Verdicts of a part, else of a new one."""
+        raise NotImplementedError
 
     def _part(self) -> Any:
-        """The tested object."""
         raise NotImplementedError
 
     def _tasks(self) -> list[tuple[Any, bool]]:
@@ -128,12 +119,6 @@ class _VerdictTests:
 
     def _awkward(self) -> list[Any]:
         raise NotImplementedError
-
-    def _ask(self, tasks: Sequence[Any], part: Any = None) -> list[Verdict | ServiceError]:
-        part = self._part() if part is None else part
-        results = getattr(part, self._method)(tasks)
-        check_count("the result", results, len(tasks))
-        return list(results)
 
     def break_it(self, part: Any) -> None:
         """Makes the next calls fail: stops the server, closes the connection.
@@ -145,24 +130,23 @@ class _VerdictTests:
     def test_one_verdict_per_task_in_order(self) -> None:
         tasks = [self._tasks()[0], *self._tasks()]
         results = self._ask([task for task, _ in tasks])
+        check_count("the result", results, len(tasks))
         for (task, expected), result in zip(tasks, results, strict=True):
             assert isinstance(result, Verdict), f"{task!r} got {result!r}, which is no Verdict"
             assert result.correct is expected, (
                 f"{task!r} was called {result.correct}, which should be {expected}"
             )
-        self._ask([])
+        assert not self._ask([]), "no tasks get an empty list"
 
     def test_same_task_same_verdict(self) -> None:
         part, tasks = self._part(), [task for task, _ in self._tasks()]
         same_twice("the verdict", lambda: self._ask(tasks, part))
 
     def test_awkward_tasks(self) -> None:
-        good, _ = self._tasks()[0]
-        *_, last = results = self._ask([*self._awkward(), good])
-        for result in results:
-            assert isinstance(result, Verdict | ServiceError), (
-                f"an awkward task got {result!r}: give a Verdict or a ServiceError"
-            )
+        tasks = [*self._awkward(), self._tasks()[0][0]]
+        results = self._ask(tasks)
+        check_count("the result", results, len(tasks))
+        last = results[-1]
         right = isinstance(last, Verdict) and last.correct
         assert right, f"awkward tasks spoilt the one behind them: {last!r}"
 
@@ -183,8 +167,6 @@ class _VerdictTests:
 class JudgeTests(_VerdictTests):
     """Tests a :class:`~ssp_env.judge.base.Judge`."""
 
-    _method = "judge"
-
     question = "Which city is the capital of Austria?"
     truth = GroundTruth("t", "Vienna", ("Wien",))
     """The judge has to accept every wording of it."""
@@ -192,11 +174,14 @@ class JudgeTests(_VerdictTests):
     """Answers that the judge has to reject; an empty one has to be rejected as well."""
 
     def make_judge(self) -> Judge:
-        """The judge to be tested."""
         missing("make_judge(self)")
 
     def _part(self) -> Judge:
         return self.make_judge()
+
+    def _ask(self, tasks: Sequence[Any], part: Any = None) -> Sequence[Verdict | ServiceError]:
+        judge: Judge = part or self.make_judge()
+        return judge.judge(tasks)
 
     def _tasks(self) -> list[tuple[Any, bool]]:
         answers = [(wording, True) for wording in self.truth.wordings]
@@ -210,8 +195,6 @@ class JudgeTests(_VerdictTests):
 class VerifierTests(_VerdictTests):
     """Tests a :class:`~ssp_env.judge.base.Verifier`."""
 
-    _method = "verify"
-
     supported = VerifyTask(
         "Which city is the capital of Austria?", GroundTruth("t", "Vienna"), PASSAGES
     )
@@ -222,11 +205,14 @@ class VerifierTests(_VerdictTests):
     """One that they do not; ``None`` for a verifier that lets everything pass."""
 
     def make_verifier(self) -> Verifier:
-        """The verifier to be tested."""
         missing("make_verifier(self)")
 
     def _part(self) -> Verifier:
         return self.make_verifier()
+
+    def _ask(self, tasks: Sequence[Any], part: Any = None) -> Sequence[Verdict | ServiceError]:
+        verifier: Verifier = part or self.make_verifier()
+        return verifier.verify(tasks)
 
     def _tasks(self) -> list[tuple[Any, bool]]:
         without = [] if self.unsupported is None else [(self.unsupported, False)]

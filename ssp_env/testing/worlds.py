@@ -135,7 +135,6 @@ class TokenizerTests:
     """The tags that it has to spell."""
 
     def make_tokenizer(self) -> Tokenizer:
-        """The tokenizer to be tested."""
         missing("make_tokenizer(self)")
 
     def test_ids_and_pieces(self) -> None:

@@ -27,15 +27,12 @@ class Tokenizer(Protocol):
 
     def encode(self, text: str) -> list[int]:
         """Ids of text that *we* wrote (prompts): tags in it become the tags' ids."""
-        ...
 
     def encode_data(self, text: str) -> list[int]:
         """Ids of text from outside: nothing in it may become a special token."""
-        ...
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens included."""
-        ...
 
 
 def encodable(text: str) -> str:

@@ -107,7 +107,6 @@ class HuggingFaceTokenizer:
         return [j for i in ids for j in (self._stand_in if i in self._reserved else (i,))]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of ids, special tokens included."""
         options = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
         return str(self.inner.decode(list(ids), **options))
 

@@ -34,7 +34,6 @@ class ByteTokenizer:
     encode_data = encode
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of the bytes; broken sequences become the replacement character."""
         return b"".join(self.pieces[i] for i in ids).decode("utf-8", "replace")
 
 
@@ -81,7 +80,6 @@ class WordTokenizer:
         self._word_ids = {word: i for i, word in enumerate(self.words, start=first_word)}
 
     def encode(self, text: str) -> list[int]:
-        """Ids of the text's words and tags."""
         return [self._ids.get(token, self.unknown_id) for token in self._tagged.findall(text)]
 
     def encode_data(self, text: str) -> list[int]:
@@ -89,7 +87,6 @@ class WordTokenizer:
         return [self._word_ids.get(token, self.unknown_id) for token in self._plain.findall(text)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The tokens, with a space between them."""
         return " ".join(self.tokens[i] for i in ids)
 
 
@@ -113,15 +110,12 @@ class BPETokenizer:
         return BPETokenizer, ()
 
     def encode(self, text: str) -> list[int]:
-        """Ids of text that we wrote; lone surrogates become question marks."""
         return list(self._inner.encode(encodable(text)).ids)
 
     def encode_data(self, text: str) -> list[int]:
-        """Ids of text from outside; tags and special tokens in it are spelled out."""
         return list(self._data.encode(encodable(text)).ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of the ids; broken sequences become the replacement character."""
         text = b"".join(self.pieces[i] or (self._inner.id_to_token(i) or "").encode() for i in ids)
         return text.decode("utf-8", "replace")
 

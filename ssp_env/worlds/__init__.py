@@ -8,7 +8,7 @@ from typing import Any, cast, get_type_hints
 
 from pydantic import create_model
 
-from ssp_env.config import Settings
+from ssp_env.config import Settings, named
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.types import World
 
@@ -21,12 +21,6 @@ WORLDS = {
     "files": "ssp_env.worlds.files:FileWorld",
 }
 """Factory of each world by name; its module is imported when the world is opened."""
-
-
-class _Options(Settings):
-    """Base of the settings of a world."""
-
-    section = "world_options"
 
 
 def open_world(name: str, /, **options: Any) -> World:
@@ -63,5 +57,6 @@ def _checked(name: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         option: (hints[option], ... if parameter.default is parameter.empty else parameter.default)
         for option, parameter in inspect.signature(factory).parameters.items()
     }
-    checked = create_model("Options", __base__=_Options, **fields)(**options)
+    with named("world_options"):
+        checked = create_model("Options", __base__=Settings, **fields)(**options)
     return factory, dict(checked)

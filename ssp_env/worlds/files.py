@@ -15,8 +15,7 @@ import numpy as np
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from ssp_env.errors import ConfigError, DataError
-from ssp_env.search.base import Retriever
-from ssp_env.search.corpus import Corpus, read_corpus, read_jsonl
+from ssp_env.search.base import Corpus, Retriever, read_corpus, read_jsonl
 from ssp_env.types import Analysis, Document, GroundTruth, Passages, Question
 from ssp_env.wording.answers import normalise
 
@@ -32,11 +31,9 @@ class RealText:
     can_read = False
 
     def analyse(self, question: str) -> Analysis | None:
-        """``None``: nothing is known about free text."""
         return None
 
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
-        """``None``: this world has no reader."""
         return None
 
 
@@ -49,7 +46,7 @@ class FileWorld(RealText):
     file      a line has                                       it may have
     ========= ================================================ ==============================
     corpus    ``id`` and ``contents``, or ``title`` and        see
-              ``text``                                         :mod:`ssp_env.search.corpus`
+              ``text``                                         :mod:`ssp_env.search.base`
     answers   ``answer``                                       ``id``, ``aliases`` (strings)
     questions ``question``, ``answers`` (canonical one first)  ``id``, ``group``
     ========= ================================================ ==============================
@@ -111,7 +108,6 @@ class FileWorld(RealText):
         return open_index(self._index, "bm25" if (self._index / "bm25").exists() else None)
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
-        """Evaluation questions; see :func:`sample_questions`."""
         if not self._questions:
             fix = f"world {self.name!r} needs a question file to be evaluated in"
             raise ConfigError("questions_path", None, fix)

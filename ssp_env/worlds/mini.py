@@ -9,8 +9,8 @@ from functools import lru_cache
 import numpy as np
 
 from ssp_env.errors import ConfigError
-from ssp_env.judge.exact import ExactMatchJudge
-from ssp_env.search.corpus import Corpus
+from ssp_env.judge.judges import ExactMatchJudge
+from ssp_env.search.base import Corpus
 from ssp_env.types import Action, Analysis, Document, GroundTruth, Question
 from ssp_env.worlds.mini_language import (
     KINDS,
@@ -220,7 +220,6 @@ class MiniWorld:
         return drawn
 
     def analyse(self, question: str) -> Analysis | None:
-        """Hops and all right answers of a question; ``None`` if it does not parse."""
         parsed = self._parse(question)
         if parsed is None:
             return None
@@ -305,5 +304,4 @@ class SmallWorld(MiniWorld):
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """The words of this world alone."""
         return self._own_words

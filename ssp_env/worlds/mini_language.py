@@ -37,9 +37,7 @@ class Relation(NamedTuple):
     noun: str
     """Its one-word name: "the *mentor* of E"."""
     subject: str
-    """Kind of the entity that has the fact."""
     value: str
-    """Kind of the fact's value."""
     phrase: str
     """The second wording that pages use: "E : *taught by* X"."""
     inverse: str | None = None

@@ -24,8 +24,8 @@ SETTINGS = (
     "learning.batch_size=8",
     "learning.drop_uniform_groups=false",
     "learning.strategy=periodic_reset",
-    "evaluation.per_group=3",
-    "evaluation.every=1000",
+    "per_group=3",
+    "evaluate_every=1000",
 )
 """Small games of which about half are valid, so that earlier questions are played again."""
 

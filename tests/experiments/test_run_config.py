@@ -57,9 +57,9 @@ PAPER = {
     "learning.proposer_aggregation": "sequence",  # a scale for both losses, not equation 5
     "game.verifier": "openai",
     "openai.model": "Qwen/Qwen2.5-32B-Instruct",
-    "openai.judge": True,
+    "judge": "openai",
     "game.prompts": "paper",
-    "evaluation.per_group": 500,
+    "per_group": 500,
 }
 """The paper's table of hyper-parameters, and what its text says besides."""
 
@@ -80,7 +80,7 @@ CODE = {
     "learning.std_normalise": (False, True),
     "learning.proposer_aggregation": ("sequence", "token"),
     "learning.solver_aggregation": ("sequence", "token"),
-    "evaluation.every": (10, 5),
+    "evaluate_every": (10, 5),
 }
 """What the paper's text has, and its released code."""
 
@@ -98,13 +98,12 @@ def test_tiny_preset_plays_the_mini_game() -> None:
 
 
 def test_a_server_that_has_moved_keeps_its_token() -> None:
-    began = config_of("search.server.url=http://127.0.0.1:9", "search.server.token_env=TOKEN")
+    began = config_of("search.server=http://127.0.0.1:9", "search.token_env=TOKEN")
     held = began.model_dump(mode="json")
-    moved = Chosen(search="http://127.0.0.1:10").config(values=held).search.server
-    assert moved is not None
-    assert (moved.url, moved.token_env) == ("http://127.0.0.1:10", "TOKEN")
+    moved = Chosen(search="http://127.0.0.1:10").config(values=held).search
+    assert (moved.server, moved.token_env) == ("http://127.0.0.1:10", "TOKEN")
     elsewhere = Chosen(search="some/where").config(values=held).search
-    assert (elsewhere.index, elsewhere.server) == ("some/where", None)
+    assert (elsewhere.index, elsewhere.server) == ("some/where", "")
 
 
 # -- overrides ---------------------------------------------------------------------------------

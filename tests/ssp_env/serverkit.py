@@ -1,41 +1,126 @@
-"""What the tests of the search server and of ``ssp serve`` share: server processes."""
+"""A search server that misbehaves by script, and servers of an application or of ``ssp serve``."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import httpx
+from scripted_model import Handler, Reply, ScriptedServer, Scripts, drip, hang_up, stall
 
-STUB = Path(__file__).parent / "search" / "stub_server.py"
 SSP = str(Path(sys.executable).with_name("ssp"))
 """The command as it is installed, whether or not the environment is active."""
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+# -- a scripted server -------------------------------------------------------------------------
+
+
+class SearchServer(ScriptedServer):
+    """Searches as its ``scripts`` say; else documents are made of the query itself, so that a
+    ranking shows whose it is."""
+
+    path = "/retrieve"
+
+    def __init__(self, more: Mapping[str, Sequence[Reply]] | None = None) -> None:
+        self.scripts = Scripts({**TROUBLES, **(more or {})})
+        super().__init__(self.scripts)
+        self.busy, self.most_busy = 0, 0
+
+    def asked(self) -> list[list[str]]:
+        """The queries of each request so far."""
+        return [body["queries"] for body in self.bodies]
+
+    def texts(self, body: Any) -> list[str]:
+        assert body["return_scores"] is True
+        return list(body["queries"])
+
+    def success(self, reply: str, body: Any) -> bytes:
+        found = [self.rank(query, body["topk"]) for query in body["queries"]]
+        return json.dumps({"result": found}).encode()
+
+    def rank(self, query: str, k: int) -> list[Any]:
+        """The hits of a query."""
+        digest = hashlib.sha256(query.encode("utf-8", "surrogatepass")).hexdigest()
+        return [
+            {
+                "document": {"id": f"{digest}-{i}", "contents": f'"{digest}"\nrank {i}'},
+                "score": 9.5 - i,
+            }
+            for i in range(k)
+        ]
+
+
+def lazy(handler: Handler) -> None:
+    """Answers well after a while; the server counts how many do so at a time."""
+    server = handler.server
+    assert isinstance(server, SearchServer)
+    server.busy += 1
+    server.most_busy = max(server.most_busy, server.busy)
+    server.stopped.wait(0.02)
+    server.busy -= 1
+    handler.answer(200, server.success("", handler.body))
+
+
+def endless(handler: Handler) -> None:
+    """A reply in chunks, as long as somebody reads it."""
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    while not handler.server.stopped.is_set():
+        handler.wfile.write(b"100000\r\n" + b" " * 2**20 + b"\r\n")
+
+
+def reset(handler: Handler) -> None:
+    """Ends the connection without an answer."""
+    handler.close_connection = True
+
+
+TROUBLES: dict[str, Sequence[Reply]] = {
+    "well": [""],
+    "lazy": [lazy],
+    "down": [(500, b"oops")],
+    "busy": [lambda handler: handler.answer(503, b"oops", Retry_After="0")],
+    "forever": [lambda handler: handler.answer(429, b"oops", Retry_After="86400")],
+    "flaky": [(500, b"oops"), (500, b"oops"), ""],
+    "gateway": [(502, b"<html>bad gateway</html>"), ""],
+    "resets_once": [reset, ""],
+    "refused": [(422, b'{"detail": "a bad query"}')],
+    "forbidden": [(401, b"who are you, sesame-42?")],
+    "moved": [lambda handler: handler.answer(307, b"", Location="http://elsewhere/retrieve")],
+    "never": [stall],
+    "trickle": [drip],
+    "truncated": [hang_up],
+    "reset": [reset],
+    "endless": [endless],
+    "html": [(200, b"<html>It works!</html>")],
+    "too_few": [(200, b'{"result": []}')],
+}
+"""Replies to the first request of a script, the second, and so on; the last one is repeated."""
+
+
+# -- servers of the package --------------------------------------------------------------------
 
 
 @dataclass
-class Address:
-    """Where a server is."""
+class Served:
+    """A running search server."""
 
     port: int
+    process: Any = None
+    said: str = ""
+    """The line that says where it listens."""
 
     @property
     def url(self) -> str:
@@ -50,84 +135,43 @@ class Address:
         return httpx.post(url, json=body, timeout=30, headers=headers, verify=False)
 
 
-@dataclass
-class Served(Address):
-    """A server process."""
-
-    process: subprocess.Popen[str]
-    log: Path
-
-    def calls(self) -> list[list[str]]:
-        """The queries of each call of the stub's retriever."""
-        lines = self.log.read_text().splitlines()
-        return [json.loads(line)["queries"] for line in lines if line.startswith("{")]
-
-    def wait_ready(self) -> str:
-        """Waits for the line that says where it listens."""
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, f"the server ended: {self.log.read_text()}"
-        return line
-
-    def stop(self) -> int:
-        """Ends it by SIGTERM; returns its exit status."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
-
-
 @contextmanager
-def in_thread(app: Any) -> Iterator[Address]:
-    """A FastAPI application, served by a thread of this process as ``ssp serve`` does it."""
+def in_thread(app: Any) -> Iterator[Served]:
+    """A FastAPI application, served by a thread of this process as ``ssp serve`` does it; its
+    ``process`` is the server."""
     from ssp_env.search.server import make_server
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = make_server(app)
         server.config.timeout_graceful_shutdown = 2
-        thread = Thread(target=server.run, args=([listener],))
+        thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:
-            yield Address(listener.getsockname()[1])
+            yield Served(listener.getsockname()[1], server)
         finally:
             server.should_exit = True
             thread.join(10)
 
 
 @contextmanager
-def served(log: Path, command: list[str], port: int, **environment: str) -> Iterator[Served]:
-    """A server process, which is gone afterwards; its standard error goes to ``log``."""
+def ssp_serve(log: Path, *options: str) -> Iterator[Served]:
+    """``ssp serve``, ready, at a free port; its standard error goes to ``log``."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     with open(log, "a") as errors:
         process = subprocess.Popen(
-            command,
+            [SSP, "serve", "--port", str(port), *options],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env={**os.environ, **environment},
+            env=os.environ,
             # A child inherits that SIGINT is ignored, as under `nohup ... &`.
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
     try:
-        yield Served(port, process, log)
+        assert process.stdout is not None
+        yield Served(port, process, process.stdout.readline())
     finally:
         process.kill()
         process.wait()
-
-
-@contextmanager
-def stub(log: Path, *, seconds: float = 0, loading: float = 0) -> Iterator[Served]:
-    """A server over the stub; ready, unless it takes its time to load."""
-    port = free_port()
-    command = [sys.executable, str(STUB), str(port), str(seconds), str(loading)]
-    with served(log, command, port) as server:
-        if not loading:
-            server.wait_ready()
-        yield server
-
-
-@contextmanager
-def ssp_serve(log: Path, *options: str, **environment: str) -> Iterator[Served]:
-    """``ssp serve``, ready; its own words are the first line of the log."""
-    port = free_port()
-    command = [SSP, "serve", "--port", str(port), *options]
-    with served(log, command, port, **environment) as server:
-        log.write_text(server.wait_ready())
-        yield server

@@ -22,6 +22,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -64,7 +65,7 @@ _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _OPEN_BRACKET = re.compile(r"<\s*/?\s*\Z")
 
 _REMEMBERED = 20_000
-"""Texts of a kind whose ids are kept; when there are more, all are forgotten."""
+"""Texts of a kind whose ids are kept."""
 
 
 def format_settings(prompts: str) -> dict[str, Any]:
@@ -191,13 +192,14 @@ class Prompts:
         self._tokenizer = tokenizer
         self._newline = tokenizer.encode("\n")
         self._numbered = "number" in self._templates["document"].fields
-        self._passages: dict[tuple[str, str, int, int], list[int]] = {}
-        self._questions: dict[str, list[int]] = {}
-        self._cuts: dict[tuple[str, int], str] = {}
+        # The same documents come back throughout a run; a question is read by its verification and
+        # by each attempt at it.
+        self._document = lru_cache(_REMEMBERED)(self._encode_document)
+        self._asked = lru_cache(_REMEMBERED)(self._data)
+        self._cut = lru_cache(_REMEMBERED)(self._first_tokens)
 
-    def __getstate__(self) -> dict[str, Any]:
-        # Remembered ids are found again where they are needed.
-        return self.__dict__ | {"_passages": {}, "_questions": {}, "_cuts": {}}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.texts, self.frame, self._tokenizer)
 
     @classmethod
     def open(cls, source: str, tokenizer: Tokenizer) -> Prompts:
@@ -241,11 +243,9 @@ class Prompts:
         return unknown is None or unknown not in self._data(text)
 
     def proposer(self, answer: str, searches: int) -> list[int]:
-        """Prompt of the proposer: the ground truth and a number of searches to aim at."""
         return self._fill("proposer", answer=answer, searches=str(searches))
 
     def solver(self, question: str, searches: int) -> list[int]:
-        """Prompt of the solver: the question and the search budget."""
         return self._fill("solver", question=question, searches=str(searches))
 
     def search(self, query: str, most: int) -> list[int]:
@@ -260,7 +260,6 @@ class Prompts:
         return self._templates["verifier"].encode(values)
 
     def closed_book(self, question: str) -> list[int]:
-        """Prompt of the closed-book gate: the question, and nothing to read."""
         return self._fill("closed_book", question=question)
 
     def information(self, documents: Sequence[Document], limit: int) -> list[int]:
@@ -274,23 +273,18 @@ class Prompts:
 
     def listed(self, document: Document, limit: int, number: int = 1) -> int:
         """Number of tokens that a document adds to a listing, in this place of it."""
-        return len(self._document(document, limit, number)) + len(self._newline)
+        place = number if self._numbered else 0
+        ids = self._document(document.title, document.text, limit, place)
+        return len(ids) + len(self._newline)
 
     def as_shown(self, document: Document, limit: int) -> Document:
         """A document without what is cut off when it is shown."""
         title, text = self._cut(document.title, limit), self._cut(document.text, limit)
         return replace(document, title=title, text=text)
 
-    def _cut(self, text: str, limit: int) -> str:
-        """The text's first tokens, remembered: documents come back throughout a run."""
-        key = text, limit
-        if key not in self._cuts:
-            if len(self._cuts) >= _REMEMBERED:
-                self._cuts.clear()
-            ids = self._tokenizer.encode_data(text)
-            whole = len(ids) <= limit
-            self._cuts[key] = text if whole else self._tokenizer.decode(ids[:limit])
-        return self._cuts[key]
+    def _first_tokens(self, text: str, limit: int) -> str:
+        ids = self._tokenizer.encode_data(text)
+        return text if len(ids) <= limit else self._tokenizer.decode(ids[:limit])
 
     def _list(self, documents: Sequence[Document], limit: int) -> list[int]:
         if not documents:
@@ -299,39 +293,21 @@ class Prompts:
         ids: list[int] = []
         for number, document in enumerate(documents, 1):
             ids.extend(self._newline if ids else [])
-            ids.extend(self._document(document, limit, number))
+            place = number if self._numbered else 0
+            ids.extend(self._document(document.title, document.text, limit, place))
         return ids
 
-    def _document(self, document: Document, limit: int, number: int) -> list[int]:
-        """A document's ids, remembered: the same ones come back throughout a run."""
-        key = (document.title, document.text, limit, number if self._numbered else 0)
-        ids = self._passages.get(key)
-        if ids is None:
-            encode, defuse = self._tokenizer.encode_data, self.tags.defuse
-            values = {
-                "title": encode(defuse(document.title))[:limit],
-                "text": encode(defuse(document.text))[:limit],
-            }
-            if self._numbered:
-                values["number"] = self._tokenizer.encode(str(number))
-            # Simpler than evicting the oldest, and rare.
-            if len(self._passages) >= _REMEMBERED:
-                self._passages.clear()
-            ids = self._passages[key] = self._templates["document"].encode(values)
-        return ids
+    def _encode_document(self, title: str, text: str, limit: int, number: int) -> list[int]:
+        values = {
+            "title": self._data(title)[:limit],
+            "text": self._data(text)[:limit],
+            "number": self._tokenizer.encode(str(number)),
+        }
+        return self._templates["document"].encode(values)
 
     def _fill(self, name: str, **values: str) -> list[int]:
         asked = {field: self._asked(text) for field, text in values.items()}
         return self._templates[name].encode(asked)
-
-    def _asked(self, text: str) -> list[int]:
-        """Ids of a question, remembered: its verification reads it, and each attempt at it."""
-        ids = self._questions.get(text)
-        if ids is None:
-            if len(self._questions) >= _REMEMBERED:
-                self._questions.clear()
-            ids = self._questions[text] = self._data(text)
-        return ids
 
     def _data(self, text: str) -> list[int]:
         return self._tokenizer.encode_data(self.tags.defuse(text))

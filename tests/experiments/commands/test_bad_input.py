@@ -138,8 +138,8 @@ def test_a_model_that_does_not_fit_tokenizer_tags_or_budgets(
 
 def test_settings_that_do_not_fit_the_world_or_each_other(refused: Refused) -> None:
     assert "did you mean 'seed'" in refused(settings=("world_options.sede=1",))
-    line = refused(settings=("evaluation.per_group=3000",))
-    assert line.startswith("evaluation.per_group = 3000: this graph has only about")
+    line = refused(settings=("per_group=3000",))
+    assert line.startswith("per_group = 3000: this graph has only about")
     unread = ("world=wiki-mini", "game.verifier=world", "game.max_prompt_tokens=512")
     assert "cannot read documents" in refused(settings=unread)
     missing = ("world=files", "world_options.name=mine", "world_options.corpus_path=nowhere")
@@ -152,6 +152,6 @@ def test_a_service_that_does_not_answer(refused: Refused, monkeypatch: pytest.Mo
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
         settings = (f"openai.base_url={url}", "openai.model=m")
-        line = refused(settings=(*settings, "openai.judge=true"))
+        line = refused(settings=(*settings, "judge=openai"))
         assert line.startswith("openai: ")
         assert url in line

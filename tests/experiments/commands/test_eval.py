@@ -80,7 +80,7 @@ def test_a_file_of_games_is_shown_with_a_row_per_group(
 
 @pytest.mark.usefixtures("cluster")
 def test_eval_answers_as_the_evaluation_within_a_run(policy: Path) -> None:
-    changes = {"model": str(policy), "evaluation.per_group": 2, "game.attempts": 1}
+    changes = {"model": str(policy), "per_group": 2, "game.attempts": 1}
     once = make_config(load_preset("tiny"), changes)
     rules, questions = open_run(once)
     stop = StopRule.of(once.game, rules.tokenizer)

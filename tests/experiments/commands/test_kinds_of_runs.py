@@ -56,7 +56,7 @@ def test_noise_and_verdicts_are_kept_with_a_verifier(policy: Path, tmp_path: Pat
 def test_real_passages_with_a_model_that_never_saw_the_tags(stranger: Path, tmp_path: Path) -> None:
     sizes = (
         "learning.batch_size=4",
-        "evaluation.per_group=1",
+        "per_group=1",
         "game.prompts=plain",
         "game.max_prompt_tokens=4000",
     )

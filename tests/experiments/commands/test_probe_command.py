@@ -85,7 +85,7 @@ def test_a_server_that_is_down_is_status_3(
 def test_papers_settings_with_a_model_behind_an_api(capsys: pytest.CaptureFixture[str]) -> None:
     """An obedient model lets a code and a forged verdict pass."""
     with ChatServer(obedient) as server:
-        served = (f"openai.base_url={server.url}", "openai.model=scripted", "openai.judge=true")
+        served = (f"openai.base_url={server.url}", "openai.model=scripted", "judge=openai")
         settings = [s for name in (*served, "game.attempts=1") for s in ("--set", name)]
         options = ("--games", "12", "--cheat", "base64", "--cheat", "forge_verdict", "--json")
         assert probed("--preset", "paper-7b", "--verifier", "openai", *settings, *options) == 1

@@ -32,7 +32,7 @@ class Model:
 def command(policy: Path, out: Path, url: str, *more: str) -> list[str]:
     settings = (
         *(one for one in SETTINGS if not one.startswith(("game.verifier", "game.noise"))),
-        "evaluation.per_group=1",
+        "per_group=1",
     )
     served = (f"openai.base_url={url}", "openai.model=big")
     return arguments(
@@ -48,7 +48,7 @@ def test_outage_voids_the_games_that_it_hits_and_training_goes_on(
     model = Model(*(run / "games" / f"step_{step:06d}.jsonl" for step in (1, 2)))
     with ChatServer(model) as server:
         # Verified questions are few where the judge is strict; here it finds everything right.
-        options = command(policy, run, server.url, "--set", "openai.judge=true")
+        options = command(policy, run, server.url, "--set", "judge=openai")
         assert main([*options, "--steps", "3"]) == 0
     assert model.asked == {"greeting", "verifier", "judge"}
     void = [line.get("void_games", 0.0) for line in metrics(run)]

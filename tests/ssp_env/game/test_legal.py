@@ -49,10 +49,9 @@ def test_a_random_legal_player_ends_every_turn_well(mini: MiniWorld, words: Toke
         assert sum(len(t.searches) for t in ended) > 30
 
 
-@pytest.mark.parametrize("hops", [1, 3])
-def test_the_scripted_players_turns_are_legal(mini: MiniWorld, words: Tokenizer, hops: int) -> None:
+def test_the_scripted_players_turns_are_legal(mini: MiniWorld, words: Tokenizer) -> None:
     for rules in [rules_of(mini, words, attempts=1), small_rules()]:
-        legal, player = LegalMoves(rules), MiniPlayer(TAGS, hops)
+        legal, player = LegalMoves(rules), MiniPlayer(TAGS, hops=3)
         played = begin(rules, 8)
         while pending := played.pending():
             for trajectory in pending:

@@ -19,7 +19,7 @@ from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.round import Phase, Round
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import Verdict
-from ssp_env.judge.exact import ExactMatchJudge, WorldVerifier
+from ssp_env.judge.judges import ExactMatchJudge, WorldVerifier
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.worlds.mini import MiniWorld

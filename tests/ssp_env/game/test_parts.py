@@ -35,7 +35,7 @@ from ssp_env.game.round import Round
 from ssp_env.game.rules import fingerprint, idle_settings, is_remote
 from ssp_env.game.verification import draw_noise
 from ssp_env.judge.base import Verdict
-from ssp_env.judge.exact import F1Judge
+from ssp_env.judge.judges import F1Judge
 from ssp_env.players import scripted_player
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.client import HTTPRetriever
@@ -87,9 +87,6 @@ def test_every_knob_does_something(mini: MiniWorld, name: str) -> None:
     value, script = KNOBS[name]
     besides = {"verifier": "policy"} if script is READS else {}
     assert outcome(mini, script, **besides) != outcome(mini, script, **besides, **{name: value})
-    if name not in ("max_prompt_tokens", "asked_searches"):
-        default = {name: getattr(MINI_GAME, name)}
-        assert outcome(mini, script) == outcome(mini, script, **default)
 
 
 @pytest.mark.parametrize("name", ViewConfig.model_fields)
@@ -109,12 +106,9 @@ def test_every_knob_of_the_view_does_something(mini: MiniWorld, name: str) -> No
     ("options", "changes", "named"),
     [
         (True, {"noise_kind": "near"}, ""),
-        (False, {"verifier": "policy"}, ""),
-        (False, {"noise_documents": 0}, ""),
         (True, {"asked_searches": (1, 3), "prompts": "plain", "max_prompt_tokens": 2000}, ""),
         (False, {}, "noise_documents = 4"),
         (True, {"verifier": "none"}, "noise_documents = 4"),
-        (True, {"noise_documents": 0, "noise_kind": "near"}, "noise_kind = near"),
         (True, {"noise": draw_noise, "noise_kind": "near"}, "noise_kind = near"),
         (True, {"asked_searches": (1, 3)}, "asked_searches = (1, 3)"),
     ],

@@ -39,7 +39,7 @@ from ssp_env.game.round import Phase, Round
 from ssp_env.game.strategies import BatchStrategy, DynamicResampling, ReplayBuffer
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import JudgeTask, Verdict
-from ssp_env.judge.exact import ExactMatchJudge
+from ssp_env.judge.judges import ExactMatchJudge
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import Document, GroundTruth, Role
@@ -135,16 +135,15 @@ def test_services_are_asked_once_per_phase_and_only_about_answers(
     assert asked == [(game.question, game.truth.answer) for game in (first, *twice)]
 
 
-@pytest.mark.parametrize("backwards", [False, True])
 def test_the_order_of_tokens_of_different_games_does_not_matter(
-    mini: MiniWorld, words: WordTokenizer, backwards: bool
+    mini: MiniWorld, words: WordTokenizer
 ) -> None:
-    """Turn by turn, token by token, first or last game first."""
+    """Turn by turn, first game first, or token by token, last game first."""
     rules = rules_of(mini, words, verifier="policy", max_prompt_tokens=1000, attempts=2)
     script = by_role(propose(2), solve, read(mini))
     whole, single = play(begin(rules), script), begin(rules)
     while pending := single.pending():
-        for trajectory in pending[::-1] if backwards else pending:
+        for trajectory in pending[::-1]:
             *ids, last = words.encode(str(script(trajectory)))
             for token in ids:
                 assert not trajectory.feed([token], [-0.5])
@@ -207,12 +206,6 @@ def test_invalid_games(
         assert (game.verification is not None) == (reason == "unverified")
 
 
-def test_a_proposer_prompt_that_is_too_long(mini: MiniWorld, words: WordTokenizer) -> None:
-    played = begin(rules_of(mini, words, max_prompt_tokens=2))
-    assert (played.phase, played.pending()) == (Phase.DONE, [])
-    assert {(game.reason, game.proposer) for game in played.games} == {("budget_prompt", None)}
-
-
 # -- rewards -----------------------------------------------------------------------------------
 
 
@@ -230,13 +223,9 @@ def test_rewards(attempts: list[bool]) -> None:
 # -- the closed-book gate ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verifier", ["world", "policy"])
-def test_what_is_known_by_heart_is_rejected(
-    mini: MiniWorld, words: WordTokenizer, verifier: str
-) -> None:
-    rules = rules_of(
-        mini, words, closed_book=True, invalid_reward=-0.5, verifier=verifier, max_prompt_tokens=999
-    )
+def test_what_is_known_by_heart_is_rejected(mini: MiniWorld, words: WordTokenizer) -> None:
+    changes = {"verifier": "policy", "invalid_reward": -0.5, "max_prompt_tokens": 999}
+    rules = rules_of(mini, words, closed_book=True, **changes)
     played, roles = begin(rules), []
     others = by_role(propose(), solve, read(mini))
 
@@ -254,7 +243,7 @@ def test_what_is_known_by_heart_is_rejected(
 
     play(played, script)
     order = [Role.PROPOSER, Role.VERIFIER, Role.CLOSED_BOOK, Role.SOLVER]
-    assert list(dict.fromkeys(roles)) == [r for r in order if verifier == "policy" or r != order[1]]
+    assert list(dict.fromkeys(roles)) == order
     for game in played.games:
         again(game, rules)
         known = game.slot in (1, 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +20,6 @@ from ssp_env.game.pool import PooledQuestion, compose, play_examples, solution_o
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import (
-    STRATEGIES,
     BalancedReuse,
     BatchStrategy,
     ReplayBuffer,
@@ -56,34 +54,6 @@ def test_periodic_reset_comes_exactly_every_k_steps(every: int) -> None:
         step(strategy, [question(i)], 0)
         sizes.append(len(strategy.pool))
     assert sizes == list(range(1, every + 1)) * 4
-
-
-@given(
-    name=st.sampled_from(STRATEGIES),
-    steps=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9)), max_size=8),
-    cut=st.integers(0, 8),
-)
-def test_a_state_taken_back_goes_on_the_same(
-    name: str, steps: list[tuple[int, int]], cut: int
-) -> None:
-    """Also through JSON, as checkpoints keep it."""
-    whole, first = make_strategy(name), make_strategy(name)
-    number = 0
-    for i, (fresh, empty) in enumerate(steps):
-        if i == cut:
-            second = make_strategy(name)
-            second.set_state(json.loads(json.dumps(first.get_state())))
-            first = second
-        questions = [question(number + j) for j in range(fresh)]
-        number += fresh
-        filled = step(whole, questions, empty, seed=i)
-        assert step(first, questions, empty, seed=i) == filled
-        assert len(filled) <= empty
-        own = set(filled) & set(questions)
-        assert not own or (name == "periodic_reset" and own == set(filled)), (
-            "only earlier steps' questions, or after a reset, only its own"
-        )
-    assert first.get_state() == whole.get_state()
 
 
 def asked(text: str, answer: str, searches: int = 1) -> PooledQuestion:

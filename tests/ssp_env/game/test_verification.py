@@ -179,9 +179,7 @@ def test_noise_of_the_batch(
             assert (int(item.origin.removeprefix("game ")), i) in others
 
 
-@pytest.mark.parametrize(
-    ("kind", "count"), [("batch", 4), ("batch", 0), ("corpus", 4), ("near", 4), ("near", 7)]
-)
+@pytest.mark.parametrize(("kind", "count"), [("batch", 4), ("corpus", 4), ("near", 7)])
 def test_kinds_of_noise(mini: MiniWorld, words: WordTokenizer, kind: str, count: int) -> None:
     """Its provenance is recorded; it is replayed without a search; proposals that failed give
     some, and get none."""
@@ -235,11 +233,10 @@ def test_the_corpus_fills_up_what_is_not_near(mini: MiniWorld, words: WordTokeni
         assert [item.origin for item in game.noise] == ["corpus"] * 4
 
 
-@pytest.mark.parametrize("verifier", ["world", "policy"])
 def test_an_outage_of_noise_voids_the_games_that_it_hits(
-    mini: MiniWorld, words: WordTokenizer, verifier: str
+    mini: MiniWorld, words: WordTokenizer
 ) -> None:
-    changes: dict[str, Any] = {"noise_kind": "near", "verifier": verifier}
+    changes: dict[str, Any] = {"noise_kind": "near", "verifier": "policy"}
     script = by_role(propose(), verifier=say("<answer> nothing </answer>"))
     healthy = play(begin(rules_of(mini, words, **changes)), script).games
     start = (healthy[1].question or "").split()[-2]

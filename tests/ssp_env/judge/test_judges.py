@@ -9,9 +9,9 @@ import pytest
 from ssp_env.errors import ConfigError
 from ssp_env.game.rules import own_judge
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
-from ssp_env.judge.exact import F1Judge, NoVerifier, WorldJudge, WorldVerifier
+from ssp_env.judge.judges import F1Judge, NoVerifier, WorldVerifier
 from ssp_env.judge.lenient import LenientJudge
-from ssp_env.search.corpus import Corpus
+from ssp_env.search.base import Corpus
 from ssp_env.types import Analysis, Document, GroundTruth, Question
 from ssp_env.worlds import open_world
 
@@ -58,13 +58,6 @@ def test_f1_compares_with_its_threshold() -> None:
     assert judged(F1Judge(), "New York", "York", "") == [True, False, False]
     assert judged(F1Judge(0.81), "New York", "NYC") == [False, True]
     assert F1Judge().judge([JudgeTask("?", "New York", TRUTH)]) == [Verdict(True, "F1 0.800")]
-
-
-def test_world_judge_takes_every_right_answer() -> None:
-    judge = WorldJudge(CityWorld())
-    right = judged(judge, "geneva", "NYC", "Rome", question="Which city hosts it?")
-    assert right == [True, True, False]
-    assert judged(judge, "geneva", question="Which city is big?") == [False]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,6 @@ import copy
 import pickle
 import re
 import socket
-import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,42 +14,19 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scripted_model import ChatServer, Reply, completion
+from scripted_model import ChatServer, Reply, Scripts, completion, drip, hang_up, stall
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.referee import ask_each
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.chat import ChatClient, ChatConfig
-from ssp_env.judge.exact import ExactMatchJudge
+from ssp_env.judge.judges import ExactMatchJudge
 from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier, parse_answer, parse_verdict
 from ssp_env.types import Document, GroundTruth
 
 TRUTH = GroundTruth("g", "Paris", ("Lutetia",))
-TIMEOUT = 0.15
+TIMEOUT = 0.3
 """Seconds that the scripts "slow" and "drips" outlast; tests of other scripts are patient."""
-
-
-def hang_up(handler: Any) -> None:
-    handler.answer(200, completion("verdict: correct"), length=10_000)
-    handler.close_connection = True
-
-
-def be_slow(handler: Any) -> None:
-    handler.server.stopped.wait(8 * TIMEOUT)
-    handler.close_connection = True
-
-
-def drip(handler: Any) -> None:
-    """A byte now and then, so that no single read takes long."""
-    handler.answer(200, b" ", length=10_000)
-    while not handler.server.stopped.wait(TIMEOUT / 5):
-        try:
-            handler.wfile.write(b" ")
-        except OSError:
-            break
-    handler.close_connection = True
-
-
 FIRST = "So: <search> a &lt; b </search> <answer>Rome</answer>"
 SCRIPTS: dict[str, Sequence[Reply]] = {
     "well": ["<answer>Paris</answer>\nverdict: correct"],
@@ -68,47 +43,27 @@ SCRIPTS: dict[str, Sequence[Reply]] = {
     "broken": [(500, b"oops")],
     "too_long": [(400, b"maximum context length")],
     "forbidden": [(401, b"bad key sesame-42")],
-    "truncated": [(200, completion("verdict: correct")[:-9])],
     "deep": [(200, b"[" * 200_000)],
     "hangs_up": [hang_up],
-    "slow": [be_slow],
+    "slow": [stall],
     "drips": [drip],
     "paris": ["Both say so. <answer> PARIS </answer>"],
     "rome": ["<answer>Rome</answer>"],
     "unsettled": ["Nothing here. <answer></answer>"],
 }
-"""Replies to the first call, the second, and so on; the last one is repeated."""
-
-
-class Model:
-    """Replies by the word after ``script:`` in a prompt.
-
-    Prompts without a script, which are controls, are answered well unless it is ``broken``."""
-
-    def __init__(self) -> None:
-        self.calls: Counter[str] = Counter()
-        self.broken = "well"
-        self._lock = threading.Lock()
-
-    def __call__(self, prompt: str) -> Reply:
-        found = re.search(r"script:(\w+)", prompt)
-        script = found[1] if found else self.broken
-        with self._lock:
-            self.calls[script] += 1
-            place = min(self.calls[script], len(SCRIPTS[script])) - 1
-        return SCRIPTS[script][place]
 
 
 @pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch) -> Model:
+def model(monkeypatch: pytest.MonkeyPatch) -> Scripts:
+    """Prompts without a script, which are controls, are answered well unless ``usual`` is set."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.001)
     monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.002)
-    return Model()
+    return Scripts(SCRIPTS)
 
 
 @pytest.fixture
-def server(model: Model) -> Iterator[ChatServer]:
+def server(model: Scripts) -> Iterator[ChatServer]:
     with ChatServer(model) as server:
         yield server
 
@@ -141,7 +96,6 @@ def faults(results: Sequence[Verdict | ServiceError]) -> list[str]:
 TROUBLES = [
     ("garbage", "without one clear verdict: 'It depends.'", 1),
     ("no_content", "a reply without text", 1),
-    ("truncated", "no chat completion", 1),
     ("deep", "no chat completion", 1),
     ("too_long", "HTTP 400: 'maximum context length'", 1),
     ("broken", "HTTP 500", 4),
@@ -153,7 +107,7 @@ TROUBLES = [
 
 @pytest.mark.parametrize(("script", "what", "calls"), TROUBLES)
 def test_a_text_without_a_verdict_is_to_blame_if_the_model_has_one_for_another(
-    server: ChatServer, model: Model, script: str, what: str, calls: int
+    server: ChatServer, model: Scripts, script: str, what: str, calls: int
 ) -> None:
     """Whatever it does to the server: by stalling it, nobody turns a wrong answer into none."""
     changes = {"timeout": TIMEOUT} if script in ("slow", "drips") else {}
@@ -170,7 +124,7 @@ def test_a_text_without_a_verdict_is_to_blame_if_the_model_has_one_for_another(
         assert correct(results) == [False, False, True]
 
 
-def test_tasks_fail_alone_in_order_after_their_retries(model: Model, client: ChatClient) -> None:
+def test_tasks_fail_alone_in_order_after_their_retries(model: Scripts, client: ChatClient) -> None:
     troubles = ["down_twice", "too_many", "down", "garbage", "forbidden"]
     tasks = [*map(task, ["incorrect", *troubles]), task("correct", " \n")]
     results = OpenAIJudge(client).judge(tasks)
@@ -182,9 +136,9 @@ def test_tasks_fail_alone_in_order_after_their_retries(model: Model, client: Cha
 
 @pytest.mark.parametrize("broken", ["garbage", "broken", "down"])
 def test_a_model_that_has_no_verdict_for_anything_is_an_outage(
-    model: Model, client: ChatClient, broken: str
+    model: Scripts, client: ChatClient, broken: str
 ) -> None:
-    model.broken = broken
+    model.usual = broken
     results = OpenAIJudge(client).judge([task("garbage"), task("correct"), task("hangs_up")])
     assert correct(results) == [None, True, None]
     assert faults(results) == ["service"] * 2

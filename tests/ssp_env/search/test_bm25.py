@@ -13,9 +13,8 @@ from corpus_files import jsonl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.search.base import Retriever
+from ssp_env.search.base import Corpus, Retriever
 from ssp_env.search.bm25 import BM25Retriever, tokenize, words_of
-from ssp_env.search.corpus import Corpus
 from ssp_env.search.index import build_index, open_index
 from ssp_env.types import Document
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ssp_env.errors import DataError
-from ssp_env.search.corpus import Corpus, join_contents, read_corpus, read_jsonl, split_contents
+from ssp_env.search.base import Corpus, join_contents, read_corpus, read_jsonl, split_contents
 from ssp_env.types import Document
 
 ROWS: list[dict[str, object]] = [
@@ -59,7 +59,7 @@ def test_a_line_that_is_no_passage_is_named(tmp_path: Path, line: str, says: str
 def test_a_file_that_is_cut_and_an_id_that_occurs_twice(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl.gz"
     path.write_bytes(gzip.compress(TEXT.encode())[:-20])
-    with pytest.raises(DataError, match=r"c\.jsonl\.gz: cannot be read"):
+    with pytest.raises(DataError, match=r"c\.jsonl\.gz: is cut off"):
         list(read_jsonl(path))
     with pytest.raises(DataError, match="id '1' occurs twice"):
         Corpus([Document("1", "", "x"), Document("2", "", "y"), Document("1", "", "z")])

@@ -21,7 +21,7 @@ pytest.importorskip("faiss", reason="needs the extra 'dense'")
 import faiss
 
 from ssp_env.errors import ConfigError, DataError, ModelError
-from ssp_env.search.corpus import passage_text
+from ssp_env.search.base import passage_text
 from ssp_env.search.dense import BLOCK, FLAT, IVF
 from ssp_env.search.index import KINDS, build_index, open_index
 from ssp_env.search.store import EncoderInfo

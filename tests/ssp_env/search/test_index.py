@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssp_env.errors import DataError, SSPError
-from ssp_env.search.corpus import Corpus
+from ssp_env.search.base import Corpus
 from ssp_env.search.index import build_index, open_index
 from ssp_env.search.store import PassageStore, build_store, read_manifest
 from ssp_env.types import Document

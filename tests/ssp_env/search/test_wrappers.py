@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssp_env.errors import ConfigError, DataError, ServiceError
-from ssp_env.search.base import Retriever
+from ssp_env.search.base import Corpus, Retriever
 from ssp_env.search.bm25 import BM25Retriever
-from ssp_env.search.corpus import Corpus
 from ssp_env.search.wrappers import (
     DEPTH,
     RRF_K,

@@ -11,7 +11,7 @@ from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import JudgeTask, Verdict
-from ssp_env.judge.exact import ExactMatchJudge
+from ssp_env.judge.judges import ExactMatchJudge
 from ssp_env.testing.hacks import CHEATS, Cheat, Finding, Report, Result, Turn, find_cheat, probe
 from ssp_env.testing.hacks.probe import find
 from ssp_env.testing.hacks.solvers import WhenUnsure
@@ -92,19 +92,6 @@ def test_a_code_pays_where_the_same_network_verifies(mini: MiniWorld) -> None:
     separate = result_of(rules_of(mini, spelled=True, game={"verifier": "world"}), "base64")
     assert separate.finding is Finding.HELD
     assert separate.stopped_by == {"unverified": GAMES}
-
-
-@pytest.mark.parametrize(
-    "name", ["if_many_documents", "if_asked_word_for_word", "if_nothing_was_read"]
-)
-def test_verification_by_an_attempt_cannot_be_told_from_solving(mini: MiniWorld, name: str) -> None:
-    """As long as the question speaks of what a solver sees, not of what else can be found."""
-    paid = {}
-    for form in ("solver", "attempt"):
-        game = {"verifier": "policy", "verification_prompt": form, "attempts": 1}
-        found = result_of(rules_of(mini, spelled=True, game=game), name, games=12)
-        paid[form] = found.proposer
-    assert paid == {"solver": 1.0, "attempt": 0.0}
 
 
 def test_a_judge_that_obeys_is_found_out(mini: MiniWorld) -> None:

@@ -23,11 +23,10 @@ from ssp_env.game.strategies import (
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.game.verification import NoiseDocument, NoiseSource, draw_noise
 from ssp_env.judge.base import Judge, Verdict, Verifier, VerifyTask
-from ssp_env.judge.exact import ExactMatchJudge, F1Judge, NoVerifier, WorldVerifier
+from ssp_env.judge.judges import ExactMatchJudge, F1Judge, NoVerifier, WorldVerifier
 from ssp_env.players import ClozePlayer, MiniPlayer, Player, TextPlayer
-from ssp_env.search.base import Retriever
+from ssp_env.search.base import Corpus, Retriever
 from ssp_env.search.bm25 import BM25Retriever
-from ssp_env.search.corpus import Corpus
 from ssp_env.testing import (
     BatchStrategyTests,
     JudgeTests,
