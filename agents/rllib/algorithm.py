@@ -28,10 +28,10 @@ from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS
 from ray.tune.execution.placement_groups import PlacementGroupFactory
 from ray.util import get_current_placement_group
 
+from agents.config import side_by_side
 from agents.engines.gap import CHECK_EVERY, Gap, compared_rows, measure
 from agents.metrics import merge_figures, step_figures
 from agents.models import as_tensor, load_state, plain_weights
-from agents.config import side_by_side
 from agents.rllib.config import SSPConfig
 from agents.rllib.env_runner import Sample, busiest, renumber, rounds_of
 from agents.rllib.learner import ask_learners, freeze_collected, naming_dead_learners
@@ -39,7 +39,7 @@ from agents.rllib.module import LM, MODULE_ID, to_batch
 from agents.rllib.results import complete, evaluation_figures, log_learnt, log_played
 from agents.rllib.runners import Runners
 from agents.rows import Row, credited, deal, deal_to_learners, with_loss_weights
-from ssp_env.errors import UsageError
+from ssp_env.errors import ConfigError, UsageError
 from ssp_env.game.record import GameRecord
 from ssp_env.game.strategies import BatchStrategy, update_strategy
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -309,6 +309,12 @@ class SSP(Algorithm):
         own = {n.removeprefix(LM): as_tensor(w) for n, w in weights.items() if n.startswith(LM)}
         plain = plain_weights(own, self.config.model_dir)
         return {name: tensor.numpy() for name, tensor in plain.items()}
+
+    def save_policy(self, directory: str | Path) -> None:
+        """Writes the present policy as a model directory, which the first learner sees."""
+        with self._learners():
+            where = str(Path(directory).absolute())
+            ask_learners(self.learner_group, methodcaller("save_policy", where))
 
     def get_module(self, module_id: str = MODULE_ID) -> RLModule | None:
         """A copy of the RLModule with the present weights; there is only one."""

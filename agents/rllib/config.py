@@ -341,6 +341,7 @@ class SSPConfig(AlgorithmConfig):
             model_config={
                 "model": self.model_dir,
                 "attention": "sdpa" if self.num_gpus_per_learner else "eager",
+                "sharding": self.sharding,
                 "lora_rank": self.lora_rank,
                 "seed": self.seed or 0,
             },

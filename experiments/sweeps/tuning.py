@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -143,7 +143,8 @@ def resources(config: dict[str, Any]) -> Any:
     # As RLlib asks for them: a learner with GPUs has one CPU.
     learner = {"CPU": 1 if of_learner else compute.threads, "GPU": of_learner}
     runners, learners = [runner] * compute.env_runners, [learner] * compute.learners
-    bundles = [main, *(side_by_side(runners, learners) if shared else [*runners, *learners])]
+    bundles: list[Mapping[str, float]] = [main]
+    bundles += side_by_side(runners, learners) if shared else [*runners, *learners]
     return tune.PlacementGroupFactory(
         [{name: amount for name, amount in bundle.items() if amount} for bundle in bundles]
     )
