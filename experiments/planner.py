@@ -142,7 +142,7 @@ def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> tupl
     if not asked:
         return plan(shape, config)
 
-    refused = _too_full(config, shape, memory)
+    refused = _too_full(config, shape, memory) if gpus else None
     if refused is None and asked > gpus:
         what = f"{asked} GPUs are asked for in all, and there are {gpus}"
         fix = f"{what}; ask for fewer, with compute.env_runners too, or set RAY_ADDRESS"

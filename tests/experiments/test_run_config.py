@@ -156,14 +156,14 @@ def test_unknown_preset_is_refused() -> None:
 
 
 def test_every_setting_of_compute_reaches_rllib() -> None:
-    compute = ComputeConfig(
-        env_runners=2, learners=4, gpus_per_env_runner=0.5, gpus_per_learner=0.25, threads=3
-    )
+    compute = ComputeConfig(env_runners=2, learners=4, gpus="own", tensor_parallel=2, threads=3)
     made = algorithm_config(RunConfig(compute=compute))
-    assert (made.num_env_runners, made.num_gpus_per_env_runner) == (2, 0.5)
+    assert (made.num_env_runners, made.num_gpus_per_env_runner) == (2, 2)
     assert made.num_cpus_per_env_runner == 3
     # RLlib refuses a learner with both GPUs and several CPUs.
-    assert (made.num_learners, made.num_gpus_per_learner, made.num_cpus_per_learner) == (4, 0.25, 1)
+    assert (made.num_learners, made.num_gpus_per_learner, made.num_cpus_per_learner) == (4, 1, 1)
+    for gpus in ("none", "own", "shared"):
+        assert algorithm_config(RunConfig(compute=ComputeConfig(gpus=gpus))).gpus == gpus
     assert algorithm_config(RunConfig(compute=ComputeConfig(threads=3))).num_cpus_per_learner == 3
     assert not made.is_sharded
     assert algorithm_config(RunConfig(compute=compute.replace(sharding="fsdp2"))).is_sharded
