@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import ray
+import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_ENV_RUNNER, COMPONENT_LEARNER_GROUP
@@ -409,7 +410,12 @@ def check_cluster(config: SSPConfig) -> None:
     """Makes sure that Ray has the GPUs of a run, in places where no two learners meet; inside of
     Tune, which has reserved them, there is nothing to ask."""
     runners, learners = config.num_env_runners, config.num_learners
-    if not (config.num_gpus_per_learner and runners) or get_current_placement_group() is not None:
+    if config.gpus == "none" or get_current_placement_group() is not None:
+        return
+    if not runners:
+        if not torch.cuda.is_available():
+            fix = "the main process sees no GPU: leave it at 0"
+            raise ConfigError("num_gpus_per_learner", config.num_gpus_per_learner, fix)
         return
 
     alive = [node["Resources"].get("GPU", 0) for node in ray.nodes() if node["Alive"]]

@@ -18,10 +18,10 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from learning import some_rows
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from agents import sharding
 from agents.config import LearningConfig
 from agents.models import load_model
 from agents.rows import Row, columns_of
@@ -56,13 +56,13 @@ def bytes_of(policy: torch.nn.Module) -> int:
 @contextmanager
 def recording(policy: torch.nn.Module, found: list[int]) -> Iterator[None]:
     """Notes what this process holds each time that a part of the policy is whole."""
-    original = sharding.fully_shard
+    original = fully_shard
 
     def noted(*args: Any, **kwargs: Any) -> Any:
         found.append(bytes_of(policy))
         return original(*args, **kwargs)
 
-    with patch.object(sharding, "fully_shard", noted):
+    with patch("agents.sharding.fully_shard", noted):
         yield
 
 

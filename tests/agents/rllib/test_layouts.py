@@ -40,7 +40,7 @@ class RunnerOnCPU(SSPEnvRunner):
     slept = 0
 
     def make_module(self) -> None:
-        env_runner.get_device = on_cpu
+        setattr(env_runner, "get_device", on_cpu)  # noqa: B010
         super().make_module()
 
     def sleep(self) -> None:
@@ -107,6 +107,7 @@ def test_tune_reserves_whole_gpus_for_pairs(algorithm_config: SSPConfig) -> None
         (2, 1, SHARED, "give 2 of each, or GPUs of their own"),
         (0, 2, (1, 1), "give at least one env runner and one learner"),
         (2, 2, (2, 1), "only vLLM on GPUs of its own"),
+        (0, 0, SHARED, "sees no GPU"),
         (2, 15, (1, 1), "need 17 GPUs, and Ray has 16"),
     ],
 )

@@ -86,7 +86,7 @@ def test_a_module_of_ones_own_keeps_the_settings_it_does_not_name(model_dir: Pat
     spec = RLModuleSpec(module_class=Own, model_config={"rank": 3})
     made = SSPConfig().training(model_dir=model_dir).rl_module(rl_module_spec=spec).rl_module_spec
     assert made.module_class is Own
-    default = {"attention": "eager", "lora_rank": 0, "seed": 0}
+    default = {"attention": "eager", "sharding": "ddp", "lora_rank": 0, "seed": 0}
     assert made.model_config == {"rank": 3, "model": str(model_dir), **default}
     assert made.action_space is not None
 
