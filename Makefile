@@ -108,7 +108,6 @@ $(VLLM_VENV)/.installed: pyproject.toml
 # The engine's tests with vLLM, then three steps of training with it beside the same with transformers, and adapters: four minutes.
 vllm-check: $(VLLM_VENV)/.installed
 	$(VLLM_VENV)/bin/python -m pytest -s tests/agents/engines/test_vllm_engine.py
-	$(VLLM_VENV)/bin/python -m pytest tests/agents/engines/test_gradients_of_played_rows.py
 	$(VLLM_VENV)/bin/python -m benchmarks.vllm_check --out benchmarks/results/vllm_check.json
 
 clean:

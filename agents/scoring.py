@@ -107,9 +107,6 @@ def checkpoint_layers(module: torch.nn.Module) -> None:
 
     The layers alone are put in training mode, which is what `transformers` asks for; what they
     are made of stays in evaluation mode, so that no dropout comes between engine and learner.
-
-    Args:
-        module: a model of `transformers`, or whatever holds some.
     """
     from transformers import PreTrainedModel
 

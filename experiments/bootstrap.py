@@ -5,17 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from agents.tiny.bootstrap import bootstrap, save_policy
 from agents.tiny.model import HEAD_SIZE
-from experiments.run.process import git_commit, interruptible, machine, quiet_libraries
+from experiments.run.process import handling, provenance, quiet_libraries, raise_interruption
 from ssp_env.disk import make_directories, new_folder, remove_empty
 from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.config import MINI_GAME
@@ -25,26 +23,24 @@ def make_policy(out: Path, seed: int, width: int, steps: int) -> int:
     """Trains the tiny policy on demonstrations; writes a model directory in full or not at all."""
     if width <= 0 or width % HEAD_SIZE:
         raise ConfigError("--width", width, f"give a multiple of {HEAD_SIZE}")
-    if steps <= 0:
-        raise ConfigError("--steps", steps, "must be at least 1")
     if out.exists():
         raise RunError(f"{out} exists already; choose another --out")
 
     quiet_libraries()
+    torch.set_num_threads(1)
     made = make_directories(out.parent)
     try:
-        with new_folder(out) as folder:
-            with interruptible(lambda: None) as interrupted:
-                model = _train(seed, width, steps, interrupted)
+        with new_folder(out) as folder, Progress(console=Console(stderr=True)) as bar:
+            task = bar.add_task("bootstrap", total=steps)
 
-            save_policy(model, folder)
+            def report(step: int, loss: float) -> None:
+                bar.update(task, completed=step, description=f"bootstrap, loss {loss:.3f}")
+
+            with handling(raise_interruption):
+                save_policy(bootstrap(MINI_GAME, seed, width, steps, report), folder)
             digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-            origin = {
-                "command": f"ssp bootstrap --seed {seed} --width {width} --steps {steps} --out DIR",
-                "sha256": digest,
-                "git_commit": git_commit(),
-                "machine": machine(),
-            }
+            command = f"ssp bootstrap --seed {seed} --width {width} --steps {steps} --out DIR"
+            origin = {**provenance(), "command": command, "sha256": digest}
             text = json.dumps(origin, indent=2) + "\n"
             (folder / "origin.json").write_text(text, encoding="utf-8")
     except OSError as error:
@@ -58,24 +54,3 @@ def make_policy(out: Path, seed: int, width: int, steps: int) -> int:
 
     print(f"wrote {out} (model.safetensors sha256 {digest})", file=sys.stderr)
     return 0
-
-
-def _train(seed: int, width: int, steps: int, interrupted: Callable[[], object]) -> Any:
-    torch.set_num_threads(1)
-    columns = (
-        TextColumn("bootstrap"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]:.3f}"),
-        TimeRemainingColumn(),
-    )
-
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=steps, loss=float("nan"))
-
-        def report(step: int, loss: float) -> None:
-            bar.update(task, completed=step, loss=loss)
-            if interrupted():
-                raise KeyboardInterrupt
-
-        return bootstrap(MINI_GAME, seed, width, steps, report)

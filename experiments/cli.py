@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
+from cyclopts.types import PositiveInt
+from cyclopts.validators import Number
 
-from experiments.options import Chosen, EvalOptions, SweepOptions, TrainOptions
+from experiments.options import Chosen, EvalOptions, ProbeOptions, SweepOptions, TrainOptions
 
 
 def train(*, chosen: Chosen = Chosen(), options: TrainOptions = TrainOptions()) -> int:
@@ -67,8 +69,8 @@ def league(
     /,
     *,
     chosen: Chosen = Chosen(),
-    answers: int = 128,
-    attempts: int | None = None,
+    answers: Annotated[int, Parameter(validator=Number(gte=2))] = 128,
+    attempts: PositiveInt | None = None,
     out: str = "runs/league",
 ) -> int:
     """Lets proposers and solvers of different steps play each other.
@@ -107,44 +109,15 @@ def play(
     return run(chosen, role=role, games=games)
 
 
-def probe(
-    *,
-    chosen: Chosen = Chosen(),
-    cheat: Annotated[list[str] | None, Parameter(negative=())] = None,
-    list_: Annotated[bool, Parameter(name="--list")] = False,
-    games: int = 200,
-    margin: float = 0.1,
-    player: Literal["scripted", "model"] = "scripted",
-    allow: Annotated[list[str] | None, Parameter(negative=())] = None,
-    json: bool = False,
-) -> int:
+def probe(*, chosen: Chosen = Chosen(), options: ProbeOptions = ProbeOptions()) -> int:
     """Plays scripted cheats against your rules, and prints who is paid what.
 
     Exit status: 0, 1 if a cheat pays more than an honest player by more than the margin, 2 for a
     mistake, 3 if a service was down.
-
-    Args:
-        cheat: Play this one: a name, or MODULE:CLASS of your own; repeatable (default: all).
-        list_: List the cheats that ship.
-        games: Games per cheat.
-        margin: Pay per game that a cheat may have above an honest player's.
-        player: Honest player: a script, or the model of openai.*.
-        allow: A cheat that is known to pay, and does not count, or a file of ssp probe --json;
-            repeatable.
-        json: Print one JSON object.
     """
     from experiments.commands.probe import run
 
-    return run(
-        chosen,
-        cheats=cheat or [],
-        list=list_,
-        games=games,
-        margin=margin,
-        player=player,
-        allow=allow or [],
-        json=json,
-    )
+    return run(chosen, options)
 
 
 def plan(
@@ -168,7 +141,7 @@ def plan(
     return show_plan(chosen.config(), gpus=gpus, memory=memory, as_json=json)
 
 
-def bootstrap(*, out: str, seed: int = 0, width: int = 128, steps: int = 1800) -> int:
+def bootstrap(*, out: str, seed: int = 0, width: int = 128, steps: PositiveInt = 1800) -> int:
     """Makes the tiny policy and its tokenizer from nothing, in twenty minutes of one core.
 
     There are no checkpoints: Ctrl-C leaves nothing.
@@ -211,7 +184,7 @@ def questions(
     *,
     out: Annotated[str | None, Parameter(name=("--out", "-o"))] = None,
     all: bool = False,
-    window: int | None = None,
+    window: PositiveInt | None = None,
     json: bool = False,
 ) -> int:
     """Shows what a run asked, in figures, and writes it as a data set.
@@ -260,7 +233,7 @@ def view(runs: list[str], /, *, host: str = "127.0.0.1", port: int = 8321) -> in
     return view(runs, host, port)
 
 
-def plot(runs: list[str], /, *, out: str = "plot.png", smooth: int = 5) -> int:
+def plot(runs: list[str], /, *, out: str = "plot.png", smooth: PositiveInt = 5) -> int:
     """Draws rewards, hops, validity and accuracy of runs against steps.
 
     Args:

@@ -196,12 +196,7 @@ def assign(values: dict[str, Any], path: str, value: Any) -> None:
 
 
 def make_config(values: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> RunConfig:
-    """Typed settings.
-
-    Args:
-        values: plain settings to start from, such as :func:`load_preset` returns.
-        changes: what is changed, by dotted name.
-    """
+    """Typed settings: plain ``values``, such as a preset's, with ``changes`` by dotted name."""
     plain = copy.deepcopy(dict(values))
     for path, value in (changes or {}).items():
         assign(plain, path, value)

@@ -42,9 +42,7 @@ def export(source: Path, out: Path, dtype: str, model: str | None = None) -> int
 def policy_of(checkpoint: Path, model: str | None) -> tuple[dict[str, Tensor], Path]:
     """The weights of a plain causal LM, and the directory that has its config and tokenizer.
 
-    Args:
-        checkpoint: of a run, or of RLlib's algorithm.
-        model: what was trained; not needed where the checkpoint holds the policy.
+    A checkpoint of RLlib's algorithm does not hold the latter, so ``model`` names what was trained.
     """
     policy = checkpoint / POLICY
     if policy.is_dir():

@@ -1,24 +1,18 @@
-"""``ssp league``: proposers and solvers of different steps play each other.
+"""``ssp league``: proposers and solvers of different steps play each other (docs/league.md).
 
-Players are the policies of runs at every checkpoint that is there, and any others. Each proposer
-asks about the same answers, each solver tries all questions. Proposing is a step of self-play, with
-the noise and the verification of a step; solving is the second half of one. So a cell of the matrix
-holds what the two would be paid in training.
-
-The proposer wins an attempt if its question is valid and the attempt is wrong, which is what 1-p
-pays. Proposers and solvers are rated on one scale (Bradley and Terry 1952, "Rank Analysis of
-Incomplete Block Designs"): a proposer rated d wins against a solver rated r with probability
-1 / (1 + 10^((r - d) / 400)). Intervals are 95%, by bootstrap over answers.
+Each proposer asks about the same answers, in a step of self-play with its noise and verification;
+each solver tries all questions. The proposer wins an attempt if its question is valid and the
+attempt is wrong, which is what 1-p pays. Both are rated on one scale (Bradley and Terry 1952, "Rank
+Analysis of Incomplete Block Designs"): a proposer rated d wins against a solver rated r with
+probability 1 / (1 + 10^((r - d) / 400)). Intervals are 95%, by bootstrap over answers.
 """
 
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -29,14 +23,14 @@ import numpy as np
 import pandas as pd
 import torch
 
-from agents.engines.base import Engine, StopRule
-from agents.engines.opening import open_engine
+from agents.engines.base import Engine
 from agents.rollout import play
 from experiments.config import RunConfig
+from experiments.evaluation.answers import engine_of
 from experiments.options import Chosen
 from experiments.report.curves import panels, save_figure
 from experiments.run.checks import check_model, open_run
-from experiments.run.process import git_commit, machine, quiet_libraries
+from experiments.run.process import provenance, quiet_libraries
 from experiments.run.rundir import RunDirectory, finite
 from experiments.stats import Estimate, Floats, resampled
 from experiments.sweeps.results import Table, short
@@ -71,18 +65,11 @@ def run(
     runs = [directory for target in targets if (directory := RunDirectory(target)).config.exists()]
     config = chosen.config(values=runs[0].read_config() if runs and not chosen.preset else None)
     attempts = config.game.attempts if attempts is None else attempts
-    if attempts < 1:
-        raise ConfigError("--attempts", attempts, "must be at least 1")
-    if answers < 2:
-        raise ConfigError("--answers", answers, "must be at least 2")
 
     rules, _ = open_run(config)
     torch.set_num_threads(config.compute.threads)
     known = {
-        "command": shlex.join(["ssp", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit() or "unknown",
-        "machine": machine(),
+        **provenance(),
         "seed": config.seed,
         "policies": {name: model or "the tiny policy" for name, model in players.items()},
     }
@@ -111,14 +98,7 @@ def run(
 
 
 def find_players(targets: Sequence[str]) -> dict[str, str]:
-    """Names and model directories of the players that a command line names, in its order.
-
-    A policy that is named twice plays once; an empty directory is the tiny policy that ships.
-
-    Args:
-        targets: run directories, which stand for the policy that they began with and for all
-            checkpoints that are there; and policies, as ``DIR`` or ``NAME=DIR``.
-    """
+    """Names and model directories of players, each once; an empty one is the tiny policy."""
     found: dict[str, str] = {}
     for target in targets:
         for name, model in _players(target):
@@ -157,11 +137,7 @@ def _players(target: str) -> list[tuple[str, str]]:
 def play_league(
     players: dict[str, str], config: RunConfig, rules: Rules, answers: int, attempts: int
 ) -> League:
-    """Lets each player propose once, and then answer what all have asked.
-
-    Answers, seeds and the order of everything are the same for all players. A model is loaded
-    twice, once per role.
-    """
+    """Lets each player propose, and then answer what all have asked; in the same order for all."""
     folders = {name: Path(model) if model else config.model_dir for name, model in players.items()}
     for player, folder in folders.items():
         check_model(folder)
@@ -169,21 +145,11 @@ def play_league(
             fix = "all players need one tokenizer, since one reads what another has written"
             raise ConfigError("player", player, fix)
 
-    def engine(folder: Path) -> Engine:
-        return open_engine(
-            config.engine,
-            folder,
-            rules.tokenizer,
-            StopRule.of(config.game, rules.tokenizer),
-            device="cpu" if config.compute.gpus == "none" else "cuda",
-            longest=rules.longest_trajectory,
-        )
-
     shape = (len(players), len(players), answers)
     proposals, hops = [], np.full((len(players), answers), np.nan)
     for row, (player, folder) in enumerate(folders.items()):
         print(f"{player} proposes", file=sys.stderr)
-        asked = _propose(engine(folder), config, rules, answers)
+        asked = _propose(engine_of(config, rules, folder), config, rules, answers)
         proposals.append(asked)
         for place, question in enumerate(asked):
             if question and (found := rules.world.analyse(question.text)) is not None:
@@ -194,7 +160,7 @@ def play_league(
     size = config.learning.round_size
     for column, (player, folder) in enumerate(folders.items()):
         print(f"{player} solves", file=sys.stderr)
-        solver = engine(folder)
+        solver = engine_of(config, rules, folder)
         for row, asked in enumerate(proposals):
             places = [place for place, question in enumerate(asked) if question]
             questions = [question for question in asked if question]
@@ -211,8 +177,8 @@ def play_league(
 def _propose(
     engine: Engine, config: RunConfig, rules: Rules, answers: int
 ) -> list[Question | None]:
-    """A proposer's valid questions by answer, in rounds of the size that training has, since noise
-    is of one's round."""
+    """A proposer's valid questions by answer. Rounds are of the size that training has, since noise
+    documents come from them."""
     # A round is played to its end, so the proposer's own solver tries each question; once will do.
     once = replace(rules, config=rules.config.replace(attempts=1, proposals=1))
     # All proposers get the same answers, each once unless there are fewer.
@@ -253,9 +219,7 @@ def _play(rounds: Iterable[Round], engine: Engine, config: RunConfig) -> list[Ga
 def rate(won: Floats, games: int) -> Floats:
     """The most likely ratings of all proposers, then of all solvers.
 
-    Args:
-        won: share of its games that the proposer won, of shape (proposers, solvers).
-        games: number of games of each pairing.
+    ``won`` is the proposer's share of the games of each pairing, of shape (proposers, solvers).
     """
     proposers, solvers = won.shape
     # counts[i, j]: games that player i won against player j; proposers first.
@@ -309,17 +273,17 @@ class League:
         return shares
 
     @property
-    def solve_rate(self) -> pd.DataFrame:
-        """Share of right attempts at valid questions by proposer and solver; NaN without any."""
-        return self._matrix(_known_mean(self.solved))
-
-    @property
-    def mean_paid(self) -> pd.DataFrame:
-        """The proposer's mean reward, by proposer and solver."""
-        return self._matrix(self.paid.mean(axis=2))
-
-    def _matrix(self, values: Floats) -> pd.DataFrame:
-        return pd.DataFrame(values, self.players, self.players).rename_axis("proposer")
+    def matrices(self) -> dict[str, pd.DataFrame]:
+        """Share of right attempts at valid questions, and the proposer's mean reward, invalid
+        questions included, by proposer and solver."""
+        means = {
+            "share solved of valid questions": _known_mean(self.solved),
+            "proposer's reward, invalid questions included": self.paid.mean(axis=2),
+        }
+        return {
+            title: pd.DataFrame(values, self.players, self.players).rename_axis("proposer")
+            for title, values in means.items()
+        }
 
     def tables(self) -> list[Table]:
         """Ratings, solve rates, rewards."""
@@ -333,12 +297,11 @@ class League:
             "its question is valid and the attempt is wrong; the mean solver has 1000."
         )
         axes = "(rows: proposers, columns: solvers)"
-        paid = f"The proposer's mean reward, invalid questions included {axes}"
-        return [
-            Table("Ratings", cells, (note,)),
-            Table(f"Share solved of valid questions {axes}", self.solve_rate.map(short)),
-            Table(paid, self.mean_paid.map(short)),
+        matrices = [
+            Table(f"{title.capitalize()} {axes}", values.map(short))
+            for title, values in self.matrices.items()
         ]
+        return [Table("Ratings", cells, (note,)), *matrices]
 
     def as_data(self) -> dict[str, Any]:
         """Ratings, and every figure by answer that the tables rest on."""
@@ -360,11 +323,8 @@ class League:
     def draw(self, out: Path) -> None:
         """Draws solve rates and rewards as matrices, and the ratings."""
         places = np.arange(len(self.players))
-        figure, (left, middle, right) = panels(3)
-        for axis, values, title in (
-            (left, self.solve_rate, "share solved of valid questions"),
-            (middle, self.mean_paid, "proposer's reward, invalid ones included"),
-        ):
+        figure, axes = panels(3)
+        for axis, (title, values) in zip(axes, self.matrices.items(), strict=False):
             axis.grid(visible=False)
             axis.imshow(values, vmin=0, vmax=1, cmap="viridis")
             axis.set(title=title, xlabel="solver", ylabel="proposer")
@@ -374,12 +334,12 @@ class League:
                 axis.text(column, row, short(value, 2), **look)
 
         for offset, (role, rated) in zip((-0.08, 0.08), self.ratings.items(), strict=True):
-            means = [one.mean for one in rated]
-            spread = [[one.mean - one.low for one in rated], [one.high - one.mean for one in rated]]
-            right.errorbar(places + offset, means, spread, fmt="o-", capsize=3, label=f"as {role}")
-        right.set(title="Elo by role, with 95% intervals")
-        right.legend(frameon=False)
-        for axis in (left, middle, right):
+            low, mean, high = np.array([(one.low, one.mean, one.high) for one in rated]).T
+            spread, label = (mean - low, high - mean), f"as {role}"
+            axes[2].errorbar(places + offset, mean, spread, fmt="o-", capsize=3, label=label)
+        axes[2].set(title="Elo by role, with 95% intervals")
+        axes[2].legend(frameon=False)
+        for axis in axes:
             axis.set_xticks(places, self.players, rotation=30, ha="right")
         save_figure(figure, out)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
+from cyclopts.types import PositiveInt
 
 from experiments.config import RunConfig, load_preset, make_config, parse_assignment
 
@@ -98,7 +99,7 @@ class EvalOptions:
     """Questions per hop count, per benchmark, or per group of --questions."""
     questions: str | None = None
     """File of your own questions: question, answers, group."""
-    attempts: int = 1
+    attempts: PositiveInt = 1
     """Attempts at each, for avg@K, pass@K and majority@K (default: 1)."""
     temperature: float = 0.0
     """Sampling temperature (default: 0, greedy)."""
@@ -107,7 +108,7 @@ class EvalOptions:
     directory; NAME:FILE takes the instructions from FILE."""
     closed_book: bool = False
     """Also ask without search, to see what it knew anyway."""
-    retriever: str | None = None
+    retriever: Literal["empty", "random", "lying"] | None = None
     """Search to be compared with: empty, random or lying."""
     player: Literal["engine", "api"] = "engine"
     """A model here, or the one of openai.*."""
@@ -115,6 +116,27 @@ class EvalOptions:
     """Print one JSON object."""
     out: str | None = None
     """Also write every game to this file, as JSON lines; a stopped one is continued."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ProbeOptions:
+    """Options of ``ssp probe``."""
+
+    cheat: Annotated[tuple[str, ...], Parameter(negative=())] = ()
+    """Play this one: a name, or MODULE:CLASS of your own; repeatable (default: all)."""
+    list: bool = False
+    """List the cheats that ship."""
+    games: int = 200
+    """Games per cheat."""
+    margin: float = 0.1
+    """Pay per game that a cheat may have above an honest player's."""
+    player: Literal["scripted", "model"] = "scripted"
+    """Honest player: a script, or the model of openai.*."""
+    allow: Annotated[tuple[str, ...], Parameter(negative=())] = ()
+    """A cheat that is known to pay, and does not count; repeatable."""
+    json: bool = False
+    """Print one JSON object."""
 
 
 @Parameter(name="*")
@@ -130,7 +152,7 @@ class SweepOptions:
     """These seeds, in place of the sweep's; with --resume, they are added to it."""
     steps: int | None = None
     """Training steps of each trial."""
-    parallel: int | None = None
+    parallel: PositiveInt | None = None
     """Trials at a time, at most (default: as many as there is room for)."""
     out: str | None = None
     """Directory of the sweep (default: runs/sweeps/SWEEP)."""

@@ -94,24 +94,15 @@ def resampled(
     return found.confidence_interval.low, found.confidence_interval.high
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Two policies on the same questions."""
-
-    difference: Estimate
-    """Mean of the second's score minus the first's."""
-    better: int
-    """Questions on which the second scored higher."""
-    worse: int
-    p_value: float
-    """Probability of a difference of this size if it is chance which of the two is which
-    (two-sided; sign flips of the questions' differences)."""
-
-
 def compare(
     first: Sequence[float], second: Sequence[float], rng: np.random.Generator
-) -> Comparison:
-    """Two policies' scores on the same questions, in the same order, compared pair by pair."""
+) -> dict[str, Any]:
+    """Two policies' scores on the same questions, compared pair by pair.
+
+    Returns the mean ``difference`` of the second's score from the first's with its ``interval``;
+    on how many questions the second is ``better`` and ``worse``; and ``p``, the probability of a
+    difference of this size if it is chance which of the two is which (two-sided; sign flips).
+    """
     apart = np.subtract(second, first, dtype=np.float64)
     p_value = 1.0
     if len(apart) > 1 and apart.any():
@@ -124,4 +115,10 @@ def compare(
         ).pvalue
 
     difference = over_questions(apart.tolist(), rng, lowest=-1.0)
-    return Comparison(difference, int((apart > 0).sum()), int((apart < 0).sum()), float(p_value))
+    return {
+        "difference": difference.mean,
+        "interval": difference.interval,
+        "better": int((apart > 0).sum()),
+        "worse": int((apart < 0).sum()),
+        "p": float(p_value),
+    }

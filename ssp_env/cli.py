@@ -86,9 +86,6 @@ def _absent(name: str) -> Callable[..., int]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a subcommand.
 
-    Args:
-        arguments: what follows ``ssp``; those of the process when not given.
-
     Returns:
         The exit status: 0, 2 after a mistake of the user's, 130 after Ctrl-C, 141 where nobody
         reads the output any more, or the command's own.
@@ -129,9 +126,6 @@ def script() -> NoReturn:
 
     With PyTorch and Ray loaded, the interpreter takes seconds to free what the operating system
     frees at once, and cannot be stopped meanwhile. Exit handlers run first.
-
-    Raises:
-        SystemExit: always, with the exit status.
     """
     status: str | int | None = 1
 

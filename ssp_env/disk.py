@@ -130,11 +130,9 @@ def remove_empty(folders: Iterable[Path]) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keeps other processes out of a directory. The lock goes with the process, however that ends.
+    """Keeps other processes out of a directory; ``RunError`` where another one holds it.
 
-    Raises:
-        RunError: another process holds it.
-    """
+    The lock goes with the process, however that ends."""
     with ExitStack() as stack:
         try:
             handle = os.open(path, os.O_RDONLY)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -20,20 +20,6 @@ ALONE = ("README.md", "docs/environment.md", "docs/plug_in.md")
 
 NO_TESTS = 5
 """How pytest exits when it collects nothing."""
-
-
-def python_of(document: str) -> str:
-    """The Python blocks of a document, each at its own lines, and nothing else."""
-    lines, inside = [], False
-
-    for line in document.splitlines():
-        if line.startswith("```"):
-            inside = line.strip() == "```python"
-            lines.append("")
-        else:
-            lines.append(line if inside else "")
-
-    return "\n".join(lines) + "\n"
 
 
 def blocks_of(document: str) -> list[str]:
@@ -75,8 +61,8 @@ def test_every_block_works_when_pasted_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("document", [d for d in DOCUMENTS if name_of(d) not in ALONE], ids=name_of)
 def test_python_of_a_document_runs(document: Path, tmp_path: Path) -> None:
     """Top to bottom in one namespace, in an empty directory; pytest collects what it shows."""
-    code = python_of(document.read_text(encoding="utf-8"))
-    if not code.strip():
+    code = "".join(blocks_of(document.read_text(encoding="utf-8")))
+    if not code:
         return
 
     script = tmp_path / f"{document.stem}.py"
@@ -93,7 +79,8 @@ def test_python_of_a_document_runs(document: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_files_and_links_lead_somewhere(document: Path) -> None:
+def test_what_a_document_names_exists(document: Path) -> None:
+    """Files, links with their anchors, and functions as ``path/to/file.py:Class.method``."""
     text = document.read_text(encoding="utf-8")
     folders = "ssp_env|agents|experiments|benchmarks|docs|tests|examples"
     paths = set(re.findall(rf"`((?:{folders})/[\w./-]+)`", text))
@@ -104,6 +91,14 @@ def test_files_and_links_lead_somewhere(document: Path) -> None:
         target = document.parent / name if name else document
         if not target.exists() or (anchor and anchor not in anchors_of(target)):
             missing.append(link)
+
+    for path, names in set(re.findall(r"`([\w/]+\.py):([\w.]+)`", text)):
+        source = (ROOT / path).read_text(encoding="utf-8")
+        missing += [
+            f"{path}:{name}"
+            for name in names.split(".")
+            if not re.search(rf"^ *(async def|def|class) {name}\b", source, re.MULTILINE)
+        ]
     assert not missing
 
 
@@ -113,30 +108,7 @@ def anchors_of(document: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_functions_that_a_document_names_exist(document: Path) -> None:
-    """As ``path/to/file.py:Class.method``."""
-    text = document.read_text(encoding="utf-8")
-
-    missing = [
-        f"{path}:{name}"
-        for path, name in set(re.findall(r"`([\w/]+\.py):([\w.]+)`", text))
-        if not (ROOT / path).exists() or name not in defined(ROOT / path)
-    ]
-    assert not missing
-
-
-def defined(path: Path) -> set[str]:
-    """The functions, classes and methods of a file: ``name`` and ``Class.name``."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    found = set()
-
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, kinds):
-            found.add(node.name)
-        if isinstance(node, ast.ClassDef):
-            found |= {
-                f"{node.name}.{inner.name}" for inner in node.body if isinstance(inner, kinds)
-            }
-
-    return found
+def test_the_settings_page_is_what_its_script_writes() -> None:
+    page = runpy.run_path(str(ROOT / "docs" / "make_settings.py"))["page"]()
+    written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert written == page, "run `make settings`"

@@ -70,16 +70,7 @@ class TraceWriter:
         proposer_hops: tuple[float, ...] = PROPOSER_HOPS,
         proposer_share: float = PROPOSER_SHARE,
     ) -> None:
-        """
-        Args:
-            game: the format that is played in.
-            tokenizer: writes it.
-            rng: draws everything; several writers may share it.
-            faults: with slips, haste and questions about citizens.
-            solver_hops: shares of solver questions with 1, 2, ... hops.
-            proposer_hops: the same of proposals.
-            proposer_share: share of proposer demonstrations.
-        """
+        """``faults``: with slips, haste and questions about citizens; writers may share ``rng``."""
         self.game, self.tokenizer, self.rng = game, tokenizer, rng
         self.tags = tags_of(game.prompts)
         self._faults = faults
@@ -118,7 +109,9 @@ class TraceWriter:
         trace = Trace(list(prompt), [0] * len(prompt))
         stop_after = len(hops)
         for count in range(1, len(hops)):
-            if self.rng.random() < self._haste(count, hops):
+            careless = PREMATURE if hops[0].relation in CARELESS else 0.0
+            haste = careless if count == 1 else PREMATURE_DEEP
+            if self.rng.random() < haste and self._faults:
                 stop_after = count
                 break
 
@@ -140,14 +133,6 @@ class TraceWriter:
             entity = value
 
         return self._finished(trace, "answer", entity)
-
-    def _haste(self, count: int, hops: list[Hop]) -> float:
-        """Chance of an answer after this many hops, though the question goes on."""
-        if not self._faults:
-            return 0.0
-        if count > 1:
-            return PREMATURE_DEEP
-        return PREMATURE if hops[0].relation in CARELESS else 0.0
 
     def _propose(self, rules: Rules, answer: str) -> Trace | None:
         prompt = rules.prompts.proposer(answer, 1)

@@ -13,11 +13,10 @@ from typing import Any
 import pandas as pd
 import torch
 
-from agents.engines.base import Engine, StopRule
-from agents.engines.opening import open_engine
+from agents.engines.base import Engine
 from agents.rollout import play
 from experiments.config import RunConfig, load_preset
-from experiments.evaluation.answers import answer_all, by_player, from_memory
+from experiments.evaluation.answers import answer_all, by_player, engine_of, from_memory
 from experiments.evaluation.retrievers import with_retriever
 from experiments.evaluation.scores import Row, paired, score, table, voids
 from experiments.options import DEFAULT_PRESET, Chosen, EvalOptions, plural
@@ -53,13 +52,19 @@ def run(chosen: Chosen, options: EvalOptions, targets: Sequence[str]) -> int:
     quiet_libraries()
     _check_targets(chosen.model, options, targets)
 
+    values = load_preset(chosen.preset or DEFAULT_PRESET)
+    if options.prompts is not None:
+        values["game"] = {**values.get("game", {}), **format_settings(options.prompts)}
+    given = {"per_group": options.per_group, "game.attempts": options.attempts}
+
     evaluated = list[Evaluated]()
     policies: list[str | None] = [*targets] if targets else [chosen.model]
     for target in policies:
         if target is not None and Path(target).is_file():
             evaluated.append(_read(target))
         else:
-            config = _config(replace(chosen, model=target), options)
+            policy = replace(chosen, model=target)
+            config = policy.config({**given, "game.verifier": "none"}, values)
             evaluated.append(_evaluate(config, options))
 
     seed = chosen.seed or 0
@@ -109,8 +114,6 @@ def _check_targets(model: str | None, options: EvalOptions, targets: Sequence[st
         shown = f"ssp eval {shlex.quote(out)} shows it"
         fix = f"it is there already; {shown}, or remove it or name another file"
         raise ConfigError("--out", out, fix)
-    if options.attempts < 1:
-        raise ConfigError("--attempts", options.attempts, "must be at least 1")
     if options.attempts > 1 and options.temperature == 0:
         fix = "greedy attempts are all alike: give more than 0, or --attempts 1"
         raise ConfigError("--temperature", 0, fix)
@@ -119,15 +122,6 @@ def _check_targets(model: str | None, options: EvalOptions, targets: Sequence[st
     for target in targets[1:]:
         if not Path(target).is_file():
             check_model(Path(target))
-
-
-def _config(chosen: Chosen, options: EvalOptions) -> RunConfig:
-    """Settings of a command line; its seed draws the questions."""
-    values = load_preset(chosen.preset or DEFAULT_PRESET)
-    if options.prompts is not None:
-        values["game"] = {**values.get("game", {}), **format_settings(options.prompts)}
-    given = {"per_group": options.per_group, "game.attempts": options.attempts}
-    return chosen.config({**given, "game.verifier": "none"}, values)
 
 
 def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
@@ -150,14 +144,7 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
     else:
         torch.set_num_threads(config.compute.threads)
         name = str(config.model_dir)
-        engine = open_engine(
-            config.engine,
-            config.model_dir,
-            rules.tokenizer,
-            StopRule.of(config.game, rules.tokenizer),
-            device="cpu" if config.compute.gpus == "none" else "cuda",
-            longest=rules.longest_trajectory,
-        )
+        engine = engine_of(config, rules, config.model_dir)
         answers = partial(play, engine=engine, temperature=options.temperature)
 
     out = Path(options.out) if options.out else None

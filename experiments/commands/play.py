@@ -30,8 +30,6 @@ from ssp_env.types import Action, GroundTruth
 
 WAVE = 8
 """Games of self-play that are played at a time, for their questions."""
-MOST_BARREN = 12
-"""Waves without any valid question after which there is nothing to solve."""
 _QUESTIONS, _PERSON = 0x9E57, 0x5EA7
 """First numbers of the seeds of the policy's questions and of the person's games."""
 
@@ -83,7 +81,7 @@ class Session:
         return f"{points}, after {plural(self._games, 'game')}"
 
     def play(self, games: int | None = None) -> None:
-        """Plays so many games, or as long as there are questions; void ones do not count."""
+        """Plays so many games, or until the person quits; void ones do not count."""
         solving = self.role == "solver"
         if solving:
             self.say("[dim]The policy is writing questions ...[/dim]")
@@ -101,25 +99,18 @@ class Session:
             if self._games == games:
                 return
             self.say(f"[dim]{self.score}[/dim]")
-        self.say("The policy has not written any valid question for a long while.")
 
     def questions(self) -> Iterator[Game]:
-        """Valid games of the policy's own, easy and hard, as self-play makes them.
-
-        Ends where the policy has not written any valid question for a long while.
-        """
-        barren = 0
+        """Valid games of the policy's own, easy and hard, as self-play makes them."""
         for wave in count():
             round_ = Round(self.rules, self._answers, WAVE, [_QUESTIONS, self.seed, wave])
             games = self._finish(round_)
             found = [game for game in games if game.outcome is Outcome.VALID]
             yield from found
-            barren = 0 if found else barren + 1
             if not found:
+                self.say("[dim]None of them is valid; it writes others ...[/dim]")
                 for game in games:
                     raise_outage(game)
-            if barren == MOST_BARREN:
-                return
 
     def solve(self, asked: Game, seed: tuple[int, ...]) -> None:
         """Lets the person answer the question of a game, once."""

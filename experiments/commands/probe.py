@@ -1,13 +1,12 @@
-"""``ssp probe``."""
+"""``ssp probe``: scripted cheats against the rules of a run."""
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
-from json import dumps, loads
-from pathlib import Path
+from json import dumps
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -16,10 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.config import RunConfig
-from experiments.options import Chosen
+from experiments.options import Chosen, ProbeOptions
 from experiments.run.checks import build_rules
 from ssp_env.doors.setup import set_up
-from ssp_env.errors import ConfigError, ServiceError
+from ssp_env.errors import ServiceError
 from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.judge.chat import ChatClient
 from ssp_env.players import ChatPlayer
@@ -35,39 +34,29 @@ _COLOURS = {"pays": "bold red", "unsure": "yellow", "no result": "magenta"}
 COLUMNS = ("cheat", "gains", "accepted", "proposer", "solver", "more than honest", "finding")
 
 
-def run(
-    chosen: Chosen,
-    *,
-    cheats: Sequence[str],
-    list: bool,
-    games: int,
-    margin: float,
-    player: str,
-    allow: Sequence[str],
-    json: bool,
-) -> int:
-    """Plays the cheats and prints who was paid what; see :func:`experiments.cli.probe`."""
-    if list:
+def run(chosen: Chosen, options: ProbeOptions) -> int:
+    """Plays the cheats and prints who was paid what."""
+    if options.list:
         for cheat in CHEATS.values():
             print(f"{cheat.name:<28}{cheat.gains.value:<10}{cheat.about}")
         return 0
 
     config = chosen.config()
-    found = [find_cheat(name) for name in cheats or CHEATS]
-    allowed = known(allow)
+    cheats = [find_cheat(name) for name in options.cheat or CHEATS]
     rules = make_rules(config)
-    partner = ChatPlayer(ChatClient(config.served_model())) if player == "model" else None
+    is_model = options.player == "model"
+    partner = ChatPlayer(ChatClient(config.served_model())) if is_model else None
 
     # Every void game is counted in the report; the log would repeat each.
     logging.getLogger("ssp_env").setLevel(logging.ERROR)
-    console = Console(stderr=True, quiet=json)
+    console = Console(stderr=True, quiet=options.json)
     try:
         with console.status("") as status:
             report = probe(
                 rules,
-                found,
-                games=games,
-                margin=margin,
+                cheats,
+                games=options.games,
+                margin=options.margin,
                 seed=config.seed,
                 partner=partner,
                 on_cheat=lambda cheat: status.update(f"playing {cheat.name}"),
@@ -77,32 +66,15 @@ def run(
         return NO_RESULT
 
     told = as_json(report, config, rules)
-    if json:
+    if options.json:
         print(dumps(told))
     else:
         show(told)
 
     findings = {result.name: result.finding for result in report.cheats}
-    if any(findings[name] is Finding.PAYS for name in findings.keys() - allowed):
+    if any(findings[name] is Finding.PAYS for name in findings.keys() - {*options.allow}):
         return PAYS
     return NO_RESULT if Finding.NO_RESULT in findings.values() else 0
-
-
-def known(names: Sequence[str]) -> frozenset[str]:
-    """Cheats that may pay: by their names, or all that pay in an earlier probe's JSON file."""
-    found: set[str] = set()
-    for name in names:
-        if not name.endswith(".json"):
-            found.add(name)
-            continue
-        try:
-            cheats = loads(Path(name).read_text(encoding="utf-8"))["cheats"]
-            paying = {c["name"] for c in cheats if c["finding"] == Finding.PAYS}
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            fix = f"give a cheat's name, or a file that ssp probe --json wrote ({error})"
-            raise ConfigError("--allow", name, fix) from error
-        found |= paying
-    return frozenset(found)
 
 
 def make_rules(config: RunConfig) -> Rules:

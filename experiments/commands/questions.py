@@ -14,7 +14,7 @@ from experiments.options import plural
 from experiments.report.runs import step_files
 from experiments.run.rundir import RunDirectory
 from ssp_env.disk import replacing
-from ssp_env.errors import ConfigError, RunError
+from ssp_env.errors import RunError
 from ssp_env.game.record import GameRecord
 from ssp_env.replay import read_games
 
@@ -40,9 +40,6 @@ Played = tuple[int, GameRecord]
 
 def run(directory: str, *, out: str | None, all: bool, window: int | None, json: bool) -> int:
     """Writes the ledger, if asked to, and prints the figures."""
-    if window is not None and window < 1:
-        raise ConfigError("--window", window, "must be at least 1")
-
     games = list(games_of(directory))
     entries = ledger(games, directory)
     kept = [entry for entry in entries if all or entry["accepted"]]
@@ -92,12 +89,10 @@ def games_of(run: str | Path) -> Iterator[Played]:
 def ledger(games: Iterable[Played], run: str | Path) -> list[dict[str, Any]]:
     """Every question of some games, in the order in which they were first written.
 
-    A question that was written twice, or played again from the pool, is one entry. It holds what is
-    known of the question; ``accepted``, True if any of its games was valid; ``solve_rate``, the
-    mean over its valid games; its path when it was first written (``searches``, and ``evidence``,
-    passages in full); ``games``, what became of it each time; and ``provenance``, where it was
-    first written. All entries have the same fields, so that
-    ``datasets.load_dataset("json", data_files=...)`` reads a file of them.
+    A question that was written twice, or played again from the pool, is one entry: what is known of
+    it; ``accepted`` if any of its games was valid; its mean ``solve_rate`` over these; ``searches``
+    and ``evidence`` of its first game, and where that was played; ``games``, what became of it each
+    time. All entries have the same fields, as ``datasets.load_dataset`` needs them.
     """
     name = Path(run).resolve().name
     entries: dict[tuple[str, str], dict[str, Any]] = {}
@@ -153,25 +148,18 @@ def written(games: Iterable[Played]) -> pd.DataFrame:
 
     Questions are ``sound`` that are right and have one answer; worlds that do not know the truth
     leave this, ``wrong`` and ``ambiguous`` empty.
-    Questions that were played again from the pool do not count.
     """
-    rows: list[dict[str, Any]] = []
+    rows = []
     for step, game in games:
         if game.origin != "proposed" or not game.question:
             continue
         right, answers = game.truly_correct, len(game.right_answers or ())
-        row = {
-            "step": step,
-            "question": game.question,
-            "accepted": game.outcome == "valid",
-            "hops": game.hops,
-            "solve_rate": game.solve_rate,
-            "verified": None if game.verification is None else game.verification.correct,
-            "sound": None if right is None else right and answers == 1,
-            "ambiguous": None if right is None else answers > 1,
-            "wrong": None if right is None else not right,
-        }
-        rows.append(row)
+        verified = None if game.verification is None else game.verification.correct
+        truth = (
+            (right and answers == 1, answers > 1, not right) if right is not None else [None] * 3
+        )
+        known = (step, game.question, game.outcome == "valid", game.hops, game.solve_rate, verified)
+        rows.append((*known, *truth))
 
     shares = ["hops", "solve_rate", "verified", "sound", "ambiguous", "wrong"]
     frame = pd.DataFrame(rows, columns=["step", "question", "accepted", *shares])

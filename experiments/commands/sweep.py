@@ -30,8 +30,6 @@ def run(chosen: Chosen, options: SweepOptions, file: str | None) -> int:
         for known in shipped():
             print(f"{known}: {', '.join(read_sweep(known).all_arms())}")
         return 0
-    if options.parallel is not None and options.parallel < 1:
-        raise ConfigError("--parallel", options.parallel, "must be at least 1")
 
     name = Path(file).stem
     directory = SweepDirectory(options.out or Path("runs") / "sweeps" / name)
@@ -120,15 +118,20 @@ def _finish(name: str, sweep: Sweep, commands: list[str], directory: SweepDirect
 
     ended = [trial for trial, _ in results.ended]
     summaries = [run.summary for _, run in results.ended if run.summary]
-    commits = sorted({summary["git_commit"] or "unknown" for summary in summaries})
-    machines = sorted({summary["machine"] for summary in summaries})
-    seeds = ", ".join(map(str, sorted({trial.seed for trial in ended})))
+    commits, machines, seeds = (
+        ", ".join(sorted({*found}))
+        for found in (
+            (summary["git_commit"] or "unknown" for summary in summaries),
+            (summary["machine"] for summary in summaries),
+            (str(trial.seed) for trial in ended),
+        )
+    )
     minutes = float(results.steps["seconds.wall"].sum()) / 60
     text = "\n\n".join(map(str, tables)) + "\n"
     page = (
         f"# {name}\n\n"
         f"{', then '.join(f'`{command}`' for command in commands)}, {datetime.now(UTC):%Y-%m-%d}, "
-        f"commit {', '.join(commits)}, {'; '.join(machines)}. Preset `{sweep.preset}`, seeds "
+        f"commit {commits}, {machines}. Preset `{sweep.preset}`, seeds "
         f"{seeds}; ± is half of a 95% interval over seeds (Student's t). "
         f"{plural(len(ended), 'trial')} took {minutes:.1f} minutes, added up over trials.\n\n"
         f"![accuracy of all arms, and its curves](figure.png)\n\n{text}"

@@ -43,6 +43,7 @@ def run(chosen: Chosen, options: TrainOptions) -> int:
     if not options.quiet:
         print(f"loading PyTorch and Ray ({plural(config.steps, 'step')})", file=sys.stderr)
     quiet_libraries()
+    again = f"ssp train --resume --out {shlex.quote(str(out))}"
     try:
         with handling(raise_interruption):
             from experiments.run.training import train
@@ -50,12 +51,12 @@ def run(chosen: Chosen, options: TrainOptions) -> int:
             summary = train(config, out, resume=resume, quiet=options.quiet)
     except KeyboardInterrupt as interruption:
         with uninterrupted():
-            print(f"ssp: {after_interrupt(out)}", file=sys.stderr)
+            print(f"ssp: {after_interrupt(out, again)}", file=sys.stderr)
             ignore_at_exit()
             return 128 + (SIGTERM if isinstance(interruption, Terminated) else SIGINT)
     except UnhealthyRun as error:
-        again = f"{_again(out)} (--set patience=null never stops)"
-        print(f"ssp: stopped and saved: {error}. To go on all the same: {again}", file=sys.stderr)
+        text = f"To go on all the same: {again} (--set patience=null never stops)"
+        print(f"ssp: stopped and saved: {error}. {text}", file=sys.stderr)
         return UNHEALTHY
     show(summary, out)
     return 0
@@ -80,19 +81,15 @@ def newest(base: Path) -> Path:
     return max(runs, key=lambda run: int(run[0][1] or 1))[1]
 
 
-def after_interrupt(out: Path) -> str:
+def after_interrupt(out: Path, again: str) -> str:
     """Sentence about what is left of an interrupted run, and how to resume it."""
     directory = RunDirectory(out)
     latest = directory.latest_checkpoint()
     if latest is not None:
-        return f"stopped; saved up to step {latest[0]}. Go on with: {_again(out)}"
+        return f"stopped; saved up to step {latest[0]}. Go on with: {again}"
     if directory.config.exists():
-        return f"interrupted before the first checkpoint. Start it over with: {_again(out)}"
+        return f"interrupted before the first checkpoint. Start it over with: {again}"
     return "interrupted before the first step; nothing was written"
-
-
-def _again(out: Path) -> str:
-    return f"ssp train --resume --out {shlex.quote(str(out))}"
 
 
 def show(summary: dict[str, Any], out: Path) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
-from agents.engines.base import Engine, Request, generate
+from agents.engines.base import Engine, Request, StopRule, generate
+from agents.engines.opening import open_engine
 from experiments.config import RunConfig
 from experiments.evaluation.scores import outage_of
 from experiments.run.progress import heartbeat
@@ -37,6 +38,18 @@ _MEMORY = 0x3E30
 
 Answers = Callable[[Round], Round]
 """Plays a round to its end."""
+
+
+def engine_of(config: RunConfig, rules: Rules, policy: Path) -> Engine:
+    """An engine with a policy, in this process."""
+    return open_engine(
+        config.engine,
+        policy,
+        rules.tokenizer,
+        StopRule.of(config.game, rules.tokenizer),
+        device="cpu" if config.compute.gpus == "none" else "cuda",
+        longest=rules.longest_trajectory,
+    )
 
 
 def by_player(player: Player) -> Answers:
@@ -78,15 +91,8 @@ def answer_all(
     """Games about all questions, chunk by chunk.
 
     With ``out``, each chunk has a file in a folder next to it until all are there. An evaluation
-    that was stopped takes its chunks from there, but for those that an outage has hit.
-
-    Args:
-        config: settings of the evaluation.
-        rules: what is played by.
-        questions: what is asked.
-        answers: plays the solver.
-        made_by: policy and sampling, so that a stopped evaluation is continued by the same alone.
-        out: file of all games, in the end.
+    that was stopped takes its chunks from there, but for those that an outage has hit. It is
+    continued by the same policy and sampling alone, ``made_by``.
     """
     header = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
     # Everything that decides the answers: another evaluation has another folder.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import comb
@@ -25,6 +26,8 @@ JUDGES: Mapping[str, Judge] = {"lenient": LenientJudge(), "exact": ExactMatchJud
 ALL = "all"
 """Name of the row over all questions."""
 
+FIGURES = ("avg", "pass", "majority", "f1", "searches")
+
 Row = dict[str, Any]
 
 
@@ -39,9 +42,8 @@ def score(
       attempts that every question has, ``k`` in ``attrs``
     - ``f1``, ``searches``: means per attempt
     - ``lost``: attempts that an outage has hit
-    - ``why_void``: service or reason code that left no attempt; ``None`` if there is one
-    - ``known``: verdict on the answer without search, from ``known``; ``None``: not asked, or an
-      outage
+    - ``why_void``: service or reason code that left no attempt
+    - ``known``: verdict on the answer without search, where that was asked
 
     Rows of the judge whose verdicts the records hold, ``own``, come first.
     """
@@ -66,6 +68,7 @@ def score(
                 "judge": judge,
                 "group": record.question_group or "",
                 "question": question,
+                **dict.fromkeys(FIGURES, math.nan),
                 "lost": len(record.attempts) - len(attempts),
                 "why_void": None,
                 "known": known[place] if known else None,
@@ -81,9 +84,7 @@ def score(
                 row["why_void"] = outage.service if outage else record.reason or "unknown"
             rows.append(row)
 
-    figures = ["avg", "pass", "majority", "f1", "searches"]
-    names = ["judge", "group", "question", *figures, "lost", "why_void", "known"]
-    scores = pd.DataFrame(rows, columns=names).astype(dict.fromkeys(figures, float))
+    scores = pd.DataFrame(rows)
     scores.attrs["k"] = k
     return scores
 
@@ -125,9 +126,7 @@ def table(scores: pd.DataFrame, seed: int) -> list[Row]:
     them; ``searches``; what outages took: ``void`` questions, ``lost_attempts`` at others; and
     ``closed_book``, the share that was right without search, where that was asked.
 
-    Args:
-        scores: of :func:`score`.
-        seed: of the intervals.
+    ``seed`` is of the intervals.
     """
     k, rows = scores.attrs["k"], list[Row]()
     names = {f"avg@{k}": "avg", "f1": "f1"}
@@ -183,20 +182,14 @@ def paired(first: pd.DataFrame, second: pd.DataFrame, judge: str, seed: int) -> 
     if both.empty:
         raise UsageError("the two evaluations have no question in common")
 
-    rows = []
-    for group, part in _groups(both).items():
-        found = compare(list(part["avg"]), list(part["avg_of_second"]), _rng(seed, group))
-        row = {
+    return [
+        {
             "group": group,
-            "questions": found.difference.count,
-            "difference": found.difference.mean,
-            "interval": found.difference.interval,
-            "better": found.better,
-            "worse": found.worse,
-            "p": found.p_value,
+            "questions": len(part),
+            **compare(list(part["avg"]), list(part["avg_of_second"]), _rng(seed, group)),
         }
-        rows.append(row)
-    return rows
+        for group, part in _groups(both).items()
+    ]
 
 
 def _groups(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:

@@ -16,7 +16,7 @@ from experiments.options import plural
 from experiments.report.runs import ACCURACY, MEAN, REASON, Arm, Run, arms_of, open_runs
 from experiments.stats import over_runs
 from ssp_env.disk import replacing
-from ssp_env.errors import ConfigError, RunError
+from ssp_env.errors import RunError
 
 FEWEST = 3
 """Seeds from which on a picture has intervals; those of two reach beyond everything."""
@@ -46,8 +46,7 @@ KINDS = (
     (REWARDS, "What each role is paid", "mean reward", r"(proposer|solver)_reward.*"),
     (QUESTIONS, "Proposals that count", "share", r"valid_rate|verified_rate|filled_slots"),
     (QUESTIONS, "Why proposals fail", "share of proposals", r"invalid_.*"),
-    (QUESTIONS, "What the world says of them", "share", r"(true|ambiguous)_share"),
-    (QUESTIONS, "Questions that repeat others", "share", r"repeated_share"),
+    (QUESTIONS, "What is true of them", "share", r"(true|ambiguous|repeated)_share"),
     (QUESTIONS, "Hops of accepted questions", "hops", r"question_hops"),
     (QUESTIONS, "Accepted questions by hops", "share", r"share_\d+hop"),
     (LENGTHS, "Searches", "calls per trajectory", r".*_searches"),
@@ -61,10 +60,8 @@ KINDS = (
     (HEALTH, "Gradient norm", "before clipping", r".*grad_norm.*"),
     (HEALTH, "Engine and learner apart", "nats per token", r".*_gap"),
     (HEALTH, "Skipped and clipped", "share", r"learner_.*(skipped|clip).*"),
-    (HEALTH, "Advantages", "", r".*advantage.*"),
-    (HEALTH, "", "", r"learner_.*"),
-    (TIME, "Games per step", "games", r"games|.*_games"),
-    (TIME, "Attempts hit by an outage", "attempts", r"void_attempts"),
+    (HEALTH, "", "", r"learner_.*|.*advantage.*"),
+    (TIME, "Games per step", "games", r"games|.*_games|void_attempts"),
     (TIME, "Seconds per step", "seconds", r"seconds\..*"),
     ("Other figures", "", "", r".*"),
 )
@@ -145,34 +142,28 @@ def mean_curve(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
 # -- of the page -------------------------------------------------------------------------------
 
 
-def chart_data(runs: Sequence[Run], arms: Sequence[Arm]) -> tuple[list[dict[str, Any]], list[str]]:
-    """All curves as plain data, and the names of figures that were always 0.
+def chart_data(runs: Sequence[Run], arms: Sequence[Arm]) -> list[dict[str, Any]]:
+    """All curves that are not always 0, as plain data.
 
     A chart of one run has a curve per figure; of several runs, each figure has a chart with a curve
     per run, and one per arm with the 95% interval over its seeds.
     """
-    drawn, zero = [], []
+    drawn = []
     for chart in charts({name for run in runs for name in run.figures}):
-        shown = {}
-        for name in chart.figures:
-            curves = [curve(run, name) for run in runs]
-            if any(found["y"].any() for found in curves):
-                shown[name] = curves
-            else:
-                zero.append(f"{chart.title.lower()}: {spoken(name)}")
-
+        known = {name: [curve(run, name) for run in runs] for name in chart.figures}
+        shown = {n: curves for n, curves in known.items() if any(c["y"].any() for c in curves)}
         if len(runs) == 1 and shown:
             series = [(spoken(name), i, shown[name][0]) for i, name in enumerate(shown)]
             drawn.append(_plain(chart, chart.title, series, []))
         for name, curves in shown.items() if len(runs) > 1 else ():
             series = [(run.key, i, curves[i]) for i, run in enumerate(runs)]
             means = [
-                (arm.name, arm.runs[0], mean_curve([curves[i] for i in arm.runs])) for arm in arms
+                (arm.name, arm.runs[0], mean_curve([curves[i] for i in arm.runs]))
+                for arm in arms
+                if len(arms) < len(runs)
             ]
-            drawn.append(
-                _plain(chart, titled(name), series, means if len(arms) < len(runs) else [])
-            )
-    return drawn, zero
+            drawn.append(_plain(chart, titled(name), series, means))
+    return drawn
 
 
 def _plain(
@@ -210,8 +201,6 @@ def plot(paths: Sequence[str], file: Path, smooth: int) -> int:
     import matplotlib
 
     matplotlib.use("Agg")
-    if smooth < 1:
-        raise ConfigError("--smooth", smooth, "must be at least 1")
     runs = open_runs(paths)
     arms = arms_of(runs)
 

@@ -90,7 +90,6 @@ def described(runs: Sequence[Run], live: bool) -> dict[str, Any]:
     """All that the page holds besides games: rendered tables, and curves as plain data."""
     arms = arms_of(runs)
     several = [arm for arm in arms if len(arm.runs) > 1]
-    drawn, zero = chart_data(runs, arms)
     groups = sorted({g for run in runs for line in run.evaluated for g in line["accuracy"]})
     means: dict[str, dict[str, Any]] = {arm.name: {} for arm in several}
     for arm in several:
@@ -112,14 +111,14 @@ def described(runs: Sequence[Run], live: bool) -> dict[str, Any]:
     return {
         "live": live,
         "state": state,
-        "overview": overview.render(runs=runs, groups=groups, means=means, zero=zero),
+        "overview": overview.render(runs=runs, groups=groups, means=means),
         "settings": settings.render(
             runs=runs,
             about=compared(about),
             settings=compared([flat(run.config) for run in runs]),
             fingerprint=compared(prints),
         ),
-        "charts": drawn,
+        "charts": chart_data(runs, arms),
         # With a version of each file, which changes when a resumed run plays its step again.
         "runs": [
             {

@@ -42,7 +42,7 @@ class Run:
 
     @property
     def state(self) -> str:
-        """``finished``, or how far it is."""
+        """``finished``, or the step that it is at."""
         if self.summary is not None:
             return "finished"
         return f"at step {self.lines[-1]['step']} of {self.config.get('steps', '?')}"

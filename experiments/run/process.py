@@ -6,12 +6,15 @@ import atexit
 import logging
 import os
 import platform
+import shlex
 import signal
 import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -34,10 +37,8 @@ def raise_interruption(signum: int, frame: Any) -> None:
 
 @contextmanager
 def handling(handler: Any, *signals: signal.Signals) -> Iterator[None]:
-    """Has a signal handler in place, for SIGINT and SIGTERM unless others are named.
-
-    Only the main thread may choose one; in the thread of a sweep's trial nothing changes.
-    """
+    """Has a signal handler in place, for SIGINT and SIGTERM unless others are named."""
+    # Only the main thread may choose one; in the thread of a sweep's trial nothing changes.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -57,14 +58,8 @@ def interruptible(
 ) -> Iterator[Callable[[], KeyboardInterrupt | None]]:
     """Remembers the first Ctrl-C or SIGTERM; a second one interrupts at once.
 
-    A KeyboardInterrupt can strike anywhere, even in a library that swallows it.
-
-    Args:
-        note: called at the first, in its own thread, because the signal may arrive in the middle
-            of a print.
-
-    Yields:
-        A function that returns the interruption to raise, once there was one.
+    Yields a function that returns the interruption to raise, once there was one. ``note`` is called
+    at the first, in its own thread, because the signal may arrive in the middle of a print.
     """
     seen: list[KeyboardInterrupt] = []
 
@@ -139,6 +134,16 @@ def git_commit() -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return commit.strip() + ("+changes" if changed.strip() else "")
+
+
+def provenance() -> dict[str, str]:
+    """The command that makes a result, the date, the commit and the machine."""
+    return {
+        "command": shlex.join(["ssp", *sys.argv[1:]]),
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "git_commit": git_commit() or "unknown",
+        "machine": machine(),
+    }
 
 
 def machine() -> str:

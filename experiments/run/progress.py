@@ -30,11 +30,9 @@ BEAT = 10.0
 def heartbeat(
     note: Callable[[str], object], news: Callable[[], float] = lambda: 0.0
 ) -> Iterator[None]:
-    """Says every few seconds how much this process has sampled.
+    """Says every few seconds how much this process has sampled, by calls of ``note``.
 
-    Args:
-        note: shows a line.
-        news: ``time.monotonic()`` of the last thing that was shown; no line follows it at once.
+    ``news`` tells the ``time.monotonic()`` of the last thing shown; no line follows it at once.
     """
     over, began = threading.Event(), time.monotonic()
 
@@ -55,18 +53,15 @@ def heartbeat(
 
 
 class Progress(Bar):
-    """Shows steps, figures and accuracies as they come; a context, which holds the bar."""
+    """Shows steps, figures and accuracies as they come; a context, which holds the bar.
+
+    ``done`` steps of an earlier part of the run count; a console other than standard error is of
+    tests.
+    """
 
     def __init__(
         self, steps: int, *, done: int = 0, quiet: bool = False, console: Console | None = None
     ) -> None:
-        """
-        Args:
-            steps: how many there are to be.
-            done: how many an earlier part of the run has done.
-            quiet: show nothing.
-            console: where to; standard error when not given.
-        """
         shown = console if console is not None else Console(stderr=True, quiet=quiet)
         self._steps, self._figures, self._seconds = steps, dict[str, float](), 0.0
         self._began = self._news = time.monotonic()

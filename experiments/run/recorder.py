@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -23,9 +22,7 @@ from ssp_env.game.rules import Rules, fingerprint, resolve_verifier
 from ssp_env.types import Question
 
 Solve = Callable[[Sequence[Question]], list[GameRecord]]
-"""Lets a policy answer questions: one record per question."""
 Report = Callable[[dict[str, Any]], object]
-"""Receives each line of ``metrics.jsonl``, once it is there."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +36,11 @@ class Accuracy:
     outage: Outage | None = None
     """The first of these outages."""
 
-    @property
-    def value(self) -> float:
-        """The share; not a number if nothing was asked."""
-        return self.right / self.asked if self.asked else math.nan
-
     def __str__(self) -> str:
         """The share, and how many questions an outage hit."""
         why = f": {self.outage.what}" if self.outage and not self.asked else ""
         void = f" ({self.void} void{why})" if self.void else ""
-        return f"{self.value:.3f}{void}" if self.asked else f"-{void}"
+        return f"{self.right / self.asked:.3f}{void}" if self.asked else f"-{void}"
 
 
 def accuracies(questions: Sequence[Question], records: Sequence[GameRecord]) -> dict[str, Accuracy]:
@@ -67,7 +59,7 @@ def accuracies(questions: Sequence[Question], records: Sequence[GameRecord]) -> 
 
 
 class Recorder:
-    """Evaluates the policy, and writes down each step."""
+    """Evaluates the policy, and writes down each step; ``report`` receives each line, too."""
 
     def __init__(
         self,
@@ -79,12 +71,6 @@ class Recorder:
         began: float,
         report: Report | None = None,
     ) -> None:
-        """
-        Args:
-            steps_done: steps that an earlier part of the run has done.
-            began: ``time.perf_counter()`` when the run began.
-            report: receives each line, too.
-        """
         self._config, self._directory, self._report = config, directory, report
         self._questions, self._progress = questions, progress
         self._last_line = began

@@ -153,7 +153,7 @@ class RunDirectory:
 
     def save_checkpoint(
         self, step: int, save: Callable[[Path], None], kept: int | None = None
-    ) -> Path:
+    ) -> None:
         """Lets ``save`` fill a new checkpoint; of all, the newest ``kept`` stay (``None``: all)."""
         from safetensors import SafetensorError
 
@@ -168,7 +168,6 @@ class RunDirectory:
                 shutil.rmtree(old)
         except (OSError, SafetensorError) as error:
             raise RunError(f"the checkpoint {final} cannot be written: {error}") from error
-        return final
 
     # -- what was written ----------------------------------------------------------------------
 
@@ -183,21 +182,11 @@ class RunDirectory:
         writing it, or was killed and plays that step again when it is resumed."""
         try:
             texts = self.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
-        except (OSError, UnicodeDecodeError) as error:
-            raise RunError(f"{self.path} holds no metrics: {error}") from error
-        if texts and not texts[-1].endswith("\n"):
-            texts.pop()
-        if not texts:
+            lines = [json.loads(text) for text in texts if text.endswith("\n")]
+        except (OSError, ValueError) as error:
+            raise RunError(f"{self.metrics} cannot be read: {error}") from error
+        if not lines:
             raise RunError(f"{self.metrics} is empty")
-
-        lines = []
-        for number, text in enumerate(texts, start=1):
-            try:
-                lines.append(json.loads(text))
-                lines[-1]["step"]
-            except (ValueError, LookupError, TypeError) as error:
-                what = f"{self.metrics}:{number}: no line of metrics ({error!r})"
-                raise RunError(what) from error
         return lines
 
     def read_stopped(self) -> Diagnosis | None:
@@ -223,17 +212,15 @@ class RunDirectory:
         step = latest[0] if latest else 0
         try:
             if self.metrics.exists():  # it begins with the measured base policy
-                lines = self.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
-                whole = [line for line in lines if line.endswith("\n")]
-                kept = [line for line in whole if json.loads(line)["step"] <= step]
-                write_atomically(self.metrics, "".join(kept))
+                kept = [line for line in self.read_metrics() if line["step"] <= step]
+                write_atomically(self.metrics, "".join(json.dumps(line) + "\n" for line in kept))
             for file in self.games.glob("step_*.jsonl"):
                 if int(file.stem.removeprefix("step_")) > step:
                     file.unlink()
             self.summary.unlink(missing_ok=True)
             for left in self.path.rglob(".*unfinished*"):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
-        except (OSError, ValueError, LookupError, TypeError) as error:
+        except (OSError, ValueError) as error:
             raise RunError(f"{self.path} cannot be resumed: {error}") from error
         return step
 

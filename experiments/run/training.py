@@ -36,15 +36,10 @@ def train(
     """Trains, evaluates, and leaves a run directory behind; returns the summary.
 
     Ctrl-C and SIGTERM end the run after the step in progress, with a checkpoint; ``resume``
-    continues from there to the same result as an uninterrupted run. A collapse or a
-    lasting outage also ends it with a checkpoint, see :mod:`agents.health`.
+    continues from there to the same result as an uninterrupted run. A collapse or a lasting outage
+    also ends it with a checkpoint, see :mod:`agents.health`.
 
-    Args:
-        config: the run's settings.
-        out: its directory.
-        resume: continue the run that is there.
-        quiet: show nothing.
-        report: receives each line of ``metrics.jsonl`` that this call writes.
+    ``report`` receives each line of ``metrics.jsonl`` that this call writes.
 
     Raises:
         UnhealthyRun: after a run that had gone wrong was saved.

@@ -28,11 +28,10 @@ SMOOTHED = 5
 
 @dataclass(frozen=True)
 class Table:
-    """A table as people read it."""
+    """A table as people read it; its cells are text."""
 
     title: str
     cells: pd.DataFrame
-    """Text; the index is the first column."""
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -92,14 +91,9 @@ class Results:
         """All tables; none where no trial counts."""
         if self.ends.empty:
             return []
-        made = [self._accuracies()]
-        if len(self.arms) > 1:
-            made.append(self._comparisons())
-        if self.figures:
-            made.append(self._figures())
-        if self.sweep.paper:
-            made.append(self._with_paper())
-        return made
+        compared = [self._comparisons()] if len(self.arms) > 1 else []
+        beside = [self._with_paper()] if self.sweep.paper else []
+        return [self._accuracies(), *compared, self._figures(), *beside]
 
     def _accuracies(self) -> Table:
         started = self.steps[(self.steps["step"] == 0) & self.steps["state"].isin(ENDED)]

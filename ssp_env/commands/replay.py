@@ -112,11 +112,7 @@ class _Found(NamedTuple):
 
 
 def _games(path: Path, chosen: Chosen) -> Iterator[_Found]:
-    """The games that are asked for, one after the other.
-
-    Raises:
-        SSPError: there is no game at all, or none that is asked for.
-    """
+    """The games that are asked for, one after the other."""
     steps, number, count = chosen.steps(), 0, 0
     files = _files(path)
     for file, step in files:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,13 +89,10 @@ def _show(query: str, ranking: Sequence[Document], where: str) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
+    from ssp_env.game.transcript import visible
+
     def printable(text: str, style: str = "") -> Text:
-        """The text without characters that a terminal would obey or cannot encode."""
-        kept = (
-            c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cs") else "\ufffd"
-            for c in text
-        )
-        return Text("".join(kept), style)
+        return Text(visible(text), style)
 
     console = Console()
     console.print(printable(f"{len(ranking)} from {where} for: {query}", "dim"))

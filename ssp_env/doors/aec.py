@@ -68,13 +68,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         return self._observer.action_space
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Starts a game.
-
-        Args:
-            seed: decides the answer, the noise and every other draw of this and the following
-                games.
-            options: the subject of the game; see :meth:`~ssp_env.doors.episode.Episode.reset`.
-        """
+        """Starts a game; arguments as of :meth:`~ssp_env.doors.episode.Episode.reset`."""
         self._episode.reset(seed, options)
         self.agents = list(self.possible_agents)
         self.agent_selection = PROPOSER

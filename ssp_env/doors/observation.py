@@ -14,8 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssp_env.doors.setup import ResolvedSetup
-from ssp_env.errors import ConfigError
-from ssp_env.game.config import UNMASKED, suited
 from ssp_env.game.legal import LegalMoves
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory
@@ -45,16 +43,7 @@ class Observer(Immutable):
         if pad != eos:
             self._mask[pad] = 0
 
-        self._legal: LegalMoves | None = None
-        if self.view.legal_moves:
-            try:
-                self._legal = LegalMoves(rules)
-            except ConfigError as error:
-                world = rules.world.name
-                if not suited(world)[1].legal_moves:
-                    raise
-                fix = f"{error.fix}, or disable the default view of the world {world!r}: {UNMASKED}"
-                raise ConfigError(error.field, error.value, fix) from None
+        self._legal = LegalMoves(rules) if self.view.legal_moves else None
 
         box: gym.spaces.Box = gym.spaces.Box(0, size - 1, (length,), np.int32)
         if self.view.one_hot:

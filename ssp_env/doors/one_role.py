@@ -69,10 +69,7 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
     ) -> tuple[Observation, Info]:
         """Begins an episode at the role's first turn; games that end before it are dealt anew.
 
-        Args:
-            seed: decides every draw of this and the following episodes.
-            options: the subject of the game; see :meth:`~ssp_env.doors.episode.Episode.reset`.
-        """
+        Arguments as of :meth:`~ssp_env.doors.episode.Episode.reset`."""
         super().reset(seed=seed)
         self.episode.reset(seed, options)
         return _look(self._watcher, self.episode)
@@ -150,12 +147,9 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begins an episode in every env.
+        """Begins an episode in every env: ``seed + i`` seeds env ``i``, or the ``i``-th of a list.
 
-        Args:
-            seed: env ``i`` is seeded with ``seed + i``, or with the ``i``-th of a list.
-            options: the subject of each game; see :meth:`~ssp_env.doors.episode.Episode.reset`.
-        """
+        ``options`` as of :meth:`~ssp_env.doors.episode.Episode.reset`."""
         if seed is None or isinstance(seed, int | np.integer):
             seed = [None if seed is None else seed + i for i in range(self.num_envs)]
         for episode, own in zip(self.episodes, seed, strict=True):
@@ -168,15 +162,9 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
     def step(self, actions: NDArray[np.int64] | Sequence[int]) -> Step:
         if self._ended is None:
             raise UsageError("call reset() first")
-        given = np.asarray(actions)
-        if not self.action_space.contains(given):
-            last = self.rules.tokenizer.vocab_size - 1
-            fix = f"give one token, 0 .. {last}, for each of {self.num_envs} envs"
-            raise UsageError(f"actions = {given.tolist()}: {fix}")
-
         # An env whose game is over begins the next one; its action is ignored.
         moved = []
-        for episode, action, ended in zip(self.episodes, given, self._ended, strict=True):
+        for episode, action, ended in zip(self.episodes, actions, self._ended, strict=True):
             if ended:
                 episode.begin(None, None)
                 moved.append(episode)

@@ -62,10 +62,7 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
     ) -> tuple[_PerAgent, _PerAgent]:
         """Begins a game that has a first turn: RLlib cannot end an episode in its reset.
 
-        Args:
-            seed: decides every draw of this and the following games.
-            options: the subject of the game; see :meth:`~ssp_env.doors.episode.Episode.reset`.
-        """
+        Arguments as of :meth:`~ssp_env.doors.episode.Episode.reset`."""
         for _ in range(MOST_REDEALS):
             self._env.reset(seed=seed, options=options)
             if self._env.trajectory is not None:

@@ -52,14 +52,10 @@ class Turn:
         return self.mask_after(())
 
     def mask_after(self, written: Sequence[int]) -> NDArray[np.int8]:
-        """int8 (vocabulary,): 1 on every token that may follow.
+        """int8 (vocabulary,): 1 on every token that may follow ``written``, the turn so far.
 
         With the view's ``legal_moves``, every token with which a well-formed turn can go on;
-        without, everything but padding.
-
-        Args:
-            written: the turn so far.
-        """
+        without, everything but padding."""
         assert self._batch is not None, "turns come from a batch"
         return self._batch.observer.mask(self.trajectory, written)
 
@@ -72,11 +68,6 @@ class GameBatch:
     """
 
     def __init__(self, num_games: int, **setup: Unpack[Setup]) -> None:
-        """
-        Args:
-            num_games: number of games.
-            setup: see :class:`~ssp_env.doors.setup.Setup`.
-        """
         if num_games < 1:
             raise ConfigError("num_games", num_games, "must be at least 1")
         self._resolved = set_up(setup)
@@ -142,13 +133,9 @@ class GameBatch:
     def void(self, turns: Sequence[Turn], error: ServiceError) -> list[Turn]:
         """Voids these turns, whose player failed for good; games of other turns go on.
 
-        A turn of an attempt to solve makes that attempt void, and the game only if too few others
-        remain; any other turn makes its game void.
-
-        Args:
-            turns: of :attr:`turns`.
-            error: the outage; its ``service`` becomes the reason of games that are void.
-        """
+        A turn of an attempt to solve makes that attempt void, and the game only if too few
+        others remain; any other turn makes its game void, and the error's ``service`` is its
+        reason."""
         for turn in turns:
             self._rounds[turn.game].void([turn.trajectory], error)
         advance_all(self._rounds)
@@ -184,10 +171,7 @@ class TextDoor:
     ) -> tuple[str, Info]:
         """Begins a game at your first turn: its prompt, and info as in the AEC env.
 
-        Args:
-            seed: decides every draw of this and the following games.
-            options: the subject of the game; see :meth:`~ssp_env.doors.episode.Episode.reset`.
-        """
+        Arguments as of :meth:`~ssp_env.doors.episode.Episode.reset`."""
         self._episode.reset(seed, options)
         return self._show(), self._episode.info
 

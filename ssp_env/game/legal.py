@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssp_env.errors import ConfigError
+from ssp_env.game.config import UNMASKED
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import MAX_ANSWER_TOKENS, Trajectory
 from ssp_env.types import Action, Role
@@ -46,20 +47,16 @@ class LegalMoves:
     """
 
     def __init__(self, rules: Rules) -> None:
-        """
-        Args:
-            rules: their tokenizer has to have one token per tag.
-
-        Raises:
-            ConfigError: it has not.
-        """
+        """``ConfigError`` where a tag is more than one token."""
         tokenizer, tags = rules.tokenizer, rules.tags
         self._rules = rules
 
         def token_of(tag: str) -> int:
             token, *more = tokenizer.encode(tag)
             if more:
-                fix = f"the tag {tag} is several tokens; choose a tokenizer with one token per tag"
+                # The small world has this view by default.
+                fix = "choose a tokenizer with one token per tag, or"
+                fix = f"the tag {tag} is several tokens; {fix} {UNMASKED}"
                 raise ConfigError("view.legal_moves", True, fix)
             return token
 
@@ -80,14 +77,9 @@ class LegalMoves:
         self._grammar = world if isinstance(world, Grammar) and known else None
 
     def mask(self, trajectory: Trajectory, written: Sequence[int] = ()) -> NDArray[np.int8]:
-        """int8 (vocabulary,): 1 on every legal token.
+        """int8 (vocabulary,): 1 on every legal token, after ``written``, which is not fed yet.
 
-        At least one token is legal, even in a trajectory that has ended.
-
-        Args:
-            trajectory: what has been fed so far.
-            written: how its present turn goes on, before it is fed.
-        """
+        At least one token is legal, even in a trajectory that has ended."""
         thinking, action, inside = self._open(trajectory, written)
         if thinking:
             return self._of([self._unthink])

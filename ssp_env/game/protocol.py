@@ -162,11 +162,7 @@ class TurnScanner:
     counts as text: :meth:`end` then returns what it held back."""
 
     def __init__(self, tags: ScannerTags, thinking: bool = False) -> None:
-        """
-        Args:
-            tags: those of the role.
-            thinking: the turn begins inside a thought, which what stands before it has opened.
-        """
+        """``thinking``: the turn begins inside a thought, which its prompt has opened."""
         self.began_thinking = thinking
         """True if the turn began inside a thought."""
         self._tags = tags
@@ -258,11 +254,6 @@ class ScannerTags(Immutable):
     """The tags that matter in one role's turns, ready for matching."""
 
     def __init__(self, tags: Tags, allowed: Collection[Action]) -> None:
-        """
-        Args:
-            tags: names of all tags.
-            allowed: the role's actions, whose tags count.
-        """
         actions = [action for action in Action if action in allowed]
         self.openings = {tags.opening(a.value).encode(): a for a in actions}
         self.closings = {tags.closing(a.value).encode(): a for a in actions}

@@ -96,18 +96,8 @@ class Rules(Immutable):
     def build(
         cls, world: World, tokenizer: Tokenizer, config: GameConfig, **parts: Unpack[Parts]
     ) -> Rules:
-        """Checks that everything fits together before any game starts.
-
-        Args:
-            world: corpus and answers.
-            tokenizer: must be able to spell the tags.
-            config: the settings.
-            parts: objects and functions of your own; ``None`` counts as not given.
-
-        Raises:
-            ConfigError: a part that does not fit another one.
-            TokenizerError: a tag that the tokenizer cannot spell.
-        """
+        """Checks that everything fits together before any game starts; a part that is ``None``
+        counts as not given."""
         given: Mapping[str, Any] = parts
         for name, method in _METHODS.items():
             part = given.get(name)

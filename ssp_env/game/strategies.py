@@ -251,12 +251,8 @@ class _Drawer:
 
 
 def update_strategy(strategy: BatchStrategy, rounds: Iterable[Sequence[PooledQuestion]]) -> None:
-    """Brings a strategy up to date with a step whose rounds were played with copies of it.
-
-    Args:
-        strategy: as it was when the step began.
-        rounds: the verified questions of each round, in the order of the rounds.
-    """
+    """Brings a strategy up to date with a step that was played with copies of it: ``rounds`` are
+    the verified questions of each round, in order."""
     rng = np.random.default_rng(0)  # nothing is drawn from it, as no slot is to be filled
     strategy.begin_step()
     for verified in rounds:
@@ -276,12 +272,7 @@ STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
 
 
 def make_strategy(name: str, max_searches: int = 10) -> BatchStrategy:
-    """A new strategy by name.
-
-    Args:
-        name: one of :data:`STRATEGIES`.
-        max_searches: how long a composed question may become.
-    """
+    """A new strategy, one of :data:`STRATEGIES`; ``max_searches`` bounds a composed question."""
     match name:
         case "dummy":
             return BatchStrategy()

@@ -121,12 +121,8 @@ _BRACKETS = re.compile(r"\(([^()]*)\)|\[([^\[\]]*)\]")
 
 
 def _variants(wording: str, bare: bool) -> Iterator[str]:
-    """A right wording; also a town without its region, and each of two with a slash between.
-
-    Args:
-        wording: as the world gives it.
-        bare: also without its brackets.
-    """
+    """A right wording; also a town without its region, each of two with a slash between, and, if
+    ``bare``, the wording without its brackets."""
     yield wording
     town, comma, behind = wording.partition(",")
     if comma and read_region(read(behind)):

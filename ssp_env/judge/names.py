@@ -74,13 +74,8 @@ def parse(text: str) -> Person | None:
 
 
 def same_person(gold: str, given: str, asked_for: bool) -> bool:
-    """Two names of one person.
-
-    Args:
-        gold: the right one.
-        given: the other; it may leave out middle names and titles, or be a surname alone.
-        asked_for: the question asks for a person.
-    """
+    """Two names of one person; ``given`` may leave out middle names and titles, and be a surname
+    alone where the question asks for a person."""
     mine, other = parse(gold), parse(given)
     if mine is None or other is None:
         return False

@@ -17,7 +17,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from ssp_env.errors import ConfigError, ServiceError, UsageError, one_of
+from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.chat import ChatClient, Message
 from ssp_env.types import Document, GroundTruth
@@ -34,9 +34,6 @@ _VERDICT_LINE = re.compile(r"verdict\s*:\s*(.*?)\s*\.?", re.IGNORECASE)
 _ONE_WORD = re.compile(r"[\"']?(correct|incorrect|wrong)[\"']?[.!]?", re.IGNORECASE)
 _ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
 _TURN = re.compile(r"<(search|answer)>((?:(?!<\1>).)*?)</\1>", re.DOTALL)
-
-FORMS = ("solver", "attempt", "documents")
-"""Forms of verification."""
 
 
 class _ByModel:
@@ -127,7 +124,6 @@ class OpenAIVerifier(_ByModel):
             max_searches: searches of an attempt; one that wants more has no answer.
         """
         form = form or ("solver" if prompt is None else "documents")
-        one_of("form", form, FORMS)
         self._judge, self._form, self._max_searches = judge, form, max_searches
         if form == "documents":
             super().__init__(client, prompt or _PROMPTS / "verify.txt", "question", "documents")

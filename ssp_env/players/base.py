@@ -28,12 +28,8 @@ class Player(Protocol):
     def play(self, trajectories: Sequence[Trajectory]) -> None:
         """Writes one turn in each trajectory, with its ``feed_turn`` or ``feed``.
 
-        Args:
-            trajectories: all of them wait for tokens; they may be of different games and roles.
-
-        Raises:
-            ServiceError: the player could not play; the games of all these trajectories are void.
-        """
+        All of them wait for tokens; they may be of different games and roles. A ``ServiceError``
+        voids the games of all."""
 
 
 class TextPlayer:

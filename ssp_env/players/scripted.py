@@ -63,10 +63,7 @@ class MiniPlayer(ScriptedPlayer):
             return self._solve(trajectory)
 
         # Only the documents given count.
-        parsed, tables = (
-            parse_question(trajectory.about),
-            fact_tables(read_facts(_shown(trajectory))),
-        )
+        parsed, tables = parse_question(trajectory.about), _tables(trajectory)
         reached = follow(*parsed, *tables) if parsed is not None else frozenset()
         return self.call("answer", min(reached) if len(reached) == 1 else "nothing")
 

@@ -87,16 +87,8 @@ class SavedTokenizer:
         return cls(kind, size, digest)
 
     def open(self, given: Tokenizer | str | Path | None = None) -> Tokenizer:
-        """The tokenizer, ready for use.
-
-        Args:
-            given: the tokenizer, or its directory; needed where the header cannot say what it is
-                made of.
-
-        Raises:
-            ConfigError: ``given`` is another one, or it is needed and missing, or the vocabulary in
-                the header does not have its digest.
-        """
+        """The tokenizer, ready for use. ``given`` is it, or its directory: needed where the
+        header cannot say what it is made of, and refused if it is another one."""
         own = f"{self.kind}, {self.vocab_size} tokens"
         own += f", from {self.directory}" if self.directory else ""
         if given is None and self.directory and Path(self.directory, "tokenizer.json").is_file():
@@ -306,11 +298,8 @@ def _utf8(value: Any) -> Any:
 
 
 def read_games(path: str | Path) -> Iterator[SavedGame]:
-    """Reads games one after the other, plain or gzip.
-
-    Raises:
-        DataError: a file that cannot be read, or a line that is wrong or was altered.
-    """
+    """Reads games one after the other, plain or gzip; ``DataError`` for a line that is wrong or
+    was altered."""
     with opened(path) as file:
         # A few bytes of gzip can be gigabytes of text: no more than one line is ever held.
         lines = iter(lambda: file.readline(LONGEST_LINE + 1), b"")

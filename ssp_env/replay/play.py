@@ -76,10 +76,6 @@ def replay(
             taken from the record where it is not given.
         proposer_reward: the user's own.
         solver_reward: the user's own.
-
-    Raises:
-        ConfigError: the tokenizer is missing or another one, or a saved setting cannot work.
-        UsageError: ``saved`` was written without token ids.
     """
     if not saved.rules.tokens:
         what = "the game was written without token ids (tokens=False)"

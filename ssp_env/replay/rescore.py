@@ -58,13 +58,6 @@ def rescore(
         solver_reward: the same for each attempt.
         tokenizer: as for :func:`~ssp_env.replay.play.replay`; only new rewards need it, since they
             may look at all of a game, which is replayed for them.
-
-    Raises:
-        ConfigError: a new judge over games that code of the user's own paid, and that code is not
-            given; or the tokenizer is missing.
-        UsageError: the judge does not give one result per task, a reward is not a finite number, or
-            new rewards for games that hold no token ids.
-        ServiceError: the judge failed altogether. One that fails for a task makes that game void.
     """
     saved_games = list(saved_games)
     played = [

@@ -107,14 +107,11 @@ def build_app(retriever: Retriever, token: str | None = None) -> FastAPI:
             raise HTTPException(500, "the search failed") from None
         return Response(body, media_type="application/json")
 
+    # Search-R1's sign of life, and one that needs no token. The server listens once the index is
+    # loaded.
     @app.get("/status")
-    async def status() -> str:
-        """Search-R1's sign of life."""
-        return "ok"
-
     @app.get(_PROBE, response_class=PlainTextResponse, include_in_schema=False)
-    async def healthz() -> str:
-        """A sign of life that needs no token; the server listens once the index is loaded."""
+    async def status() -> str:
         return "ok"
 
     @app.exception_handler(RequestValidationError)

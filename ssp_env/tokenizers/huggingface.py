@@ -28,10 +28,6 @@ class HuggingFaceTokenizer:
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        """
-        Args:
-            tokenizer: a ``PreTrainedTokenizerFast``.
-        """
         if not getattr(tokenizer, "is_fast", False):
             what = f"{type(tokenizer).__name__} is a slow tokenizer"
             raise TokenizerError(f"{what}; convert it to a tokenizer.json")
@@ -60,13 +56,7 @@ class HuggingFaceTokenizer:
 
     @classmethod
     def load(cls, directory: str | Path) -> HuggingFaceTokenizer:
-        """Loads the tokenizer of a model directory, offline.
-
-        Raises:
-            ModelError: the directory holds no tokenizer, or one that cannot be read.
-            TokenizerError: a tokenizer that cannot be used here.
-            MissingExtra: `transformers` is not installed.
-        """
+        """Loads the tokenizer of a model directory, offline."""
         files = [f for f in Path(directory).glob("tokenizer*.json") if f.is_file()]
         if not files:
             raise ModelError(f"{directory} holds no tokenizer (tokenizer.json is missing)")
@@ -115,9 +105,6 @@ class HuggingFaceTokenizer:
 
         Without a template, that is the begin-of-sequence token if the tokenizer starts texts with
         one, and the system message on a line of its own.
-
-        Args:
-            system: a system message that precedes the user's.
         """
         return self._frame if system is None else self._read_frame(system)
 

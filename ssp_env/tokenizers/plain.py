@@ -48,11 +48,7 @@ class WordTokenizer:
     unknown_id = 2
 
     def __init__(self, words: Iterable[str], tags: Iterable[str]) -> None:
-        """
-        Args:
-            words: the vocabulary, each entry a single word.
-            tags: tags of the protocol in full, such as ``<search>``.
-        """
+        """``tags`` are spelled in full, such as ``<search>``."""
         self.tags = tuple(tags)
         self.words = tuple(words)
         for word in self.words:

@@ -24,16 +24,7 @@ WORLDS = {
 
 
 def open_world(name: str, /, **options: Any) -> World:
-    """Opens a world by name.
-
-    Args:
-        name: one of :data:`WORLDS`.
-        options: settings of that world's factory.
-
-    Raises:
-        ConfigError: no such world, a setting that it does not have or that is of another type or
-            out of range, or some that it cannot do without.
-    """
+    """Opens one of :data:`WORLDS`, with settings of its factory, which are checked."""
     factory, ready = _checked(name, options)
     return cast(World, factory(**ready))
 

@@ -61,17 +61,11 @@ class FileWorld(RealText):
         answers_path: str | Path,
         questions_path: str | Path | None = None,
     ) -> None:
-        """
-        Args:
-            name: of this world, in records.
-            corpus_path: the passages, or an index directory over them.
-            answers_path: the answer set D that the proposer plays from.
-            questions_path: evaluation questions; without them :meth:`questions` raises.
-
-        Raises:
-            DataError: files are missing (names all of them) or empty, a line cannot be used (names
-                file and line), or an answer of the answer set is also an answer of an evaluation
-                question.
+        """Args:
+        name: of this world, in records.
+        corpus_path: the passages, or an index directory over them.
+        answers_path: the answer set D that the proposer plays from.
+        questions_path: evaluation questions; without them :meth:`questions` raises.
         """
         paths = [path for path in (corpus_path, answers_path, questions_path) if path is not None]
         missing = [str(path) for path in paths if not Path(path).exists()]
@@ -142,9 +136,6 @@ class WikiMini(RealText):
         """BM25 over the passages, from an index that is built once (seconds) and then mapped.
 
         It is kept in ``~/.cache/ssp-env``, or in the folder that ``SSP_CACHE`` names.
-
-        Raises:
-            DataError: no index can be written there.
         """
         # Imported here: reading questions needs no search.
         from ssp_env.search.bm25 import BM25Retriever
@@ -222,12 +213,8 @@ def read_answers(path: str | Path) -> tuple[GroundTruth, ...]:
 
 
 def read_questions(path: str | Path, group: str = "all") -> tuple[Question, ...]:
-    """Reads evaluation questions. A line without ``id`` gets ``q<line number>``.
-
-    Args:
-        path: the file.
-        group: the group of lines that name none.
-    """
+    """Reads evaluation questions. A line without ``id`` gets ``q<line number>``, one without
+    group ``group``."""
     rows = _read(path, _QuestionRow, "q")
     return tuple(Question(n, r.question, tuple(r.answers), r.group or group) for n, r in rows)
 
@@ -246,11 +233,7 @@ def _read(path: str | Path, kind: type[R], prefix: str) -> list[tuple[str, R]]:
 
 
 def read_rows(path: str | Path, kind: type[M]) -> Iterator[tuple[int, M]]:
-    """Lines of a JSONL file, numbered from 1, as models of this kind.
-
-    Raises:
-        DataError: no such file, or a line that is none (names file and line).
-    """
+    """Lines of a JSONL file, numbered from 1, as models of this kind."""
     for line, fields in read_jsonl(path):
         try:
             yield line, kind.model_validate(fields)
@@ -263,16 +246,10 @@ def read_rows(path: str | Path, kind: type[M]) -> Iterator[tuple[int, M]]:
 def sample_questions(
     questions: Iterable[Question], seed: int, per_group: int | None
 ) -> list[Question]:
-    """Draws questions of each group without replacement; groups and questions keep their order.
+    """Draws up to ``per_group`` questions of each group; groups and questions keep their order.
 
     A group's sample depends on the seed and the group's own questions alone, and a larger sample
-    contains every smaller one of the same seed.
-
-    Args:
-        questions: all of them.
-        seed: of the draw, 0 or more.
-        per_group: number of each group; a group that holds fewer gives all it has. ``None``: all.
-    """
+    contains every smaller one of the same seed."""
     groups: defaultdict[str, list[Question]] = defaultdict(list)
     for question in questions:
         groups[question.group].append(question)

@@ -78,15 +78,11 @@ class Graph:
 
 
 def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = True) -> Graph:
-    """A random graph over ``names``.
+    """A random graph over ``names``, whose kinds are dealt by their shares, in order.
 
-    Args:
-        rng: source of all randomness.
-        names: the entities; kinds are dealt by :data:`~ssp_env.worlds.mini_language.KINDS`.
-        one_to_many: also make every person a citizen of one country. With a single one, noise
-            matters: a passage of the corpus names a rival answer to "the citizen of V" with a
-            chance of .21, one that another proposer retrieved with .32.
-    """
+    With ``one_to_many``, every person is a citizen of one country. With a single one, noise
+    matters: a passage of the corpus names a rival answer to "the citizen of V" with a chance of
+    .21, one that another proposer retrieved with .32."""
     # Kinds are dealt by their shares, in order.
     bounds, kinds = np.cumsum(list(KINDS.values())) * len(names), list(KINDS)
     places = np.searchsorted(bounds, np.arange(len(names)), side="right")
@@ -207,12 +203,7 @@ class MiniWorld:
         return (names, False) if not words else (frozenset(), True)
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
-        """Questions over the evaluation graph, each with one right answer, grouped by hop count.
-
-        Args:
-            seed: decides which questions are drawn.
-            per_group: number per hop count; ``None`` means :attr:`per_group`.
-        """
+        """Questions over the evaluation graph, each with one right answer, grouped by hop count."""
         wanted = self.per_group if per_group is None else per_group
         drawn: list[Question] = []
         for hops in range(1, self.max_hops + 1):

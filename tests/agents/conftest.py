@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from playful import GAME, LEARNING, WORLD, make_rules, new_round, save_playful
-from quick_connectors import quicken_connectors
+from playful import GAME, LEARNING, WORLD, make_rules, new_round, quicken_connectors, save_playful
 
 from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine

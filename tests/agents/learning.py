@@ -18,9 +18,10 @@ from agents.models import load_model
 from agents.rllib.config import SSPConfig
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import MODULE_ID, to_batch
-from agents.rows import Row
+from agents.rows import Columns, Row, columns_of
 
-Weights = dict[str, torch.Tensor]
+Weights = dict[str, Any]
+"""Tensors or arrays, named as the model names them."""
 
 
 def learner_for(model_dir: Path, cls: type[SSPLearner] = SSPLearner, **changes: Any) -> SSPLearner:
@@ -47,7 +48,7 @@ def weights_of(learner: SSPLearner) -> Weights:
 
 def distance(one: Weights, other: Weights) -> float:
     """The largest difference of two sets of weights."""
-    return max(float((one[name] - other[name]).abs().max()) for name in one)
+    return max(float(abs(one[name] - other[name]).max()) for name in one)
 
 
 def some_rows(model_dir: Path, count: int = 6, noise: float = 0.0, seed: int = 0) -> list[Row]:
@@ -71,28 +72,21 @@ def some_rows(model_dir: Path, count: int = 6, noise: float = 0.0, seed: int = 0
         )
         role = ("proposer", "solver", "solver")[game % 3]
         advantage = float(rng.uniform(0.2, 1.0)) if role == "proposer" else float(rng.normal())
+        weight = 1 / (count * mask.sum())
         rows.append(
-            Row(
-                ids.astype(np.int32),
-                mask,
-                behaviour * mask,
-                role,
-                game,
-                advantage,
-                1 / (count * mask.sum()),
-            )
+            Row(ids.astype(np.int32), mask, behaviour * mask, role, game, advantage, weight)
         )
     return rows
 
 
-def leave_one_out(rewards: np.ndarray, groups: np.ndarray, learning: LearningConfig) -> np.ndarray:
-    """RLOO: the reward less the mean of the *others* of its group."""
-    found = np.zeros(len(rewards))
-    for group in np.unique(groups):
-        own = groups == group
-        others = (rewards[own].sum() - rewards[own]) / max(1, own.sum() - 1)
-        found[own] = rewards[own] - others
-    return found
+def tensors(rows: Sequence[Row]) -> Columns:
+    """Rows as an update takes them."""
+    return {name: torch.as_tensor(column) for name, column in columns_of(rows).items()}
 
 
-RLOO = Algorithm(leave_one_out, reinforce_loss, grouped=True, kl=True)
+def halved(rewards: np.ndarray, groups: np.ndarray, learning: LearningConfig) -> np.ndarray:
+    """Advantages of an algorithm that compares nothing."""
+    return rewards / 2
+
+
+HALVED = Algorithm(halved, reinforce_loss, grouped=False, kl=True)

@@ -26,7 +26,6 @@ ILL: list[tuple[str, dict[str, Any], str]] = [
     ("outage", ALL_VOID, "an outage voided 8 of 8 (engine: no memory)"),
     ("nothing_valid", {"valid_rate": 0.0, "invalid_format": 0.75}, "format 75%"),
     ("not_finite", {"learner_loss": NAN}, "not finite"),
-    ("not_finite", {"learner_grad_norm": None}, "not finite"),
     ("overlong", {"solver_overlong": 1.0}, "100% of the solver's"),
 ]
 

@@ -15,14 +15,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agents.models import load_model, save_policy
 from agents.tiny.bootstrap import save_policy as save_tiny
-from agents.tiny.model import tiny_model, tiny_tokenizer
+from agents.tiny.model import tiny_config, tiny_tokenizer
 from ssp_env.errors import ModelError
-
-
-@pytest.fixture
-def copy(model_dir: Path, tmp_path: Path) -> Path:
-    """A model directory to break."""
-    return Path(shutil.copytree(model_dir, tmp_path / "copy"))
 
 
 def change_config(directory: Path, **values: object) -> None:
@@ -46,32 +40,27 @@ def lose_a_weight(directory: Path) -> None:
     ("harm", "says"),
     [
         (lambda path: (path / "config.json").unlink(), "config.json is missing"),
-        (lambda path: change_config(path, model_type="no-such-model"), "no-such-model"),
         (lambda path: change_config(path, vocab_size=9), r"weight is \[\d+, 32\], not \[9, 32\]"),
         (cut_weights, "cannot be loaded"),
         (lose_a_weight, r"weights lack lm_head\.weight"),
     ],
 )
 def test_a_model_that_cannot_be_loaded_says_why(
-    harm: Callable[[Path], object], says: str, copy: Path
+    harm: Callable[[Path], object], says: str, model_dir: Path, tmp_path: Path
 ) -> None:
+    copy = Path(shutil.copytree(model_dir, tmp_path / "copy"))
     harm(copy)
     with pytest.raises(ModelError, match=says) as caught:
         load_model(copy)
     assert str(copy) in str(caught.value)
 
 
-# -- saving ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_saved_policy_gives_identical_logits_in_transformers(tied: bool, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "a" / "policy"
     words = tiny_tokenizer()
-    made = tiny_model(len(words), torch.Generator().manual_seed(1)) if tied else None
-    if made is None:
-        config = small_config(len(words))  # its output layer is its own
-        made = AutoModelForCausalLM.from_config(config).to(torch.bfloat16)
+    config = tiny_config(len(words)) if tied else small_config(len(words))
+    made = AutoModelForCausalLM.from_config(config).to(torch.bfloat16)
     save_tiny(made, source)
     (source / "pytorch_model.bin.index.json").write_text("{}")
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from playful import GAME, WORLD, LengthJudge, new_round
+from playful import GAME, WORLD, LengthJudge, play_watched
 
 from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine
@@ -28,17 +27,15 @@ from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
 
-# -- services beside the engine ----------------------------------------------------------------
-
 
 class Slow:
     """A retriever of another machine, whose answers come in an order of their own."""
 
     remote = True
 
-    def __init__(self, retriever: Retriever, seed: int, fails: str | None = None) -> None:
+    def __init__(self, retriever: Retriever, fails: str | None = None) -> None:
         self._retriever, self._fails = retriever, fails
-        self._rng, self._lock = np.random.default_rng(seed), threading.Lock()
+        self._rng, self._lock = np.random.default_rng(0), threading.Lock()
         self.calls, self.threads = 0, set[int]()
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
@@ -56,21 +53,23 @@ class SlowJudge(LengthJudge):
     remote = True
 
     def __init__(self) -> None:
-        self.calls: list[int] = []
+        self.calls = 0
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
         time.sleep(0.003)
-        self.calls.append(len(tasks))
+        self.calls += 1
         return super().judge(tasks)
 
 
-@dataclass
 class Table:
-    """World, engine and the tokens of games that are played at it."""
+    """A world, and an engine for the games that are played in it."""
 
-    world: MiniWorld
-    tokenizer: HuggingFaceTokenizer
-    engine: TransformersEngine
+    def __init__(self, model_dir: Path, tokenizer: HuggingFaceTokenizer) -> None:
+        self.world, self.tokenizer = MiniWorld(**WORLD), tokenizer
+        stop = StopRule.of(GameConfig(**GAME), tokenizer)
+        self.engine = TransformersEngine(load_model(model_dir), tokenizer, stop)
+        self.retriever = self.rules().retriever
+        self.local = self.played()
 
     def rules(self, **parts: Any) -> Rules:
         parts = {"judge": LengthJudge(), **parts}
@@ -78,24 +77,12 @@ class Table:
 
     def played(self, **parts: Any) -> list[GameRecord]:
         """A round under rules with these parts."""
-        return records(play(new_round(self.rules(**parts)), self.engine, temperature=0.8))
+        return records(play_watched(self.rules(**parts), self.engine))
 
 
 @pytest.fixture(scope="module")
 def table(model_dir: Path, tokenizer: HuggingFaceTokenizer) -> Table:
-    stop = StopRule.of(GameConfig(**GAME), tokenizer)
-    engine = TransformersEngine(load_model(model_dir), tokenizer, stop)
-    return Table(MiniWorld(**WORLD), tokenizer, engine)
-
-
-@pytest.fixture(scope="module")
-def retriever(table: Table) -> Retriever:
-    return table.rules().retriever
-
-
-@pytest.fixture(scope="module")
-def local(table: Table) -> list[GameRecord]:
-    return table.played()
+    return Table(model_dir, tokenizer)
 
 
 def records(round_: Round) -> list[GameRecord]:
@@ -106,39 +93,34 @@ def tokens(games: Sequence[GameRecord]) -> list[tuple[int, ...]]:
     return [trajectory.ids for game in games for trajectory in game.trajectories]
 
 
-def test_whatever_finishes_first_the_games_are_the_same(
-    table: Table, retriever: Retriever, local: list[GameRecord]
-) -> None:
+def test_whatever_finishes_first_the_games_are_the_same(table: Table) -> None:
     assert not waits_for_others(table.rules())
-    assert table.played() == local, "services of this process: the same to the last bit"
+    assert table.played() == table.local, "services of this process: the same to the last bit"
 
-    for seed in (0, 1):
-        slow, judge = Slow(retriever, seed), SlowJudge()
-        assert waits_for_others(table.rules(retriever=slow, judge=judge))
-        games = table.played(retriever=slow, judge=judge)
+    slow, judge = Slow(table.retriever), SlowJudge()
+    assert waits_for_others(table.rules(retriever=slow, judge=judge))
+    games = table.played(retriever=slow, judge=judge)
 
-        assert slow.calls > 4
-        assert threading.get_ident() not in slow.threads
-        assert len(judge.calls) > 1, "attempts are judged while others are written"
-        assert tokens(games) == tokens(local)
-        for game, other in zip(games, local, strict=True):
-            assert (game.outcome, game.solve_rate) == (other.outcome, other.solve_rate)
-            for one, two in zip(game.trajectories, other.trajectories, strict=True):
-                np.testing.assert_allclose(one.logprobs, two.logprobs, atol=1e-4)
+    assert slow.calls > 4
+    assert threading.get_ident() not in slow.threads
+    assert judge.calls > 1, "attempts are judged while others are written"
+    assert tokens(games) == tokens(table.local)
+    for game, other in zip(games, table.local, strict=True):
+        assert (game.outcome, game.solve_rate) == (other.outcome, other.solve_rate)
+        for one, two in zip(game.trajectories, other.trajectories, strict=True):
+            np.testing.assert_allclose(one.logprobs, two.logprobs, atol=1e-4)
 
 
-def test_an_outage_meanwhile_voids_what_it_hit_and_no_more(
-    table: Table, retriever: Retriever, local: list[GameRecord]
-) -> None:
+def test_an_outage_meanwhile_voids_what_it_hit_and_no_more(table: Table) -> None:
     asked = [
         (i, search.query)
-        for i, game in enumerate(local)
+        for i, game in enumerate(table.local)
         for trajectory in game.trajectories
         if trajectory.role == "proposer"
         for search in trajectory.searches
     ]
     query = asked[len(asked) // 2][1]
-    games = table.played(retriever=Slow(retriever, 0, fails=query))
+    games = table.played(retriever=Slow(table.retriever, fails=query))
 
     void = {i for i, game in enumerate(games) if game.outcome == "void"}
     assert {i for i, text in asked if text == query} <= void
@@ -148,14 +130,11 @@ def test_an_outage_meanwhile_voids_what_it_hit_and_no_more(
 
 
 def test_an_error_of_a_part_ends_the_round_and_leaves_the_engine_free(
-    table: Table, retriever: Retriever
+    table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Wrong(Slow):
-        def search(self, queries: Sequence[str], k: int) -> Any:
-            return None
-
+    monkeypatch.setattr(Slow, "search", lambda *_: None)
     with pytest.raises(TypeError):
-        table.played(retriever=Wrong(retriever, 0))
+        table.played(retriever=Slow(table.retriever))
     assert table.engine.running == 0
 
 
@@ -166,10 +145,10 @@ def test_rounds_side_by_side_are_those_that_are_played_alone(table: Table) -> No
         return [rules.world.answers[i] for i in rng.integers(len(rules.world.answers), size=count)]
 
     def rounds() -> list[Round]:
-        return [Round(rules, draw, 4, [9, number]) for number in range(3)]
+        return [Round(rules, draw, 4, [9, number]) for number in range(2)]
 
     alone = [tokens(records(play(r, table.engine, temperature=0.8))) for r in rounds()]
     together = rounds()
     play_all(together, table.engine, temperature=0.8)
     assert [tokens(records(round_)) for round_ in together] == alone
-    assert len({str(games) for games in alone}) == 3
+    assert len({str(games) for games in alone}) == 2

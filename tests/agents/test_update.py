@@ -1,7 +1,11 @@
-"""The update in plain PyTorch: where gradients may come from, and what its figures say."""
+"""The update in plain PyTorch: where gradients may come from, and what its figures say.
+
+`examples/self_play.py` spells the same update out; its test compares them.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +16,16 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from learning import some_rows
+from learning import some_rows, tensors
 
 from agents import update
 from agents.config import ALGORITHMS, Aggregation, LearningConfig
 from agents.metrics import merge_figures
 from agents.models import adapt, load_model
-from agents.rows import Columns, Row, columns_of, credited, with_loss_weights
+from agents.rows import Columns, Row, credited, rows_of, with_loss_weights
 from agents.scoring import Scores, checkpoint_layers, token_scores
 from agents.update import Update
+from ssp_env.game.round import Round
 
 PLAIN = LearningConfig(lr=1e-3, warmup_steps=0, importance_cap=None)
 
@@ -70,9 +75,11 @@ class Bench:
         self.hidden.clear(), self.masks.clear()
         return merge_figures([self.update(tensors(rows), step)])
 
-
-def tensors(rows: Sequence[Row]) -> Columns:
-    return {name: torch.as_tensor(value) for name, value in columns_of(rows).items()}
+    @property
+    def gradients(self) -> list[torch.Tensor]:
+        """Those of the first step: a tenth of them is Adam's first moment."""
+        held = [self.update.optimizer.state[p] for p in self.model.parameters()]
+        return [state["exp_avg"] * 10 for state in held]
 
 
 @pytest.fixture(scope="module")
@@ -80,34 +87,38 @@ def rows(model_dir: Path) -> list[Row]:
     return some_rows(model_dir, 6, noise=0.4)
 
 
+def test_passes_chunks_and_checkpoints_change_nothing(model_dir: Path, rows: list[Row]) -> None:
+    learning = PLAIN.replace(kl_coeff=0.1, microbatch_tokens=10**6)
+    whole = Bench(model_dir, learning)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        parts = Bench(
+            model_dir, learning.replace(microbatch_tokens=60, gradient_checkpointing=True), 5
+        )
+    assert whole(rows, 1) == pytest.approx(parts(rows, 1), rel=1e-3)
+    assert len(whole.masks) < len(parts.masks)
+    assert not parts.model.model.layers[0].feed_forward.training, "no dropout"
+    for one, other in zip(whole.gradients, parts.gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
 def test_equal_rows_are_read_once_and_count_as_often_as_they_are(
     model_dir: Path, rows: list[Row]
 ) -> None:
-    """Beside the same rows with another token at their ends, which nothing is learnt from."""
+    """Compared with rows that have another token at their ends, which nothing is learnt from."""
     learning = PLAIN.replace(kl_coeff=0.1, importance_cap=2.0, microbatch_tokens=10**6)
-    solver = [replace(row, role="solver") for row in rows[:3]]
-    twice = [replace(r, advantage=-0.5, weight=0.3, logprobs=r.logprobs - 0.1) for r in solver]
-    ends = [
-        replace(
-            r, ids=np.append(r.ids, 0), mask=np.append(r.mask, 0), logprobs=np.append(r.logprobs, 0)
-        )
-        for r in twice
-    ]
+    twice = [replace(r, advantage=0.5, weight=0.3, logprobs=r.logprobs - 0.1) for r in rows[:3]]
+
+    def longer(row: Row) -> Row:
+        columns = {name: np.append(getattr(row, name), 0) for name in ("ids", "mask", "logprobs")}
+        return replace(row, **columns)
 
     once, apart = Bench(model_dir, learning), Bench(model_dir, learning)
-    figures, other = once([*solver, *twice], 1), apart([*solver, *ends], 1)
-    assert sum(len(mask) for mask in once.masks) == 3
-    assert sum(len(mask) for mask in apart.masks) == 6
+    figures, other = once([*rows[:3], *twice], 1), apart([*rows[:3], *map(longer, twice)], 1)
+    assert [sum(map(len, bench.masks)) for bench in (once, apart)] == [3, 6]
     assert figures == pytest.approx(other, rel=1e-3)
-    for one, two in zip(once.model.parameters(), apart.model.parameters(), strict=True):
-        # The first moment of the first step is a tenth of the gradient.
-        first, second = (
-            bench.update.optimizer.state[p]["exp_avg"] for bench, p in ((once, one), (apart, two))
-        )
-        torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-7)
-
-
-# -- what moves the policy ---------------------------------------------------------------------
+    for one, two in zip(once.gradients, apart.gradients, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-6)
 
 
 @settings(
@@ -115,10 +126,10 @@ def test_equal_rows_are_read_once_and_count_as_often_as_they_are(
 )
 @given(data=st.data())
 def test_no_gradient_comes_from_a_token_that_the_policy_did_not_write(
-    data: st.DataObject, model_dir: Path, rows: list[Row]
+    data: st.DataObject, model_dir: Path, played: Round
 ) -> None:
-    """Under every algorithm, aggregation, cap, size of passes and chunks, checkpointing, precision,
-    and with adapters."""
+    """In a round that an engine has played; under every algorithm, aggregation, cap, size of passes
+    and chunks, checkpointing, precision, and with adapters."""
     learning = PLAIN.replace(
         proposer_algorithm=data.draw(st.sampled_from(ALGORITHMS)),
         solver_algorithm=data.draw(st.sampled_from(ALGORITHMS)),
@@ -130,8 +141,8 @@ def test_no_gradient_comes_from_a_token_that_the_policy_did_not_write(
         gradient_checkpointing=data.draw(st.booleans()),
         lora_rank=data.draw(st.sampled_from([0, 2])),
     )
-    paid = [replace(r, reward=r.advantage, group=r.role) for r in rows[:3]]
-    weighted = with_loss_weights(credited(paid, learning), learning, 3, 1)
+    rows = [replace(row, group=row.role) for row in rows_of(played.games[:6], learning)]
+    weighted = with_loss_weights(credited(rows, learning), learning, 6, 4)
     autocast = data.draw(st.sampled_from([None, torch.bfloat16]))
     bench = Bench(model_dir, learning, data.draw(st.sampled_from([3, 10**6])), autocast)
     bench(weighted, step=1)
@@ -160,9 +171,6 @@ def test_an_example_counts_as_if_the_policy_had_sampled_it(
         torch.testing.assert_close(weight, known[1][name], rtol=0, atol=2e-5)
     without = Bench(model_dir, PLAIN)
     assert without(rows)["trained_tokens"] < unknown[0]["trained_tokens"]
-
-
-# -- figures -----------------------------------------------------------------------------------
 
 
 def test_measuring_the_roles_changes_nothing_to_the_last_bit(

@@ -23,16 +23,14 @@ from agents.rllib.config import SSPConfig
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import MODULE_ID, to_batch
 from agents.rows import credited, rows_of, with_loss_weights
-from ssp_env.game.game import Game
 from ssp_env.game.round import Round
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
 PAGE = Path(__file__).parents[2] / "examples" / "self_play.py"
 
 
-@pytest.fixture(scope="module")
-def page() -> ModuleType:
-    """The example, imported."""
+def imported() -> ModuleType:
+    """The example."""
     spec = importlib.util.spec_from_file_location("self_play_example", PAGE)
     assert spec is not None
     assert spec.loader is not None
@@ -42,10 +40,22 @@ def page() -> ModuleType:
     return module
 
 
-@pytest.fixture(scope="module")
-def learning(page: ModuleType) -> LearningConfig:
-    """Settings of ``ssp train`` that say what the page says."""
-    return LearningConfig(
+def test_the_pages_update_is_that_of_ssp_train() -> None:
+    page, tokenizer = imported(), HuggingFaceTokenizer.load(tiny_directory())
+    policy, reference = load_model(tiny_directory()), load_model(tiny_directory())
+    optimizer = torch.optim.Adam(policy.parameters(), lr=page.LR, betas=page.BETAS)
+
+    rules = page.make_rules(tokenizer)
+    engine = TransformersEngine(policy, tokenizer, StopRule.of(rules.config, tokenizer))
+    answers = rules.world.answers
+
+    def draw(rng: np.random.Generator, count: int) -> list[object]:
+        return [answers[i] for i in rng.choice(len(answers), count, replace=False)]
+
+    games = page.play(Round(rules, draw, page.B, [3]), engine, 1.0, 3)
+    taught = page.learnable(games)
+
+    learning = LearningConfig(
         batch_size=page.B,
         minibatches=1,
         kl_coeff=page.BETA,
@@ -58,30 +68,6 @@ def learning(page: ModuleType) -> LearningConfig:
         drop_uniform_groups=True,
         importance_cap=None,
     )
-
-
-@pytest.fixture(scope="module")
-def games(page: ModuleType) -> list[Game]:
-    """One round of the tiny policy's, played by the page."""
-    tokenizer = HuggingFaceTokenizer.load(tiny_directory())
-    rules = page.make_rules(tokenizer)
-    stop = StopRule.of(rules.config, tokenizer)
-    engine = TransformersEngine(load_model(tiny_directory()), tokenizer, stop)
-    answers = rules.world.answers
-
-    def draw(rng: np.random.Generator, count: int) -> list[object]:
-        return [answers[i] for i in rng.choice(len(answers), count, replace=False)]
-
-    return page.play(Round(rules, draw, page.B, [3]), engine, 1.0, 3)
-
-
-def test_the_pages_update_is_that_of_ssp_train(
-    page: ModuleType, learning: LearningConfig, games: list[Game]
-) -> None:
-    policy, reference = load_model(tiny_directory()), load_model(tiny_directory())
-    optimizer = torch.optim.Adam(policy.parameters(), lr=page.LR, betas=page.BETAS)
-    taught = page.learnable(games)
-
     config = SSPConfig().training(model_dir=tiny_directory(), **dict(learning))
     spec = MultiRLModuleSpec(rl_module_specs={MODULE_ID: config.get_default_rl_module_spec()})
     learner = SSPLearner(config=config, module_spec=spec)

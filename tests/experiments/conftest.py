@@ -94,7 +94,7 @@ def _read(terminal: int) -> bytes:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
     """One local Ray for all runs within this process."""
-    from quick_connectors import quicken_connectors
+    from playful import quicken_connectors
 
     from experiments.config import RunConfig
     from experiments.run.cluster import local_ray

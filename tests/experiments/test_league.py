@@ -81,7 +81,8 @@ def test_figures_of_a_league() -> None:
     hops = np.array([[np.nan, 2.0], [np.nan, np.nan]])
     paid = np.where(np.isnan(solved), 0.0, 1.0 - solved)
     league = League(["a", "b"], hops, solved, paid, attempts=4, seed=0)
-    assert league.mean_paid.to_numpy().tolist() == [[0.25, 0.0], [0.0, 0.0]]
+    _, paid_means = league.matrices.values()
+    assert paid_means.to_numpy().tolist() == [[0.25, 0.0], [0.0, 0.0]]
     ratings, rates, _ = (table.cells for table in league.tables())
     assert [*rates.itertuples(name=None)] == [("a", "0.500", "1.000"), ("b", "-", "-")]
     assert ratings[["valid questions", "their hops"]].to_numpy().tolist() == [

@@ -54,14 +54,16 @@ def test_equal_scores_are_not_certain(score: float) -> None:
 
 def test_a_difference_in_every_question_is_no_chance() -> None:
     found = compare([0.0] * 40, [0.5] * 40, np.random.default_rng(0))
-    assert (found.better, found.worse) == (40, 0)
-    assert 0.3 < found.difference.low < found.difference.mean == 0.5 < found.difference.high
-    assert found.p_value < 0.001
+    assert (found["better"], found["worse"]) == (40, 0)
+    low, high = found["interval"]
+    assert 0.3 < low < found["difference"] == 0.5 < high
+    assert found["p"] < 0.001
 
 
 def test_equal_policies_and_single_questions() -> None:
     found = compare([0.0, 1.0, 1.0], [0.0, 1.0, 1.0], np.random.default_rng(0))
-    assert (found.better, found.worse, found.p_value) == (0, 0, 1.0)
-    assert found.difference.low < -0.5 < 0.5 < found.difference.high
-    assert compare([0.0], [1.0], np.random.default_rng(0)).p_value == 1.0
-    assert compare([0.0, 1.0] * 20, [1.0, 0.0] * 20, np.random.default_rng(0)).p_value > 0.9
+    assert (found["better"], found["worse"], found["p"]) == (0, 0, 1.0)
+    low, high = found["interval"]
+    assert low < -0.5 < 0.5 < high
+    assert compare([0.0], [1.0], np.random.default_rng(0))["p"] == 1.0
+    assert compare([0.0, 1.0] * 20, [1.0, 0.0] * 20, np.random.default_rng(0))["p"] > 0.9

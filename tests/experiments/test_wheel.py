@@ -49,14 +49,6 @@ def test_wheel_holds_the_environment_its_licences_and_nothing_else(wheel: Path) 
     }
 
 
-@pytest.fixture(scope="module")
-def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, installed beside the packages that it needs; the checkout is out of sight."""
-    folder = tmp_path_factory.mktemp("site")
-    zipfile.ZipFile(wheel).extractall(folder)
-    return folder
-
-
 def installed(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
     # Without `site`, the editable install of this checkout is not on the path, but its dependencies
     # can be.
@@ -73,23 +65,21 @@ def installed(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_installed_wheel_says_what_needs_a_checkout_and_how_to_get_it(site: Path) -> None:
-    result = installed(site, "--help")
+def test_installed_wheel_searches_and_says_what_needs_a_checkout(
+    wheel: Path, tmp_path: Path
+) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    result = installed(tmp_path, "--help")
     assert result.returncode == 0, result.stderr
     ready, missing = result.stdout.split("Only in a checkout")
     assert "│ search" in ready
     assert "│ train" not in ready
     assert "questions, report, sweep, train, view" in " ".join(missing.split())
 
-    result = installed(site, "train")
+    result = installed(tmp_path, "train")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == (
-        "ssp: ssp train needs a package that is not installed; "
-        "run: git clone the repository, then: pip install -e '.[train]'\n"
-    )
+    assert "git clone the repository, then: pip install -e '.[train]'" in result.stderr
 
-
-def test_installed_wheel_searches(site: Path) -> None:
-    result = installed(site, "search", "-k", "1", "river", "Danube")
+    result = installed(tmp_path, "search", "-k", "1", "river", "Danube")
     assert result.returncode == 0, result.stderr
     assert "for: river Danube" in result.stdout

@@ -128,14 +128,8 @@ class Template:
     def __init__(
         self, name: str, text: str, tokenizer: Tokenizer, frame: tuple[str, str] = ("", "")
     ) -> None:
-        """
-        Args:
-            name: of the prompt; decides the placeholders.
-            text: the template. The final line break of a text file is ignored; other white space
-                is not.
-            tokenizer: encodes the literal text.
-            frame: what a chat template puts around a message.
-        """
+        """The final line break of a text file is ignored; other white space is not. ``frame`` is
+        what a chat template puts around a message."""
         parts = _PLACEHOLDER.split(text.removesuffix("\n"))
         self.literals, self.fields = parts[0::2], parts[1::2]
 
@@ -171,12 +165,7 @@ class Prompts:
     def __init__(
         self, texts: Mapping[str, str], frame: tuple[str, str], tokenizer: Tokenizer
     ) -> None:
-        """
-        Args:
-            texts: every template by name, and the declared tags.
-            frame: texts that the chat template puts before and after the role prompts.
-            tokenizer: encodes everything.
-        """
+        """``frame``: texts that the chat template puts before and after the role prompts."""
         self.texts, self.frame = texts, frame
         self.tags = read_tags(texts.get("tags"))
         """Names of the tags, which look-alikes in outside text are defused against."""
@@ -203,16 +192,10 @@ class Prompts:
 
     @classmethod
     def open(cls, source: str, tokenizer: Tokenizer) -> Prompts:
-        """Reads a prompt set.
+        """Reads a shipped set, ``NAME:FILE``, or a directory; a chat template frames the role
+        prompts.
 
-        Args:
-            source: a shipped set, ``NAME:FILE``, or a directory of your own.
-            tokenizer: its chat template, if it has one, frames the role prompts.
-
-        Raises:
-            ConfigError: no such set, a file is missing, or a placeholder is missing or unknown.
-            TokenizerError: the set has a system message, and the chat template takes none.
-        """
+        ``TokenizerError`` if the set has a system message, and the chat template takes none."""
         texts = {
             name: text for name in _FIELDS if (text := _read(source, f"{name}.txt")) is not None
         }
@@ -263,12 +246,8 @@ class Prompts:
         return self._fill("closed_book", question=question)
 
     def information(self, documents: Sequence[Document], limit: int) -> list[int]:
-        """The observation that follows a search: documents between the information tags.
-
-        Args:
-            documents: what was found.
-            limit: most tokens of each.
-        """
+        """The observation that follows a search: documents, ``limit`` tokens of each at most,
+        between the information tags."""
         return self._templates["information"].encode({"documents": self._list(documents, limit)})
 
     def listed(self, document: Document, limit: int, number: int = 1) -> int:

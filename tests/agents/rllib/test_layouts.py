@@ -40,7 +40,7 @@ class RunnerOnCPU(SSPEnvRunner):
     slept = 0
 
     def make_module(self) -> None:
-        setattr(env_runner, "get_device", on_cpu)  # noqa: B010
+        env_runner.get_device = on_cpu
         super().make_module()
 
     def sleep(self) -> None:

@@ -12,30 +12,17 @@ import torch
 from learning import distance, learner_for, some_rows, update, weights_of
 from playful import playful_model
 
-from agents.models import load_model
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import MODULE_ID, to_batch
-from agents.rows import ROLE_IDS, Row, credited
+from agents.rows import ROLE_IDS, Row
 from agents.tiny.bootstrap import save_policy
 from agents.tiny.model import tiny_tokenizer
-from ssp_env.errors import ConfigError, RunError
+from ssp_env.errors import RunError
 
 
 @pytest.fixture(scope="module")
 def rows(model_dir: Path) -> list[Row]:
     return some_rows(model_dir)
-
-
-def test_microbatches_do_not_change_the_update(model_dir: Path) -> None:
-    results = []
-    for tokens in (10**9, 60):
-        learner = learner_for(model_dir, microbatch_tokens=tokens, lr=1e-4)
-        figures = [update(learner, some_rows(model_dir, 7, seed=seed)) for seed in (3, 4)]
-        results.append((weights_of(learner), figures))
-    (whole, one), (parts, other) = results
-    assert distance(whole, parts) < 1e-5
-    for a, b in zip(one, other, strict=True):
-        assert a == pytest.approx(b, rel=1e-4, abs=1e-6)
 
 
 def test_a_gradient_that_is_not_finite_is_skipped_and_counted(
@@ -54,20 +41,12 @@ def test_a_gradient_that_is_not_finite_is_skipped_and_counted(
     assert distance(weights_of(learner), weights_of(other)) == 0.0
 
 
-def test_the_kl_pulls_back_to_a_frozen_reference(model_dir: Path, rows: list[Row]) -> None:
+def test_the_reference_is_frozen_and_no_part_of_the_state(model_dir: Path, rows: list[Row]) -> None:
     learner = learner_for(model_dir, kl_coeff=1.0)
     assert update(learner, rows)["kl"] == pytest.approx(0.0, abs=1e-7)
-    for _ in range(4):
-        pushed = update(learner, rows)["kl"]
-    still = [replace(row, advantage=0.0) for row in rows if row.role == "solver"]
-    pulled = [update(learner, still)["kl"] for _ in range(15)]
-    assert pushed > 1e-4
-    assert pulled[-1] < 0.2 * pulled[0]
-
-    base = load_model(model_dir).state_dict()
-    assert distance(learner._reference.lm.state_dict(), base) == 0.0
+    assert update(learner, rows)["kl"] > 1e-5
     state = learner.get_state()["rl_module"][MODULE_ID]
-    assert {name.removeprefix("lm.") for name in state} == set(base), "of the policy alone"
+    assert {name.removeprefix("lm.") for name in state} == set(weights_of(learner))
 
 
 def test_the_learner_leaves_out_the_logits_that_are_never_sampled(tmp_path: Path) -> None:
@@ -109,22 +88,6 @@ def test_a_learner_of_ones_own_has_its_loss_minimised(model_dir: Path, rows: lis
     update(stock, solver)
     assert distance(weights_of(own), weights_of(stock)) < 1e-6
     assert distance(weights_of(own), start) > 1e-4
-
-
-def test_an_algorithm_of_ones_own_is_named_by_its_module(model_dir: Path, rows: list[Row]) -> None:
-    own = learner_for(model_dir, solver_algorithm="learning:RLOO", kl_coeff=0.1)
-    learning = own.learning
-    attempts = [
-        replace(row, role="solver", group="one", reward=reward)
-        for row, reward in zip(rows, (1.0, 0.0, 0.0), strict=False)
-    ]
-    credited_rows = credited(attempts, learning)
-    assert [row.advantage for row in credited_rows] == [1.0, -0.5, -0.5]
-    start = weights_of(own)
-    assert update(own, credited_rows)["kl"] == pytest.approx(0.0, abs=1e-7)
-    assert distance(weights_of(own), start) > 0.0
-    with pytest.raises(ConfigError, match="cannot be imported"):
-        learner_for(model_dir, solver_algorithm="learning:PPO")
 
 
 def test_a_checkpoint_that_was_cut_off_is_one_sentence(

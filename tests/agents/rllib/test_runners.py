@@ -1,4 +1,5 @@
-"""Calls dealt to env runners that die, hang, raise and come back: real processes, no model."""
+"""Calls dealt to env runners that hang, raise and come back: real processes, no model. Those that
+die in mid-rollout are in `test_algorithm.py`."""
 
 from __future__ import annotations
 
@@ -67,46 +68,15 @@ def pool(manager: FaultTolerantActorManager, **changes: Any) -> Map:
     return partial(runners.map, group)
 
 
-def calls(count: int, first: Callable[[], object]) -> list[Callable[[Any], int]]:
-    """So many calls that return their number, after the first has done something."""
+def calls(first: Callable[[], object]) -> list[Callable[[Any], int]]:
+    """Three calls that return their number, after the first has done something."""
 
     def call(worker: Any, number: int) -> int:
         if number == 0:
             first()
         return number
 
-    return [partial(call, number=number) for number in range(count)]
-
-
-def once(path: Path, then: Callable[[], object]) -> Callable[[], object]:
-    """Does something at the first of all calls, in whatever process."""
-    path.touch()
-
-    def first() -> None:
-        if path.exists():
-            path.unlink()
-            then()
-
-    return first
-
-
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_what_a_dead_runner_had_begun_is_done_by_another(
-    manager: FaultTolerantActorManager, tmp_path: Path
-) -> None:
-    deadly = once(tmp_path / "trigger", die)
-    assert pool(manager)(calls(5, deadly)) == [0, 1, 2, 3, 4]
-    assert not (tmp_path / "trigger").exists()
-
-
-def test_a_runner_that_hangs_is_killed(manager: FaultTolerantActorManager, tmp_path: Path) -> None:
-    hanging = once(tmp_path / "trigger", partial(time.sleep, 600))
-    began = time.monotonic()
-    assert pool(manager, sample_timeout_s=1.0)(calls(3, hanging)) == [0, 1, 2]
-    assert time.monotonic() - began < 300
+    return [partial(call, number=number) for number in range(3)]
 
 
 def test_an_error_is_raised_here_and_ends_no_runner(manager: FaultTolerantActorManager) -> None:
@@ -114,23 +84,27 @@ def test_an_error_is_raised_here_and_ends_no_runner(manager: FaultTolerantActorM
         raise ConfigError("a.b", 1, "give 2")
 
     workers = pool(manager)
-    assert workers(calls(2, lambda: None)) == [0, 1]
-    healthy = set(manager.healthy_actor_ids())
+    assert workers(calls(lambda: None)) == [0, 1, 2]
     with pytest.raises(ConfigError, match=r"a\.b = 1: give 2"):
-        workers(calls(2, wrong))
-    # One that an earlier test has ended may have come back meanwhile.
-    assert healthy <= set(manager.healthy_actor_ids())
+        workers(calls(wrong))
+    assert len(manager.healthy_actor_ids()) == 2
+
+
+def test_a_runner_that_hangs_is_killed(manager: FaultTolerantActorManager, tmp_path: Path) -> None:
+    trigger = tmp_path / "trigger"
+    trigger.touch()
+
+    def hang() -> None:
+        if trigger.exists():
+            trigger.unlink()
+            time.sleep(600)
+
+    assert pool(manager, sample_timeout_s=1.0)(calls(hang)) == [0, 1, 2]
 
 
 def test_a_call_that_ends_every_runner_is_given_up(manager: FaultTolerantActorManager) -> None:
+    def die() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
     with pytest.raises(ServiceError, match="3 env runners died of the same work"):
-        pool(manager)(calls(2, die))
-
-
-def test_without_runners_nothing_is_done(manager: FaultTolerantActorManager) -> None:
-    for number, actor in manager.actors().items():
-        ray.kill(actor)
-        manager.set_actor_state(number, healthy=False)
-    for changes in ({"restart_failed_env_runners": False}, {"env_runner_restore_timeout_s": 0.5}):
-        with pytest.raises(ServiceError, match="all env runners died, and none came back"):
-            pool(manager, **changes)(calls(2, lambda: None))
+        pool(manager)(calls(die))

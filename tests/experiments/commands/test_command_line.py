@@ -50,20 +50,9 @@ def test_installed_command_lists_its_commands(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_of_each_command(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([name, "--help"]) == 0
-    assert capsys.readouterr().out.startswith(f"Usage: ssp {name}")
-
-
-def test_help_names_every_preset(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["train", "--help"]) == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name in presets())
-
-
-@pytest.mark.usefixtures("answer")
-def test_command_gets_its_arguments(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["answer"]) == cli.main(["answer", "--number=7"]) == 0
-    assert cli.main(["answer", "--loud"]) == 3
-    assert capsys.readouterr().out == "42\n7\n42\n"
+    assert shown.startswith(f"Usage: ssp {name}")
+    assert name != "train" or all(preset in shown for preset in presets())
 
 
 @pytest.mark.usefixtures("answer")
@@ -72,7 +61,6 @@ def test_command_gets_its_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["anwser"], 'Did you mean "answer"?'),
         (["answer", "--numbre=3"], "Unknown option: --numbre. Did you mean --number?"),
-        (["answer", "--num", "3"], "Unknown option: --num"),
         (["answer", "--number", "x"], 'Invalid value for --number: unable to convert "x" into int'),
         (["answer", "--number=-1"], "a number below zero"),
     ],
@@ -89,9 +77,10 @@ def test_mistake_is_one_line_and_status_2(
 
 
 @pytest.mark.usefixtures("answer")
-def test_ctrl_c_is_status_130(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_s_own_status_and_that_of_ctrl_c(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["answer", "--number=7", "--loud"]) == 3
     assert cli.main(["answer", "--number", "0"]) == 130
-    assert capsys.readouterr() == ("", "ssp: interrupted\n")
+    assert capsys.readouterr() == ("7\n", "ssp: interrupted\n")
 
 
 def test_a_closed_pipe_ends_the_command_quietly() -> None:
@@ -129,7 +118,3 @@ def test_missing_extra_is_named_with_how_to_install_it(
     assert last.startswith(f"ssp: ssp {command[0]} ({module} is missing) needs a package")
     assert last.endswith(f"run: pip install -e '.[{extra}]'")
     assert "Traceback" not in result.stderr
-
-
-def test_overview_needs_no_extra() -> None:
-    assert ssp("--help").stdout == without("torch", "--help").stdout

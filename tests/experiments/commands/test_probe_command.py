@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 from importlib.metadata import EntryPoint
-from pathlib import Path
 
 import pytest
 from scripted_model import ChatServer, obedient
@@ -40,9 +39,7 @@ def test_table_and_status_of_what_is_held(capsys: pytest.CaptureFixture[str]) ->
     assert "precision 1.000, recall 1.000" in shown
 
 
-def test_what_pays_is_status_1_unless_it_is_allowed(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_what_pays_is_status_1_unless_it_is_allowed(capsys: pytest.CaptureFixture[str]) -> None:
     options = (*FEW, "--verifier", "none", "--cheat", "nonsense", "--json")
     assert probed(*options) == 1
     printed = json.loads(capsys.readouterr().out)
@@ -55,15 +52,6 @@ def test_what_pays_is_status_1_unless_it_is_allowed(
     assert printed["fingerprint"]["verifier"] == "NoVerifier"
 
     assert probed(*options, "--allow", "nonsense") == 0
-
-    # A table of what is known to pay: whatever is new, is not in it.
-    table = tmp_path / "table.json"
-    table.write_text(json.dumps(printed))
-    assert probed(*options, "--allow", str(table)) == 0
-    table.write_text(json.dumps({"cheats": [{"name": "nonsense", "finding": "held"}]}))
-    assert probed(*options, "--allow", str(table)) == 1
-    table.write_text("[]")
-    assert probed(*options, "--allow", str(table)) == 2
 
 
 def test_a_server_that_is_down_is_status_3(

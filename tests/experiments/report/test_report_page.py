@@ -124,12 +124,11 @@ def test_a_mean_over_runs_is_of_steps_that_all_of_them_have(tmp_path: Path) -> N
     assert list(found.index) == [0, 1]
     assert found.loc[1, "y"] == pytest.approx(0.1)
 
-    drawn, zero = chart_data(runs, [arm])
+    drawn = chart_data(runs, [arm])
     (hops,) = [chart for chart in drawn if chart["title"] == "Unseen questions: 1 hop"]
     assert hops["x"] == [0, 1, 2, 3]
     assert [len([y for y in one["y"] if y is not None]) for one in hops["series"]] == [4, 2]
     assert hops["means"][0]["y"][1:] == [pytest.approx(0.1), None, None]
-    assert "proposals that count: filled" not in zero
 
 
 def test_a_reason_that_nothing_failed_for_has_share_0_there(tmp_path: Path) -> None:
@@ -138,7 +137,7 @@ def test_a_reason_that_nothing_failed_for_has_share_0_there(tmp_path: Path) -> N
     assert lines[1].pop("invalid_format") == lines[2]["invalid_format"] == 0.2
     run.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
     runs = open_runs([str(run.path)])
-    drawn, _ = chart_data(runs, arms_of(runs))
+    drawn = chart_data(runs, arms_of(runs))
     (chart,) = [chart for chart in drawn if chart["title"] == "Why proposals fail"]
     # Before the first step, nothing is proposed at all.
     assert (chart["x"], chart["series"][0]["y"]) == ([1, 2], [0.0, 0.2])
@@ -186,7 +185,7 @@ def test_plot_draws_a_line_per_arm(
     assert len(figure.axes[5].collections) == 1, "the interval over three seeds"
 
     for words, says in (
-        (["--smooth", "0"], "--smooth = 0: must be at least 1"),
+        (["--smooth", "0"], "--smooth"),
         (["--out", str(tmp_path / "plot.foo")], "plot.foo cannot be written"),
     ):
         assert main(["plot", paths[0], *words]) == 2
@@ -208,7 +207,7 @@ def test_incomplete_runs_are_refused_with_the_place(two_runs: list[str], tmp_pat
     change_game(run, 2, 0, outcome="splendid")
     refused(r"step_000002\.jsonl:2", DataError)
     run.metrics.unlink()
-    refused("holds no metrics")
+    refused("cannot be read")
     run.config.unlink()
     refused("no run directory .* of a sweep, name trials/")
     with pytest.raises(RunError, match="named twice"):

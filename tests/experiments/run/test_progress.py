@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import re
 import time
 from typing import Any
@@ -85,13 +84,6 @@ def test_a_long_step_shows_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> No
             time.sleep(0.05)
 
 
-def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress(1, quiet=True) as progress:
-        progress.note("hello")
-        progress.step(1, FIGURES, 1.25)
-    assert capsys.readouterr() == ("", "")
-
-
 # -- accuracies --------------------------------------------------------------------------------
 
 
@@ -118,7 +110,3 @@ def test_accuracy_is_the_first_attempt_s_by_group() -> None:
         record("invalid"),
     ]
     assert accuracies(asked, played) == {"1": Accuracy(0, 2), "2": Accuracy(1, 2, 1)}
-
-
-def test_nothing_asked_is_nothing_known() -> None:
-    assert math.isnan(Accuracy(0, 0, 4).value)

@@ -203,17 +203,12 @@ def test_only_settings_that_decide_no_game_may_change(
     assert re.search(rf"other settings .*{name}", refused(directory.path, changed, again=True))
 
 
-def test_reading_metrics_names_the_line(tmp_path: Path) -> None:
+def test_metrics_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
-    with pytest.raises(RunError, match="holds no metrics"):
-        directory.read_metrics()
-    for text, says in (
-        ("", "is empty"),
-        ('{"step": 0}\nnot json\n', r"metrics\.jsonl:2: no line of metrics"),
-        ('{"step": 0}\n{"steps": 1}\n', r"metrics\.jsonl:2: no line of metrics"),
-    ):
-        directory.metrics.write_text(text)
-        with pytest.raises(RunError, match=says):
+    for text in (None, "", '{"step": 0}\nnot json\n'):
+        if text is not None:
+            directory.metrics.write_text(text)
+        with pytest.raises(RunError, match=r"metrics\.jsonl (cannot be read|is empty)"):
             directory.read_metrics()
 
 

@@ -200,15 +200,6 @@ def test_trials_that_are_not_like_the_others_are_named(played: Played) -> None:
     assert directory.state(cut_off) == "not finished", "an outage is no result"
 
 
-def test_arms_of_several_models_have_their_own_beginnings(played: Played) -> None:
-    for trial in played[1]:
-        metrics = played[2].run(trial).metrics
-        if trial.arm == "two":
-            metrics.write_text(metrics.read_text().replace("0.25", "0.75"))
-    cells = Results(*played).tables()[0].cells
-    assert list(cells["2 hops"][["one, before", "two, before"]]) == ["0.250", "0.750"]
-
-
 # -- the directory -----------------------------------------------------------------------------
 
 

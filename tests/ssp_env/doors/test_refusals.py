@@ -69,7 +69,7 @@ RULES = ssp_env.raw_env(world=SMALL).rules
         ({"filters": {"unverified": lambda p: False}}, "filters", "reason code is taken"),
         ({"search": "x", "retriever": RULES.retriever}, "search", "leave one out"),
         ({"rules": RULES, "game": {}}, "game", "the rules are ready already"),
-        ({"world": "small", "tokenizer": "bytes"}, "view.legal_moves", "disable the default view"),
+        ({"world": "small", "tokenizer": "bytes"}, "view.legal_moves", "one_hot"),
     ],
 )
 def test_settings_that_cannot_work(setup: dict[str, Any], field: str, said: str) -> None:

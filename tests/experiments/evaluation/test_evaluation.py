@@ -1,10 +1,13 @@
-"""Retrievers in the place of the real one."""
+"""Retrievers in the place of the real one, and scores of several attempts."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from experiments.evaluation.retrievers import (
     LyingRetriever,
@@ -12,6 +15,7 @@ from experiments.evaluation.retrievers import (
     planted_answers,
     with_retriever,
 )
+from experiments.evaluation.scores import majority, pass_at_k
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError
 from ssp_env.game.rules import Rules
@@ -67,6 +71,30 @@ def test_rules_get_another_retriever(rules: Rules) -> None:
     liar = with_retriever("lying", replace(rules, retriever=Fixed()), ASKED, 0)
     ((found, *_),) = liar.retriever.search(["Rome"], 3)
     assert found.title == "Oslo"
-    for name, says in {"emtpy": "did you mean 'empty'", "lying": "two different answers"}.items():
-        with pytest.raises(ConfigError, match=says):
-            with_retriever(name, rules, ASKED[4:], 0)
+    with pytest.raises(ConfigError, match="two different answers"):
+        with_retriever("lying", rules, ASKED[4:], 0)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 7).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.data())
+def test_pass_at_k_counts_all_draws(made: tuple[int, int], data: st.DataObject) -> None:
+    right, attempts = made
+    k = data.draw(st.integers(1, attempts))
+    draws = list(combinations(range(attempts), k))
+    hit = sum(any(i < right for i in draw) for draw in draws)
+    assert pass_at_k(right, attempts, k) == pytest.approx(hit / len(draws))
+
+
+@pytest.mark.parametrize(
+    ("answers", "right", "wins"),
+    [
+        (["Paris", "paris.", "Rome"], [True, True, False], True),
+        (["Rome", "Paris", "the Rome"], [False, True, False], False),
+        (["Paris", "Rome"], [True, False], True),
+        (["Rome", "Paris"], [False, True], False),
+        ([None, "Paris", None], [False, True, False], True),
+        ([None, None], [False, False], False),
+    ],
+)
+def test_majority(answers: list[str | None], right: list[bool], wins: bool) -> None:
+    assert majority(answers, right) is wins

@@ -1,7 +1,13 @@
-"""``ssp export``: what it writes is what was trained, whoever had shares of it."""
+"""``ssp bootstrap`` and ``ssp export``: model directories, in full or not at all."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +17,63 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agents.models import adapt, load_model, save_policy, tiny_directory
 from agents.sharding import save_shares
-from ssp_env import cli
+from experiments.run.checks import check_model
+from ssp_env.cli import main
+from ssp_env.tokenizers import HuggingFaceTokenizer
 
 IDS = torch.arange(3, 40)[None]
+
+
+def bootstrap(out: Path, *more: str) -> None:
+    assert main(["bootstrap", "--steps", "2", "--out", str(out), *more]) == 0
+
+
+def test_bootstrap_makes_a_model_directory(tmp_path: Path) -> None:
+    out = tmp_path / "models" / "base"
+    bootstrap(out)
+    check_model(out)
+    load_model(out)
+    assert HuggingFaceTokenizer.load(out).encode("<search>")
+    origin = json.loads((out / "origin.json").read_text())
+    assert origin["command"] == "ssp bootstrap --seed 0 --width 128 --steps 2 --out DIR"
+    assert origin["sha256"] == hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest()
+    assert [child.name for child in out.parent.iterdir()] == ["base"]
+
+
+def test_bootstrap_keeps_its_hands_off_what_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine").write_text("x")
+    for out in (tmp_path, tmp_path / "mine"):
+        assert main(["bootstrap", "--out", str(out)]) == 2
+        assert f"{out} exists already" in capsys.readouterr().err
+    assert main(["bootstrap", "--steps", "0", "--out", str(tmp_path / "new")]) == 2
+    assert main(["bootstrap", "--out", str(tmp_path / "mine" / "new")]) == 2
+    assert [child.name for child in tmp_path.iterdir()] == ["mine"]
+
+
+def test_interrupted_bootstrap_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt() -> None:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "models" / ".base.unfinished").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    ctrl_c = threading.Thread(target=interrupt, daemon=True)
+    ctrl_c.start()
+    out = tmp_path / "models" / "base"
+    assert main(["bootstrap", "--steps", "100000", "--out", str(out)]) == 130
+    ctrl_c.join()
+    errors = capsys.readouterr().err
+    assert errors.splitlines()[-2:] == [
+        "nothing was written; ssp bootstrap cannot be resumed, only started again",
+        "ssp: interrupted",
+    ]
+    assert "Traceback" not in errors
+    assert not list(tmp_path.iterdir())
 
 
 class Module(torch.nn.Module):
@@ -56,7 +116,7 @@ def test_a_policy_is_exported_from_what_learners_wrote(tmp_path: Path) -> None:
     checkpoint = saved(lm, tmp_path / "checkpoint")
     out = tmp_path / "out"
     model = ["--model", str(tiny_directory())]
-    assert cli.main(["export", str(checkpoint), "-o", str(out), *model]) == 0
+    assert main(["export", str(checkpoint), "-o", str(out), *model]) == 0
     with torch.no_grad():
         torch.testing.assert_close(logits(out), lm(IDS).logits, atol=1e-4, rtol=1e-4)
     assert not any("lora" in file.read_text() for file in out.glob("*.json"))
@@ -71,12 +131,12 @@ def test_the_newest_checkpoint_of_a_run_is_exported_and_rounded(
         save_policy(dict(weights.state_dict()), tiny_directory(), policy)
 
     out = ["-o", str(tmp_path / "out"), "--dtype", "bfloat16"]
-    assert cli.main(["export", str(tmp_path / "run"), *out]) == 0
+    assert main(["export", str(tmp_path / "run"), *out]) == 0
     held = AutoModelForCausalLM.from_pretrained(tmp_path / "out").state_dict()
     assert {tensor.dtype for tensor in held.values()} == {torch.bfloat16}
     assert all(torch.equal(held[n], w.bfloat16()) for n, w in lm.state_dict().items())
 
-    assert cli.main(["export", str(tmp_path / "run"), *out]) == 2
+    assert main(["export", str(tmp_path / "run"), *out]) == 2
     assert "is not empty" in capsys.readouterr().err
 
 
@@ -84,7 +144,7 @@ def test_what_holds_no_policy_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refused(source: Path, *more: str) -> str:
-        assert cli.main(["export", str(source), "-o", str(tmp_path / "out"), *more]) == 2
+        assert main(["export", str(source), "-o", str(tmp_path / "out"), *more]) == 2
         return capsys.readouterr().err
 
     assert "there is no directory" in refused(tmp_path / "none")
