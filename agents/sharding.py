@@ -51,7 +51,7 @@ def layers_of(module: torch.nn.Module) -> list[torch.nn.Module]:
     return [part for part in module.modules() if isinstance(part, GradientCheckpointingLayer)]
 
 
-def load_first(directory: str | Path, attention: str | None = None) -> Any:
+def load_first(directory: str | Path, attention: str = "eager") -> Any:
     """Loads a causal LM in the first process, for :func:`shard` to give to the others: these get
     one without numbers, so that a machine holds a large policy once."""
     if dist.is_initialized() and dist.get_rank():

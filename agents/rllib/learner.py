@@ -99,8 +99,8 @@ class SSPLearner(TorchLearner):
 
     def _load_reference(self) -> TokenScorer:
         device = torch.device(self._device)
-        directory = self.config.model_dir
-        lm = load_first(directory) if self.is_sharded else load_model(directory, device)
+        directory, attention = self.config.model_dir, "sdpa" if device.type == "cuda" else "eager"
+        lm = load_first(directory, attention) if self.is_sharded else load_model(directory, device)
         vocab_size = int(self.module[MODULE_ID].action_space.n)
         reference = TokenScorer(
             lm.requires_grad_(False), self.learning.temperature, vocab_size, entropies=False

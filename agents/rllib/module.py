@@ -37,7 +37,8 @@ class LLMModule(TorchRLModule):
     def setup(self) -> None:
         """Loads the model; the learner moves it to its device."""
         load = load_first if self.model_config.get("sharding") == "fsdp2" else load_model
-        self.lm = load(self.model_config["model"], attention=self.model_config.get("attention"))
+        attention = self.model_config.get("attention", "eager")
+        self.lm = load(self.model_config["model"], attention=attention)
         if rank := self.model_config.get("lora_rank", 0):
             adapt(self.lm, rank, self.model_config.get("seed", 0))
 

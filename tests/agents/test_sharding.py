@@ -95,3 +95,5 @@ def test_only_the_first_process_ever_holds_the_whole_policy(folder: Path, model_
     assert second[0] == 0, "loaded without numbers"
     assert max(second) < whole
     assert first[-1] + second[-1] == whole
+    for rank in range(2):
+        assert torch.load(folder / f"distances{rank}.pt") == {"tied": 0.0, "adapted": 0.0}

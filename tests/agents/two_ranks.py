@@ -2,7 +2,8 @@
 
 Leaves the weights after two updates in ``FOLDER/ddp.pt`` and ``FOLDER/fsdp2.pt``, with the norms of
 both gradients, a sharded checkpoint from between the two updates in ``FOLDER/checkpoint``, and in
-``FOLDER/bytes0.pt`` and ``FOLDER/bytes1.pt`` what each held while the policy was dealt out.
+``FOLDER/bytes0.pt`` and ``FOLDER/bytes1.pt`` what each held while the policy was dealt out, and
+likewise what :func:`distances` found.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from learning import some_rows
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
+from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agents.config import LearningConfig
-from agents.models import load_model
+from agents.models import adapt, load_model
 from agents.rows import Row, columns_of
 from agents.scoring import TokenScorer, checkpoint_layers
 from agents.sharding import MOMENTS, agreed_maximum, load_first, save_shares, shard, whole
@@ -76,6 +78,23 @@ def batches(model_dir: Path) -> list[list[Row]]:
     return [some_rows(model_dir, 6, noise=0.3, seed=seed) for seed in (1, 2)]
 
 
+def distances(folder: Path) -> dict[str, float]:
+    """How far what each process has of a policy with tied weights, and of one with adapters, is
+    from what was saved; every process has to ask."""
+    found = {}
+    for name, rank in (("tied", 0), ("adapted", 4)):
+        policy, saved = load_first(folder), load_model(folder)
+        for lm in (policy, saved) if rank else ():
+            adapt(lm, rank, seed=1)
+        shard(policy, CPU)
+        weights = dict(saved.named_parameters())
+        apart = [whole(p.detach()) - weights[name] for name, p in policy.named_parameters()]
+        apart += [b - dict(saved.named_buffers())[name] for name, b in policy.named_buffers()]
+        assert len(apart) == len([*saved.parameters(), *saved.buffers()]), "tied ones once"
+        found[name] = max(float(x.abs().max()) for x in apart)
+    return found
+
+
 def main(rank: int, model_dir: Path, folder: Path, updates: list[list[Row]]) -> None:
     """One of the two processes."""
     dist.init_process_group("gloo", f"file://{folder}/rendezvous", rank=rank, world_size=2)
@@ -116,10 +135,17 @@ def main(rank: int, model_dir: Path, folder: Path, updates: list[list[Row]]) -> 
                 {"weights": weights, "norms": norms, "moments": moments}, folder / f"{name}.pt"
             )
         dist.barrier()
+    torch.save(distances(folder / "tied"), folder / f"distances{rank}.pt")
+    dist.barrier()
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     model, out = Path(sys.argv[1]), Path(sys.argv[2])
+    tied = Qwen2Config(
+        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, vocab_size=300, tie_word_embeddings=True,
+    )  # fmt: skip
+    AutoModelForCausalLM.from_config(tied).save_pretrained(out / "tied")
     mp.start_processes(main, (model, out, batches(model)), nprocs=2, start_method="fork")
