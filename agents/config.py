@@ -127,7 +127,6 @@ class LearningConfig(Settings):
         return not self.partner or (role == "proposer") == own
 
     def algorithm(self, role: str) -> str:
-        """The algorithm that trains a role."""
         return self.proposer_algorithm if role == "proposer" else self.solver_algorithm
 
     def aggregation(self, role: str) -> str:

@@ -126,6 +126,7 @@ def merge_figures(learners: Sequence[dict[str, Any]]) -> dict[str, float]:
     def total(name: str) -> float:
         return sum(float(figures.get(name, 0.0)) for figures in learners)
 
+    # Weights of rows have their denominators in them, so losses of learners add up.
     merged = {name: total(name) for name in SUMS}
     for name, (above, below) in MEANS.items():
         if total(below):

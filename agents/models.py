@@ -191,7 +191,6 @@ def adapt(lm: Any, rank: int, seed: int) -> None:
 
 
 def is_adapter(name: str) -> bool:
-    """True if a weight of this name belongs to an adapter."""
     return name.endswith((_A, _B))
 
 
@@ -217,6 +216,7 @@ def merged(base: Mapping[str, Tensor], adapters: Mapping[str, Tensor]) -> dict[s
     for name, a in adapters.items():
         if name.endswith(_A):
             place = name.removesuffix(_A)
+            # B (out, rank) @ A (rank, in) has the shape of W (out, in).
             change = adapters[place + _B].float() @ a.float()
             weights[f"{place}.weight"] = weights[f"{place}.weight"] + LORA_SCALE * change
 

@@ -55,7 +55,6 @@ class Row:
 
     @property
     def tokens(self) -> int:
-        """Tokens that the policy wrote."""
         return int(self.mask.sum())
 
 
@@ -201,6 +200,7 @@ def columns_of(rows: Sequence[Row]) -> dict[str, np.ndarray]:
     """
     shape = len(rows), max(len(row.ids) for row in rows)
     columns: dict[str, np.ndarray] = {
+        # Any id pads: the loss mask is 0 there, and layers are causal.
         "ids": np.zeros(shape, dtype=np.int64),
         "loss_mask": np.zeros(shape, dtype=np.float32),
         "behaviour_logprobs": np.zeros(shape, dtype=np.float32),

@@ -64,6 +64,7 @@ def token_scores(
         # Last, because what is computed again for the backward pass ends with what that needs.
         return chosen, _entropies(every) if entropies else chosen.detach()
 
+    # A chunk is size x vocabulary logits.
     size = max(1, logits_per_chunk // vocab_size)
     if len(targets) <= size:
         logprobs, entropy = score(states, targets)
@@ -90,13 +91,11 @@ class TokenScorer(torch.nn.Module):
     def __init__(
         self, lm: Any, temperature: float, vocab_size: int, *, entropies: bool = True
     ) -> None:
-        """Arguments as of :func:`token_scores`."""
         super().__init__()
         self.lm, self._temperature, self._vocab_size = lm, temperature, vocab_size
         self._entropies = entropies
 
     def forward(self, columns: Columns) -> Scores:
-        """Scores of the tokens that the policy wrote in these rows."""
         ids, mask = columns["ids"], columns["loss_mask"]
         at, size = self._temperature, self._vocab_size
         return token_scores(self.lm, ids, mask, at, size, entropies=self._entropies)

@@ -11,8 +11,7 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from agents.tiny.bootstrap import bootstrap, save_policy
-from agents.tiny.model import HEAD_SIZE
+from agents.tiny.bootstrap import HEAD_SIZE, bootstrap, save_policy
 from experiments.run.process import handling, provenance, quiet_libraries, raise_interruption
 from ssp_env.disk import make_directories, new_folder, remove_empty
 from ssp_env.errors import ConfigError, RunError

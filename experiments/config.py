@@ -16,7 +16,7 @@ from ssp_env.config import Settings, setting_names
 from ssp_env.errors import ConfigError, ModelError, nearest
 from ssp_env.game.config import GameConfig
 from ssp_env.judge.chat import ChatConfig
-from ssp_env.search.config import SearchConfig
+from ssp_env.search.index import SearchConfig
 
 TINY_WORLDS = ("mini", "small")
 """Worlds whose words the tiny policy knows."""

@@ -88,7 +88,6 @@ def setting_names(kind: type[Settings]) -> list[str]:
 
 
 def section_of(field: FieldInfo) -> type[Settings] | None:
-    """The settings that a field holds, if it holds a section."""
     for kind in get_args(field.annotation) or [field.annotation]:
         if isinstance(kind, type) and issubclass(kind, Settings):
             return kind

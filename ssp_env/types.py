@@ -72,7 +72,6 @@ class GroundTruth(Immutable):
     id: str
     """Identifier, unique within its answer set."""
     answer: str
-    """The canonical wording."""
     aliases: tuple[str, ...] = ()
     """Other wordings that mean the same."""
 

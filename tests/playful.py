@@ -19,8 +19,7 @@ from transformers import Lfm2Config, Lfm2ForCausalLM
 
 from agents.engines.base import Engine, Generation
 from agents.rollout import play
-from agents.tiny.bootstrap import save_policy
-from agents.tiny.model import tiny_config, tiny_tokenizer
+from agents.tiny.bootstrap import save_policy, tiny_config, tiny_tokenizer
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.protocol import Tags

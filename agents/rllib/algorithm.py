@@ -67,7 +67,6 @@ class SSP(Algorithm):
 
     @cached_property
     def _questions(self) -> list[Question]:
-        """Questions of an evaluation."""
         found: list[Question] = self.config.evaluation_questions()
         return found
 
@@ -115,7 +114,6 @@ class SSP(Algorithm):
         return PlacementGroupFactory([main, *side_by_side(actors[:count], actors[count:])])
 
     def cleanup(self) -> None:
-        """Ends runners and learners; RLlib calls it."""
         if self._frozen:
             gc.unfreeze()
         super().cleanup()
@@ -339,7 +337,6 @@ class SSP(Algorithm):
         return {name: np.asarray(as_tensor(value).cpu()) for name, value in weights.items()}
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
-        """Hands the current weights to env runners that Ray has restarted."""
         return self._runners.revive(env_runner_group)
 
     def _hand_over_weights(self, group: EnvRunnerGroup) -> None:

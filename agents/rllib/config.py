@@ -34,8 +34,7 @@ from ssp_env.game.prompts import tags_of
 from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, make_strategy
-from ssp_env.search.config import SearchConfig
-from ssp_env.search.index import check_search, open_search
+from ssp_env.search.index import SearchConfig, check_search, open_search
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World
@@ -94,7 +93,7 @@ class SSPConfig(AlgorithmConfig):
     ``environment(env_config={...})`` takes ``world`` (a name, or a function that makes one),
     ``world_options`` (a dict), ``game`` (a :class:`~ssp_env.game.config.GameConfig` or a dict of
     its fields), ``search`` (a server's address, an index directory, or a dict of the fields of
-    :class:`~ssp_env.search.config.SearchConfig`) and ``make_rules`` (a function of world, tokenizer
+    :class:`~ssp_env.search.index.SearchConfig`) and ``make_rules`` (a function of world, tokenizer
     and game config, for a retriever, judge or verifier of your own).
 
     ``training(...)`` takes every field of :class:`~agents.config.LearningConfig` by name,
@@ -181,7 +180,6 @@ class SSPConfig(AlgorithmConfig):
 
     @property
     def is_sharded(self) -> bool:
-        """True where each learner holds only a share of the policy."""
         return self.sharding == "fsdp2"
 
     def learning(self) -> LearningConfig:
@@ -332,7 +330,6 @@ class SSPConfig(AlgorithmConfig):
         return spec
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:
-        """The causal LM of ``model_dir``."""
         observation, action = module_spaces(HuggingFaceTokenizer.load(self.model_dir).vocab_size)
         return RLModuleSpec(
             module_class=LLMModule,

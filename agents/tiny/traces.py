@@ -78,7 +78,6 @@ class TraceWriter:
         self._proposer_share = proposer_share
 
     def stream(self) -> Iterator[Trace]:
-        """Demonstrations without end."""
         while True:
             world = MiniWorld(seed=int(self.rng.integers(1 << 31)))
             rules = Rules.build(world, self.tokenizer, self.game)

@@ -42,8 +42,7 @@ class Source:
         from ssp_env.search.base import read_corpus
         from ssp_env.search.bm25 import BM25Retriever
         from ssp_env.search.client import HTTPRetriever
-        from ssp_env.search.config import SearchConfig
-        from ssp_env.search.index import PATIENCE, open_search
+        from ssp_env.search.index import PATIENCE, SearchConfig, open_search
         from ssp_env.worlds import WORLDS, open_world
 
         given: dict[str, Any] = {"kind": self.kind, "encoder": self.encoder}

@@ -107,7 +107,6 @@ class Episode:
 
     @property
     def round(self) -> Round:
-        """The round that the game is played in, alone."""
         if self._started is None:
             raise UsageError("call reset() first")
         return self._started
@@ -191,6 +190,7 @@ def advance_episodes(episodes: Sequence[Episode]) -> None:
         # All other roles' turns are written first, in one call.
         player = episodes[0].other
         if player is not None:
+            # The verifier and the closed book are played by the other player too.
             others = [(e.round, t) for e in episodes for t in e.round.pending() if t.role != e.role]
             if others:
                 _play_others(player, others)

@@ -66,10 +66,12 @@ class Observer(Immutable):
         """The last tokens in the form of the space."""
         length, row = len(self.padding), self.padding.copy()
         tail = ids[-length:]
+        # The newest token comes last; what is missing is padding on the left.
         row[length - len(tail) :] = tail
         if not self.view.one_hot:
             return row
 
+        # One row per place, with a 1 at its token: (length, vocabulary), flattened.
         flat = np.zeros((length, len(self._mask)), dtype=np.float32)
         flat[np.arange(length), row] = 1
         return flat.reshape(-1)

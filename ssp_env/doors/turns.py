@@ -193,6 +193,7 @@ class TextDoor:
             return ""
         trajectory, start = self._episode.turn, 0
         if trajectory is self._read:
+            # What follows the last token that was written was added by the environment.
             start = len(trajectory.ids) - trajectory.mask[::-1].index(1)
         self._read = trajectory
         return self.rules.tokenizer.decode(trajectory.ids[start:])

@@ -64,12 +64,10 @@ class Start(Immutable):
     asked_searches: int = 0
     """Number of searches that the proposer's prompt names; 0 where nothing is proposed."""
     question: str | None = None
-    """The question, where nothing is proposed."""
     least_searches: int = 0
     """Number of different searches that an attempt needs to be right: with fewer it has taken a
     short cut. For a composed question as many as the proposers of its parts made."""
     solution: tuple[str, ...] = ()
-    """The turns of its example, if it was to have one."""
 
 
 @dataclass
@@ -84,7 +82,6 @@ class Game:
     reason: str | None = None
     """Reason code of an invalid game; the failed service of a void one."""
     outage: Outage | None = None
-    """Failure behind a void game."""
     evidence: tuple[Document, ...] = ()
     """Passages that the proposer retrieved, each once, in order."""
     noise: tuple[NoiseDocument, ...] = ()
@@ -119,6 +116,7 @@ class Game:
     @cached_property
     def rng(self) -> np.random.Generator:
         """Decides what its prompt asks for and which documents are noise."""
+        # Streams of a seed: 0 is the round's, 1 this one, 2 the order of the documents.
         return np.random.default_rng([*self.start.seed, 1, self.slot])
 
     @cached_property
@@ -236,6 +234,7 @@ def one_minus_p(game: Game) -> float:
 
     Even an impossible one: see the paper's appendix "Rewards Design".
     """
+    # Equation 5: R = 1 - 1/n sum of r_solve.
     return 1.0 - game.share_right
 
 
@@ -245,7 +244,6 @@ def four_p_one_minus_p(game: Game) -> float:
 
 
 PROPOSER_REWARDS: dict[str, ProposerReward] = {"1-p": one_minus_p, "4p(1-p)": four_p_one_minus_p}
-"""Proposer rewards by their config name."""
 
 
 def right_answer(game: Game, attempt: Attempt) -> float:

@@ -92,6 +92,7 @@ class LegalMoves:
         if action is not Action.QUESTION:
             searches = action is Action.SEARCH
             most = trajectory.limits.max_query_tokens if searches else MAX_ANSWER_TOKENS
+            # Behind the longest content, there is room for the closing tag.
             room = min(room, most + 1 - len(inside))
         if room <= 1:
             return self._of([closing])

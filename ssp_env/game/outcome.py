@@ -52,7 +52,6 @@ class Outage:
     service: str
     """``search``, ``judge``, ``verifier``, ``engine``, or the name that your own part gave."""
     what: str
-    """The error, as the log has it."""
     calls: int | None = None
     """Number of calls before giving up; ``None`` if unknown."""
 

@@ -53,7 +53,6 @@ class TrajectoryRecord:
     result: str | None
     """The question or the answer, once there is one."""
     verdict: Verdict | None = None
-    """The judge's word on an attempt to solve."""
     reward: float | None = None
     outage: Outage | None = None
     """Reason for which an attempt to solve is void; ``None`` for all others."""
@@ -103,12 +102,9 @@ class GameRecord:
     """Group of a given evaluation question: a hop count such as ``"2"``, or a benchmark's name."""
     outcome: Outcome
     reason: str | None
-    """Reason code of an invalid game; the failed service of a void one."""
     outage: Outage | None
-    """Failure behind a void game."""
     question: str | None
     solve_rate: float | None
-    """Share of right answers in a valid game, among the attempts that no outage has hit."""
     proposer_reward: float | None
     solver_reward: float | None
     """Mean reward of the attempts of a valid game that no outage has hit; what the answer from

@@ -213,6 +213,7 @@ class Trajectory:
         self.query = None
 
         # At least one token has to be left for the policy's reply.
+        # What the environment adds counts in the budget of the response too.
         if len(observation) >= self.tokens_left:
             self.end(Ending.BUDGET_TOKENS)
             return

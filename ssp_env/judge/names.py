@@ -42,12 +42,13 @@ def parse(text: str) -> Person | None:
     """A text as one person's name; ``None`` where it cannot be one."""
     if not 2 <= len(text) <= 80 or _OTHER_SIGNS.search(text) or text.count(",") > 1:
         return None
+    # Nicknames stand in quotes or brackets: George "Babe" Ruth.
     nicknames = frozenset(
         key for found in _QUOTED.findall(text) for key in keys(read("".join(found)))
     )
-    bare = re.sub(
-        r"\b([A-Z])([A-Z])(?= [A-Z][a-z])", r"\1. \2.", _QUOTED.sub(" ", text)
-    )  # HG Wells
+    # HG Wells is H. G. Wells.
+    bare = re.sub(r"\b([A-Z])([A-Z])(?= [A-Z][a-z])", r"\1. \2.", _QUOTED.sub(" ", text))
+    # A surname may come first: Wells, H. G.; but not in Ken Griffey, Jr.
     surname, comma, behind = bare.partition(",")
     if comma and not vocabulary("suffix") & {*keys(read(behind))}:
         bare = f"{behind} {surname}"
@@ -64,6 +65,7 @@ def parse(text: str) -> Person | None:
     names = keys(words)
     if names[-1] in names[1:-1]:  # two people of one family
         return None
+    # Particles belong to the surname: Ludwig van Beethoven.
     begins = len(names) - 1
     while begins > 0 and names[begins - 1] in _PARTICLES:
         begins -= 1

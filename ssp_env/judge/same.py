@@ -97,8 +97,10 @@ def _same_date(asked: Asked, gold: Word, given: Word) -> bool:
     mine, other = (_as_date(word) for word in (gold, given))
     if mine is None or other is None:
         return False
+    # A whole date answers a question for the year, if its year is right.
     if "year" in asked.words and mine[0] == other[0] != 0:
         return True
+    # More detail is right, less is not: 8 December 1985 for 1985.
     return all(a in (0, b) for a, b in zip(mine, other, strict=True))
 
 
@@ -120,6 +122,7 @@ def _rounded(value: float, given: Amount) -> bool:
     """Large numbers may be rounded to two digits or more."""
     if abs(value) < 10_000 or given.digits < 2:
         return value == given.value
+    # Rounded to as many digits as were given: 1,234,567 is 1.2 million, but not 1.3.
     return float(f"{value:.{given.digits - 1}e}") == given.value
 
 

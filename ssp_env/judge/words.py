@@ -206,6 +206,7 @@ def _numbered(words: list[Word]) -> list[Word]:
             continue
 
         value = float(word.key)
+        # Minus five; three million; nineteen seventy-one.
         if last and last.key == "minus":
             made[-1] = _number(replace(word, gap=last.gap), -value)
         elif last and last.amount and value in _SCALES and value > last.amount.value:
@@ -214,7 +215,7 @@ def _numbered(words: list[Word]) -> list[Word]:
             last and last.amount and last.amount.value in range(10, 21) and 10 <= value < 100
             and word.gap in (" ", "-") and "." not in word.key
         ):  # fmt: skip
-            made[-1] = _number(last, last.amount.value * 100 + value)  # nineteen seventy-one
+            made[-1] = _number(last, last.amount.value * 100 + value)
         else:
             made.append(_number(word, value))
     return made
@@ -234,6 +235,7 @@ def _measured(words: list[Word]) -> list[Word]:
         word = words[at]
         at += 1
         if word.amount:
+            # The longest unit first: miles per hour before miles.
             for count in (3, 2, 1):
                 unit = units.get(tuple(w.key for w in words[at : at + count]))
                 if unit and len(words[at : at + count]) == count:
@@ -270,6 +272,7 @@ def _dated(word: Word) -> Word:
     if found is None:
         return word
     year, month, day = map(int, found.groups() if len(found[1]) > 2 else found.groups()[::-1])
+    # Of two orders of day and month, the one that is a date.
     if month > 12:
         month, day = day, month
     if not 1 <= month <= 12:

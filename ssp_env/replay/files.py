@@ -153,7 +153,6 @@ class SavedRules:
 
     format: int
     package: str
-    """Version of the package that wrote the games."""
     tokens: bool
     """True if the games hold token ids and log-probabilities, without which none is replayed."""
     config: GameConfig
@@ -329,6 +328,7 @@ def parse_games(lines: Iterable[bytes], path: str | Path) -> Iterator[SavedGame]
             what = "field 'format' is missing: a file of games begins with a header line"
             raise DataError(path, what, number)
 
+        # The digest is of the line without it, and of the header that holds for it.
         digest = _DIGEST.search(line)
         body = line if digest is None else line[: digest.start()] + b"}"
         record = _read(GameRecord, body, path, number)

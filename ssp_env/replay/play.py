@@ -121,6 +121,7 @@ def _play(record: GameRecord, rules: Rules) -> Game:
                 if going:
                     waiting[name].feed_turn(())  # a turn may end without a token that says so
 
+        # All that is left was cut off by an outage.
         if not going:
             hit = {name: t.outage for name, t in then.items() if t.outage is not None}
             # The last attempt to be hit made the game void, if it is.

@@ -135,6 +135,7 @@ def _after(saved: SavedGame, game: Game, rules: Rules, named: Mapping[str, Any])
     if game.outcome is Outcome.VALID:
         Referee(rules).finish(game)
 
+    # Attempts come last; proposer, verifier and closed book stay as they were.
     gates = len(saved.record.trajectories) - len(game.attempts)
     plays = [*saved.record.trajectories]
     plays[gates:] = [

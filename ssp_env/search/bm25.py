@@ -98,10 +98,10 @@ class BM25Index:
             return [], []
         scores = self._index.get_scores_from_ids(ids)
 
-        # Only those from the k-th best score on are sorted.
         candidates = np.flatnonzero(scores > 0)
         best = scores[candidates]
         if len(best) > k:
+            # Only those from the k-th best score on are sorted.
             enough = best >= np.partition(best, -k)[-k]
             candidates, best = candidates[enough], best[enough]
         order = np.argsort(-best, kind="stable")[:k]

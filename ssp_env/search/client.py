@@ -90,6 +90,7 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
         answers = await asyncio.gather(*(self._batch(batch, k, until) for batch in batches))
 
         found = dict(zip(distinct, chain.from_iterable(answers), strict=True))
+        # Each query gets a list of its own, so that no caller changes another's.
         results = map(found.__getitem__, sent)
         return [each if isinstance(each, ServiceError) else list(each) for each in results]
 

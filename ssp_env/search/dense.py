@@ -123,6 +123,7 @@ def build(
     index = read_faiss(path, kind, len(store), encoder)
     if adopt is not None:
         _spot_check(path, index, store, encoder)
+    # A quarter of the lists, rounded up.
     return -(-index.nlist // 4) if kind == IVF else None
 
 
@@ -141,6 +142,7 @@ def _encode(path: Path, store: PassageStore, encoder: Encoder) -> None:
 
     dimension = encoder.info.dimension
     header = bytearray(faiss.serialize_index(faiss.IndexFlatIP(dimension)).tobytes())
+    # The number of vectors, and behind the header that of their numbers.
     header[8:16] = len(store).to_bytes(8, "little")
     header[-8:] = (len(store) * dimension).to_bytes(8, "little")
     path.touch()
@@ -166,6 +168,7 @@ def _write_ivf(path: Path, exact: Any) -> None:
     count = exact.ntotal
     lists = min(1 << round(log2(2 * sqrt(count))), max(1, count // _SAMPLE))
     index = faiss.index_factory(exact.d, f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
+    # Centres are unit vectors too, so that the nearest list is the one of highest cosine.
     index.cp.spherical, index.cp.min_points_per_centroid = True, 1
     sample = np.random.default_rng(0).permutation(count)[: _SAMPLE * lists]
     index.train(exact.reconstruct_batch(np.sort(sample)))

@@ -31,7 +31,6 @@ from ssp_env.types import Document
 DEFAULT_K = 3
 """Documents per query when a request names no ``topk``, or 0; Search-R1's own default."""
 MAX_K = 100
-"""Largest ``topk`` of a request."""
 MAX_WAITING = 16_384
 """Most queries that wait for their answer. Search-R1 sends a whole rollout batch in one request
 (512 prompts of 5 rollouts); a request beyond is answered with 503 and ``Retry-After``."""
@@ -41,7 +40,6 @@ MAX_QUERY = 8192
 """Characters of a query. A longer one is cut: a policy wrote it, and the other queries of its batch
 are not to blame."""
 MAX_BODY = 16 * 2**20
-"""Bytes of a request."""
 ANSWER_SECONDS = 60.0
 """Most seconds that a search may take; then 504."""
 

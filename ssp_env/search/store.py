@@ -41,7 +41,6 @@ class EncoderInfo:
     """Encoder that a dense index was made with."""
 
     name: str
-    """As its user names it: a path."""
     digest: str
     """SHA-256 over what decides its vectors: weights, tokenizer, prefixes, normalisation."""
     dimension: int
@@ -71,7 +70,6 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
     """Digest of the passages, as :meth:`ssp_env.search.base.Corpus.digest` defines it."""
     passages: int
     name: str
-    """Name of the corpus file."""
     encoder: EncoderInfo | None = None
     """``None`` for what needs none."""
     lists_probed: int | None = None

@@ -65,6 +65,7 @@ class HybridRetriever:
                 documents.setdefault(document.id, document)
                 ranks.setdefault(document.id, rank)
             for name, rank in ranks.items():
+                # score(d) = sum over rankings of weight / (60 + rank of d).
                 scores[name] = scores.get(name, 0.0) + weight / (RRF_K + rank)
 
         # Sorting is stable, and the dictionary is in the order in which documents were listed.

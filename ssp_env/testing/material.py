@@ -36,7 +36,6 @@ PASSAGES = (
     Document("d4", "Oslo", "Oslo is the capital of Norway."),
     Document("d5", "Turin", "Turin is a city in Italy and lies on the Po."),
 )
-"""Passages about cities and rivers."""
 
 
 def missing(part: str) -> NoReturn:

@@ -106,19 +106,12 @@ class RetrieverTests:
 class _VerdictTests:
     """Tests that judges and verifiers share."""
 
-    def _ask(self, tasks: Sequence[Any], part: Any = None) -> Sequence[Verdict | ServiceError]:
-        """Verdicts of a part, else of a new one."""
-        raise NotImplementedError
-
-    def _part(self) -> Any:
-        raise NotImplementedError
-
-    def _tasks(self) -> list[tuple[Any, bool]]:
-        """Tasks, each with its right verdict; a right one comes first."""
-        raise NotImplementedError
-
-    def _awkward(self) -> list[Any]:
-        raise NotImplementedError
+    # Methods of the subclasses: a new part; verdicts on tasks, by a part or a new one; tasks, each
+    # with its right verdict, a right one first; and awkward ones.
+    _part: Any
+    _ask: Any
+    _tasks: Any
+    _awkward: Any
 
     def break_it(self, part: Any) -> None:
         """Makes the next calls fail: stops the server, closes the connection.

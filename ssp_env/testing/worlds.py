@@ -132,7 +132,6 @@ class TokenizerTests:
     """Tests a :class:`~ssp_env.tokenizers.base.Tokenizer`."""
 
     tags = Tags()
-    """The tags that it has to spell."""
 
     def make_tokenizer(self) -> Tokenizer:
         missing("make_tokenizer(self)")

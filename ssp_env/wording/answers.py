@@ -161,6 +161,7 @@ def f1(prediction: str, wordings: Iterable[str]) -> float:
 
 
 def _overlap(left: Counter[str], right: Counter[str]) -> float:
+    # F1 = 2 |A & B| / (|A| + |B|), of multisets of tokens.
     common = (left & right).total()
     return 2.0 * common / (left.total() + right.total()) if common else 0.0
 

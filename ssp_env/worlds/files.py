@@ -163,7 +163,6 @@ class WikiMini(RealText):
         return read_answers(_WIKI / "answers.jsonl")
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
-        """Evaluation questions by benchmark; see :func:`sample_questions`."""
         return sample_questions(self._questions, seed, per_group)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -42,9 +42,7 @@ class Graph:
     """Facts ``(entity, relation) -> value`` over a set of named entities."""
 
     entities: dict[str, str]
-    """Name -> kind."""
     facts: dict[str, dict[Relation, str]] = field(default_factory=dict)
-    """Name -> its facts."""
 
     def backlinks(self) -> dict[str, list[tuple[str, Relation]]]:
         """Name -> the ``(entity, functional relation)`` pairs that have it as their value."""
@@ -83,8 +81,8 @@ def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = Tru
     With ``one_to_many``, every person is a citizen of one country. With a single one, noise
     matters: a passage of the corpus names a rival answer to "the citizen of V" with a chance of
     .21, one that another proposer retrieved with .32."""
-    # Kinds are dealt by their shares, in order.
     bounds, kinds = np.cumsum(list(KINDS.values())) * len(names), list(KINDS)
+    # Name i of n has the first kind whose cumulated share of n exceeds i.
     places = np.searchsorted(bounds, np.arange(len(names)), side="right")
     dealt = (kinds[min(int(place), len(kinds) - 1)] for place in places)
     graph = Graph(dict(zip(names, dealt, strict=True)))

@@ -136,6 +136,7 @@ def parse_question(text: str) -> tuple[str, tuple[Hop, ...]] | None:
         return None
 
     body, start = words[2:-2], words[-2]
+    # Each hop is three words: the, its noun, of.
     if len(body) % 3 or not start[:1].isupper():
         return None
 

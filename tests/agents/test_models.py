@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agents.models import load_model, save_policy
 from agents.tiny.bootstrap import save_policy as save_tiny
-from agents.tiny.model import tiny_config, tiny_tokenizer
+from agents.tiny.bootstrap import tiny_config, tiny_tokenizer
 from ssp_env.errors import ModelError
 
 

@@ -277,11 +277,10 @@ class Prompts:
         return ids
 
     def _encode_document(self, title: str, text: str, limit: int, number: int) -> list[int]:
-        values = {
-            "title": self._data(title)[:limit],
-            "text": self._data(text)[:limit],
-            "number": self._tokenizer.encode(str(number)),
-        }
+        encode, defuse = self._tokenizer.encode_data, self.tags.defuse
+        values = {"title": encode(defuse(title))[:limit], "text": encode(defuse(text))[:limit]}
+        if self._numbered:
+            values["number"] = self._tokenizer.encode(str(number))
         return self._templates["document"].encode(values)
 
     def _fill(self, name: str, **values: str) -> list[int]:

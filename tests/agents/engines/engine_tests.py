@@ -18,7 +18,7 @@ from transformers.models.auto import AutoModelForCausalLM
 from agents.engines.base import Engine, Generation, Request, StopRule, generate
 from agents.rows import Row, columns_of
 from agents.scoring import TokenScorer
-from agents.tiny.model import tiny_model
+from agents.tiny.bootstrap import tiny_model
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 

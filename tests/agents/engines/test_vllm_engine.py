@@ -24,7 +24,7 @@ from agents.engines.transformers_engine import TransformersEngine
 from agents.engines.vllm_engine import VLLMEngine, arguments, surplus_bias
 from agents.models import adapt, is_adapter, load_model, state_of, tiny_directory
 from agents.rollout import play
-from agents.tiny.model import tiny_tokenizer
+from agents.tiny.bootstrap import tiny_tokenizer
 from ssp_env.errors import ModelError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game

@@ -15,8 +15,7 @@ from playful import playful_model
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import MODULE_ID, to_batch
 from agents.rows import ROLE_IDS, Row
-from agents.tiny.bootstrap import save_policy
-from agents.tiny.model import tiny_tokenizer
+from agents.tiny.bootstrap import save_policy, tiny_tokenizer
 from ssp_env.errors import RunError
 
 

@@ -12,8 +12,7 @@ import torch
 from transformers import Lfm2ForCausalLM
 
 from agents.tiny import bootstrap as bootstrap_module
-from agents.tiny.bootstrap import bootstrap, save_policy
-from agents.tiny.model import tiny_model, tiny_tokenizer
+from agents.tiny.bootstrap import bootstrap, save_policy, tiny_model, tiny_tokenizer
 from agents.tiny.traces import Trace, TraceWriter
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.outcome import Ending

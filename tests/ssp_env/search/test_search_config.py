@@ -13,8 +13,7 @@ from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, DataError, ServiceError
 from ssp_env.search.base import identify
 from ssp_env.search.client import HTTPRetriever
-from ssp_env.search.config import SearchConfig
-from ssp_env.search.index import build_index, check_search, open_search
+from ssp_env.search.index import SearchConfig, build_index, check_search, open_search
 from ssp_env.worlds.mini import MiniWorld
 
 NOWHERE = "http://127.0.0.1:9"
