@@ -11,8 +11,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from ray.cluster_utils import Cluster
 from ray.exceptions import RayError
 from transformers import Qwen2Config
 
-from agents.memory import shape_of
+from agents.memory import Shape, shape_of
 from agents.models import meta_model
 from agents.rllib import SSPConfig
 from agents.rllib.algorithm import check_cluster
@@ -56,20 +55,6 @@ class Holder:
         os._exit(1)
 
 
-@contextmanager
-def machines(count: int) -> Iterator[None]:
-    cluster = Cluster()
-    for _ in range(count):
-        cluster.add_node(num_cpus=64, num_gpus=GPUS, object_store_memory=2**27)
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-    ray.init(address=cluster.address, **quiet)
-    try:
-        yield
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
-
-
 def placed(config: SSPConfig) -> str:
     """Where env runners and learners are, after one runner has died as well."""
     check_cluster(config)
@@ -87,6 +72,8 @@ def placed(config: SSPConfig) -> str:
     for name, found in zip(("env runners", "learners"), places, strict=True):
         each = [(node, gpu) for node, gpus in found for gpu in gpus]
         assert len(set(each)) == len(each), f"two {name} meet: {sorted(each)}"
+    for actor in [*actors[0], *actors[1]]:
+        ray.kill(actor)
     one, two = ({(node, gpu) for node, gpus in found for gpu in gpus} for found in places)
     assert (one == two) if config.gpus == "shared" else not one & two
     return f"{counts[0]} env runners, {counts[1]} learners, {len(one | two)} GPUs"
@@ -102,32 +89,43 @@ def _once_back(actor: Any) -> Place:
 
 
 def main() -> None:
-    for preset, size, count, changes in RUNS:
-        width, inner, layers, heads, kv_heads = QWEN[size]
-        with tempfile.TemporaryDirectory() as folder:
-            Qwen2Config(
-                hidden_size=width,
-                intermediate_size=inner,
-                num_hidden_layers=layers,
-                num_attention_heads=heads,
-                num_key_value_heads=kv_heads,
-                vocab_size=152_064,
-                tie_word_embeddings=False,
-            ).save_pretrained(folder)
-            shape = shape_of(meta_model(Path(folder)))
+    cluster = Cluster()
+    add = partial(cluster.add_node, num_cpus=64, num_gpus=GPUS, object_store_memory=2**27)
+    add()
+    ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
 
+    for preset, size, count, changes in RUNS:
+        while len(ray.nodes()) < count:
+            add()
         run = make_config(load_preset(preset), changes)
+        shape = qwen(size)
         check_fit(run, shape, MEMORY, GPUS * count)
-        with machines(count):
-            print(f"{preset}, {size}B, {count} x {GPUS} GPUs: {placed(algorithm_config(run))}")
-            print(f"  {estimate(shape, run, MEMORY)}", flush=True)
+        print(f"{preset}, {size}B, {count} x {GPUS} GPUs: {placed(algorithm_config(run))}")
+        print(f"  {estimate(shape, run, MEMORY)}", flush=True)
 
     # More GPUs than pairs on several machines: two learners could meet, so it is refused.
-    with machines(2):
-        try:
-            check_cluster(algorithm_config(make_config(load_preset("paper-7b-8"))))
-        except ConfigError as error:
-            print(f"paper-7b-8 on 2 x {GPUS} GPUs: {error}")
+    try:
+        check_cluster(algorithm_config(make_config(load_preset("paper-7b-8"))))
+    except ConfigError as error:
+        print(f"paper-7b-8 on {len(ray.nodes())} x {GPUS} GPUs: {error}")
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def qwen(size: int) -> Shape:
+    """Qwen2.5's shape at so many billions of parameters."""
+    width, inner, layers, heads, kv_heads = QWEN[size]
+    with tempfile.TemporaryDirectory() as folder:
+        Qwen2Config(
+            hidden_size=width,
+            intermediate_size=inner,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            num_key_value_heads=kv_heads,
+            vocab_size=152_064,
+            tie_word_embeddings=False,
+        ).save_pretrained(folder)
+        return shape_of(meta_model(Path(folder)))
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ def qwen(*sizes: Any) -> Shape:
 
 
 SMALL = qwen(64, 160, 3, 4, 2, 512, True)
+QWEN_7B = qwen(3584, 18_944, 28, 28, 4, 152_064, False)
 
 
 def run(**changes: Any) -> RunConfig:
@@ -128,7 +129,7 @@ def test_tensor_parallel_spreads_an_engine() -> None:
 
 def test_proposals_are_the_fastest_layouts_that_fit() -> None:
     config = make_config(load_preset("paper-7b"))
-    shape, memory = qwen(*COUNTED[1][0]), 80 * 2**30
+    shape, memory = QWEN_7B, 80 * 2**30
     for gpus, kind in ((8, "shared"), (16, "own")):
         best = fastest(config, shape, memory, gpus)
         assert best is not None
@@ -141,14 +142,14 @@ def test_proposals_are_the_fastest_layouts_that_fit() -> None:
     assert fastest(config, shape, memory / 4, 2) is None
     # 64 GiB of weights are too many for one GPU's engine, beside a cache.
     large = make_config(load_preset("paper-7b"), {"compute.tensor_parallel": 2})
-    best = fastest(large, qwen(*COUNTED[3][0]), memory, 32)
+    best = fastest(large, qwen(*COUNTED[1][0]), memory, 32)
     assert best is not None
     assert best.compute.tensor_parallel == 2
 
 
 def test_seconds_follow_from_what_is_assumed() -> None:
     config = make_config(load_preset("paper-7b"))
-    shape, memory = qwen(*COUNTED[1][0]), 80 * 2**30
+    shape, memory = QWEN_7B, 80 * 2**30
     found = estimate(shape, config, memory)
     rows = 256 * 6 * MEAN_ROW * 12_288
     assert found.learn == pytest.approx(10 * 7.6156e9 * rows / (12 * PEAK * MFU), rel=1e-3)
