@@ -39,6 +39,12 @@ QWEN = {
 RUNS: list[tuple[str, int, int, dict[str, Any]]] = [
     ("paper-7b-8", 7, 1, {}),
     ("paper-7b", 7, 2, {}),
+    (
+        "paper-7b-8",
+        7,
+        2,
+        {"compute.env_runners": 16, "compute.learners": 16, "learning.round_size": 16},
+    ),
     ("paper-7b", 32, 4, {"compute.tensor_parallel": 2, "compute.learners": 24}),
 ]
 """Preset, policy, machines, changes."""

@@ -161,19 +161,18 @@ def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> tupl
 def _too_full(config: RunConfig, shape: Shape, memory: float) -> ConfigError | None:
     """Complaint about the fullest GPU of a run, if it is too full."""
     devices = plan(shape, config, memory)
+    share = vllm_share(config.engine, config.compute.gpus == "shared")
     full = max(devices, key=lambda each: each.total)
     if full.total > USABLE * memory:
         largest = max(full.parts, key=lambda name: full.parts[name])
         what = f"each {full.name} needs {gib(full.total)} of the {gib(memory)} of its GPU"
         what += f" ({gib(full.parts[largest])} of it {largest})"
         if largest == "KV cache" and config.engine.kind == "vllm":
-            name, fix = "engine.memory", "lower it"
-        else:
-            name, fix = HELPS.get(largest.partition(",")[0], HELPS["weights"])
+            return ConfigError("engine.memory", share, f"{what}; lower it")
+        name, fix = HELPS.get(largest.partition(",")[0], HELPS["weights"])
         section, _, field = name.partition(".")
         return ConfigError(name, getattr(getattr(config, section), field), f"{what}; {fix}")
 
-    share = vllm_share(config.engine, config.compute.gpus == "shared")
     least = least_share(shape, config, memory)
     if config.engine.kind == "vllm" and share < least - 0.05:
         fix = f"policy and longest row take {least:.2f} of the GPU; give at least that"
