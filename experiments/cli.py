@@ -7,10 +7,16 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from cyclopts.types import PositiveInt
 from cyclopts.validators import Number
 
-from experiments.options import Chosen, EvalOptions, ProbeOptions, SweepOptions, TrainOptions
+from experiments.options import (
+    Chosen,
+    EvalOptions,
+    PositiveInt,
+    ProbeOptions,
+    SweepOptions,
+    TrainOptions,
+)
 
 
 def train(*, chosen: Chosen = Chosen(), options: TrainOptions = TrainOptions()) -> int:
@@ -152,7 +158,7 @@ def bootstrap(*, out: str, seed: int = 0, width: int = 128, steps: PositiveInt =
         width: Width of the layers, a multiple of 64 (default: 128, 0.9 million parameters).
         steps: Optimizer steps (default: 1,800).
     """
-    from experiments.bootstrap import make_policy
+    from experiments.commands.models import make_policy
 
     return make_policy(Path(out), seed, width, steps)
 
@@ -173,7 +179,7 @@ def export(
         dtype: Type that weights are rounded to.
         model: Model that was trained; for checkpoints of RLlib's or Tune's, which do not hold it.
     """
-    from experiments.export import export
+    from experiments.commands.models import export
 
     return export(Path(source), Path(out), dtype, model)
 

@@ -146,15 +146,15 @@ class RunConfig(Settings):
         return tiny_directory()
 
 
-def presets() -> dict[str, Path]:
-    """Files of the presets that ship, by name."""
-    folder = Path(str(resources.files("experiments") / "presets"))
+def shipped(kind: str) -> dict[str, Path]:
+    """Files of the ``presets`` or ``sweeps`` that ship, by name."""
+    folder = Path(str(resources.files("experiments") / kind))
     return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
 
 
 def load_preset(name: str) -> dict[str, Any]:
     """A preset's settings as plain data; one that names another has its settings too."""
-    known = presets()
+    known = shipped("presets")
     if name not in known:
         raise ConfigError("preset", name, nearest(name, known))
     values: dict[str, Any] = yaml.safe_load(known[name].read_text(encoding="utf-8"))

@@ -262,14 +262,14 @@ class League:
 
         answers = np.arange(count)
         low, high = resampled(answers, rated, np.random.default_rng(self.seed))
-        ends = zip(rated(answers).tolist(), low.tolist(), high.tolist(), strict=True)
-        found = [Estimate(*values, count) for values in ends]
+        ends = np.array([rated(answers), low, high]).T.tolist()
+        found = [Estimate(mean, first, last, count) for mean, first, last in ends]
         return {"proposer": found[: len(won)], "solver": found[len(won) :]}
 
     @property
-    def valid_share(self) -> Floats:
+    def valid_share(self) -> list[float]:
         """Share of valid questions, by proposer."""
-        shares: Floats = 1.0 - np.isnan(self.solved[:, 0]).mean(axis=1)
+        shares: list[float] = (1.0 - np.isnan(self.solved[:, 0]).mean(axis=1)).tolist()
         return shares
 
     @property
@@ -309,7 +309,7 @@ class League:
             {
                 "name": player,
                 **{f"{role}_rating": asdict(r[place]) for role, r in self.ratings.items()},
-                "valid_share": float(self.valid_share[place]),
+                "valid_share": self.valid_share[place],
             }
             for place, player in enumerate(self.players)
         ]
@@ -344,7 +344,6 @@ class League:
         save_figure(figure, out)
 
 
-def _known_mean(values: Floats) -> Floats:
+def _known_mean(values: Floats) -> Any:
     """Mean over answers without gaps; NaN where there are only gaps."""
-    means: Floats = np.ma.masked_invalid(values).mean(axis=-1).filled(np.nan)
-    return means
+    return np.ma.masked_invalid(values).mean(axis=-1).filled(np.nan)

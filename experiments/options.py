@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
-from cyclopts.types import PositiveInt
+from cyclopts.validators import Number
 
 from experiments.config import RunConfig, load_preset, make_config, parse_assignment
 
+PositiveInt = Annotated[int, Parameter(validator=Number(gt=0))]
 Several = Parameter(consume_multiple=True)
 """An option that takes all values up to the next option."""
 
@@ -106,10 +107,8 @@ class EvalOptions:
     prompts: str | None = None
     """Prompts that the policy was trained on: search-r1, zerosearch, r-search, any other set or
     directory; NAME:FILE takes the instructions from FILE."""
-    closed_book: bool = False
-    """Also ask without search, to see what it knew anyway."""
-    retriever: Literal["empty", "random", "lying"] | None = None
-    """Search to be compared with: empty, random or lying."""
+    retriever: Literal["empty", "lying"] | None = None
+    """Search to be compared with: empty, to see what the policy knows anyway, or lying."""
     player: Literal["engine", "api"] = "engine"
     """A model here, or the one of openai.*."""
     json: bool = False

@@ -13,10 +13,9 @@ from typing import Any
 import pandas as pd
 import torch
 
-from agents.engines.base import Engine
 from agents.rollout import play
 from experiments.config import RunConfig, load_preset
-from experiments.evaluation.answers import answer_all, by_player, engine_of, from_memory
+from experiments.evaluation.answers import answer_all, by_player, engine_of
 from experiments.evaluation.retrievers import with_retriever
 from experiments.evaluation.scores import Row, paired, score, table, voids
 from experiments.options import DEFAULT_PRESET, Chosen, EvalOptions, plural
@@ -101,8 +100,6 @@ def run(chosen: Chosen, options: EvalOptions, targets: Sequence[str]) -> int:
 def _check_targets(model: str | None, options: EvalOptions, targets: Sequence[str]) -> None:
     """Refuses options that exclude each other, a policy that is not there, a file that is."""
     out = options.out
-    if options.closed_book and options.player == "api":
-        raise ConfigError("--closed-book", True, "needs the model here, not behind an API")
     if model is not None and targets:
         raise ConfigError("--model", model, "name the model once, without --model")
     if len(targets) > 2:
@@ -110,6 +107,8 @@ def _check_targets(model: str | None, options: EvalOptions, targets: Sequence[st
     if len(targets) == 2 and out:
         fix = "evaluate one policy at a time with --out, then compare the two files"
         raise ConfigError("--out", out, fix)
+    if out and not Path(out).parent.is_dir():
+        raise ConfigError("--out", out, "its directory is not there")
     if out and Path(out).exists():
         shown = f"ssp eval {shlex.quote(out)} shows it"
         fix = f"it is there already; {shown}, or remove it or name another file"
@@ -136,7 +135,6 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
     if options.retriever is not None:
         rules = with_retriever(options.retriever, rules, questions, config.seed)
 
-    engine: Engine | None = None
     if options.player == "api":
         served = config.served_model()
         answers = by_player(ChatPlayer(ChatClient(served)))
@@ -150,11 +148,8 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
     out = Path(options.out) if options.out else None
     made_by = (name, options.temperature)
     records = answer_all(config, rules, questions, answers, made_by, out)
-    known = None
-    if engine is not None and options.closed_book:
-        known = from_memory(rules, questions, engine, config.seed)
     own = name_of(rules.judge)
-    return Evaluated(name, score(records, own, known), own, fingerprint(rules), asked)
+    return Evaluated(name, score(records, own), own, fingerprint(rules), asked)
 
 
 def _read(file: str) -> Evaluated:
@@ -182,10 +177,10 @@ def _show(one: Evaluated, found: Row) -> None:
         side_by_side = own.merge(
             others.pivot(index="group", columns="judge", values=average).reset_index(), how="left"
         )
-        heads = {"questions": "n", "avg@1": "pass@1", "f1": "F1", "closed_book": "closed book"}
+        heads = {"questions": "n", "avg@1": "pass@1", "f1": "F1"}
         left = ["group", "questions", average, "interval"]
         scores = [name for name in found["rows"][0]["intervals"] if name not in (average, "f1")]
-        names = [*left, *scores, *others["judge"].unique(), "f1", "closed_book", "searches"]
+        names = [*left, *scores, *others["judge"].unique(), "f1", "searches"]
         shown = [name for name in names if name in side_by_side]
         _print_table(side_by_side[shown].rename(columns=heads))
 

@@ -71,6 +71,7 @@ class Session:
         self.rules, self.engine, self.seed, self.role = rules, engine, seed, role
         self.keys = KEYS.format(LAST[role])
         self._console = Console(highlight=False)
+        self.say = self._console.print
         self._person = self._policy = 0.0
         self._games = 0
 
@@ -191,10 +192,6 @@ class Session:
     def _count(self, person: float, policy: float) -> None:
         self._person, self._policy = self._person + person, self._policy + policy
         self._games += 1
-
-    def say(self, text: str) -> None:
-        """Prints a line, with rich's markup."""
-        self._console.print(text)
 
     def panel(self, title: str, text: str) -> None:
         """Prints a frame."""

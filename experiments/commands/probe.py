@@ -9,10 +9,8 @@ from dataclasses import asdict
 from json import dumps
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
+import pandas as pd
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from experiments.config import RunConfig
 from experiments.options import Chosen, ProbeOptions
@@ -29,8 +27,6 @@ from ssp_env.worlds import open_world
 PAYS, NO_RESULT = 1, 3
 """Exit statuses besides 0 and 2 (a mistake of the user's)."""
 
-_LOG_COLUMNS = 110
-_COLOURS = {"pays": "bold red", "unsure": "yellow", "no result": "magenta"}
 COLUMNS = ("cheat", "gains", "accepted", "proposer", "solver", "more than honest", "finding")
 
 
@@ -126,27 +122,18 @@ def rows(report: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 def show(report: dict[str, Any]) -> None:
     """Prints the table, then the gate's figures, then the cheats that pay and their remedies."""
-    # A log, as of CI, is as wide as the table.
-    console = Console(width=None if sys.stdout.isatty() else _LOG_COLUMNS)
     games = f"{report['honest']['games']} games each, margin {report['margin']:g}"
-    title = f"who is paid what ({report['world']}, {games})"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in COLUMNS:
-        is_text = name in ("cheat", "gains", "finding")
-        table.add_column(name, justify="left" if is_text else "right", no_wrap=name == "cheat")
-    for cells in rows(report):
-        style = _COLOURS.get(cells[-1].partition(" (")[0], "")
-        table.add_row(*cells[:-1], Text(cells[-1], style), end_section=cells[0] == "honest")
-    console.print(table)
+    print(f"who is paid what ({report['world']}, {games})\n")
+    table = pd.DataFrame(rows(report), columns=COLUMNS)
+    print(f"{table.to_string(index=False)}\n")
 
     gate = report["gate"]
     if gate["precision"] is not None:
         recall = "" if gate["recall"] is None else f", recall {gate['recall']:.3f}"
-        console.print(f"the gate: precision {gate['precision']:.3f}{recall}")
+        print(f"the gate: precision {gate['precision']:.3f}{recall}")
     for cheat in report["cheats"]:
         if cheat["finding"] == Finding.PAYS:
-            text = f"{cheat['name']} pays: {cheat['about']} Closed by: {cheat['closed_by']}."
-            console.print(Text(text), style="red", soft_wrap=True)
+            print(f"{cheat['name']} pays: {cheat['about']} Closed by: {cheat['closed_by']}.")
         elif cheat["finding"] == Finding.NO_RESULT:
-            text = f"{cheat['name']}: {cheat['void']} of {cheat['games']} games are void, so"
-            console.print(f"{text} nothing is known", style="magenta", soft_wrap=True)
+            void = f"{cheat['void']} of {cheat['games']} games are void"
+            print(f"{cheat['name']}: {void}, so nothing is known")

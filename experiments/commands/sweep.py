@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from experiments.config import shipped
 from experiments.options import Chosen, SweepOptions, plural
 from experiments.sweeps.definition import (
     ENDED,
@@ -16,7 +17,6 @@ from experiments.sweeps.definition import (
     SweepDirectory,
     Trial,
     read_sweep,
-    shipped,
     trials,
 )
 from experiments.sweeps.results import Results
@@ -27,7 +27,7 @@ from ssp_env.errors import ConfigError, RunError, SSPError
 def run(chosen: Chosen, options: SweepOptions, file: str | None) -> int:
     """Plays what is left of a sweep, and prints its tables."""
     if file is None:
-        for known in shipped():
+        for known in shipped("sweeps"):
             print(f"{known}: {', '.join(read_sweep(known).all_arms())}")
         return 0
 

@@ -27,22 +27,6 @@ class EmptyRetriever:
         return [[] for _ in queries]
 
 
-class RandomRetriever:
-    """Finds any passages of the corpus; the same ones for the same query."""
-
-    def __init__(self, corpus: Sequence[Document], seed: int) -> None:
-        self._corpus, self._seed = corpus, seed
-
-    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """``k`` different passages per query, fewer if there are fewer."""
-        size, found = len(self._corpus), []
-        for query in queries:
-            rng = np.random.default_rng([self._seed, crc32(query.encode())])
-            places = rng.choice(size, min(k, size), replace=False)
-            found.append([self._corpus[place] for place in places])
-        return found
-
-
 class LyingRetriever:
     """Finds what the real one finds, with every right answer replaced by another question's, the
     same one everywhere. A policy that reads gives the planted answer."""
@@ -95,13 +79,10 @@ def planted_answers(questions: Sequence[Question], seed: int) -> dict[str, str]:
 def with_retriever(name: str, rules: Rules, questions: Sequence[Question], seed: int) -> Rules:
     """Rules with another retriever in the place of theirs; ``lying`` replaces the answers of
     ``questions``."""
-    planted = planted_answers(questions, seed) if name == "lying" else {}
-    if name == "lying" and not planted:
+    if name == "empty":
+        return replace(rules, retriever=EmptyRetriever())
+    planted = planted_answers(questions, seed)
+    if not planted:
         fix = "needs questions with at least two different answers in a group"
         raise ConfigError("--retriever", name, fix)
-    made: dict[str, Retriever] = {
-        "empty": EmptyRetriever(),
-        "random": RandomRetriever(rules.corpus, seed),
-        "lying": LyingRetriever(rules.retriever, planted),
-    }
-    return replace(rules, retriever=made[name])
+    return replace(rules, retriever=LyingRetriever(rules.retriever, planted))

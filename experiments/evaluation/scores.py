@@ -31,9 +31,7 @@ FIGURES = ("avg", "pass", "majority", "f1", "searches")
 Row = dict[str, Any]
 
 
-def score(
-    records: Sequence[GameRecord], own: str, known: Sequence[bool | None] | None = None
-) -> pd.DataFrame:
+def score(records: Sequence[GameRecord], own: str) -> pd.DataFrame:
     """A row per judge and question, with the columns
 
     - ``judge``, ``group``, ``question``
@@ -43,7 +41,6 @@ def score(
     - ``f1``, ``searches``: means per attempt
     - ``lost``: attempts that an outage has hit
     - ``why_void``: service or reason code that left no attempt
-    - ``known``: verdict on the answer without search, where that was asked
 
     Rows of the judge whose verdicts the records hold, ``own``, come first.
     """
@@ -55,7 +52,7 @@ def score(
 
     rows = []
     for judge in dict.fromkeys([own, *JUDGES]):
-        for place, (record, attempts) in enumerate(zip(records, counted, strict=True)):
+        for record, attempts in zip(records, counted, strict=True):
             texts = [attempt.result for attempt in attempts]
             truth, question = record.start.truth, record.question or ""
             verdicts: Sequence[object] = [attempt.verdict for attempt in attempts]
@@ -71,7 +68,6 @@ def score(
                 **dict.fromkeys(FIGURES, math.nan),
                 "lost": len(record.attempts) - len(attempts),
                 "why_void": None,
-                "known": known[place] if known else None,
             }
             if attempts:
                 row["avg"] = fmean(right)
@@ -123,10 +119,7 @@ def table(scores: pd.DataFrame, seed: int) -> list[Row]:
 
     A row holds ``judge``, ``group`` and number of ``questions``; ``avg@K`` with its ``interval``,
     ``f1`` and, with several attempts, ``pass@K`` and ``majority@K``; the ``intervals`` of all of
-    them; ``searches``; what outages took: ``void`` questions, ``lost_attempts`` at others; and
-    ``closed_book``, the share that was right without search, where that was asked.
-
-    ``seed`` is of the intervals.
+    them; ``searches``; and what outages took: ``void`` questions, ``lost_attempts`` at others.
     """
     k, rows = scores.attrs["k"], list[Row]()
     names = {f"avg@{k}": "avg", "f1": "f1"}
@@ -152,8 +145,6 @@ def table(scores: pd.DataFrame, seed: int) -> list[Row]:
                 "void": len(part) - len(counted),
                 "lost_attempts": int(counted["lost"].sum()),
             }
-            if part["known"].notna().any():
-                row["closed_book"] = float(part["known"].dropna().mean())
             rows.append(row)
     return rows
 

@@ -10,7 +10,6 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -213,16 +212,6 @@ def turns(play: TrajectoryRecord, tags: Tags) -> Iterator[tuple[list[tuple[str, 
         yield shown, search.documents if search else None
 
 
-def alike(plays: list[TrajectoryRecord]) -> Iterator[tuple[str, TrajectoryRecord]]:
-    """Attempts that were word for word the same, once each, with their numbers."""
-    groups: dict[str, list[int]] = {}
-    for number, play in enumerate(plays, start=1):
-        texts = repr([segment.text for segment in play.segments])
-        groups.setdefault(texts + repr(replace(play, segments=())), []).append(number)
-    for numbers in groups.values():
-        yield ", ".join(map(str, numbers)), plays[numbers[0] - 1]
-
-
 def materials(game: GameRecord) -> list[tuple[Document, str | None]]:
     """Documents that verification read, in its order, with the origin of those that are noise."""
     origins = {item.document.id: item.origin for item in game.noise}
@@ -269,4 +258,4 @@ TEMPLATES.filters |= {
     "share": lambda value: "–" if value is None else f"{value:.2f}".replace("-", "−"),
 }
 TEMPLATES.tests["differing"] = lambda cells: len({*cells[1:]}) > 1
-TEMPLATES.globals |= {"turns": turns, "alike": alike, "tokens": token_spans}
+TEMPLATES.globals |= {"turns": turns, "tokens": token_spans}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -49,33 +49,27 @@ class Run:
 
     @cached_property
     def figures(self) -> pd.DataFrame:
-        """Figures by step; see :func:`figures_of`."""
-        return figures_of(self.lines)
+        """Figures by step, mappings made flat (``seconds.engine``, ``accuracy.2``); NaN where there
+        is none, or where it was not finite.
+
+        An evaluation that an outage hit lacks groups, and so the mean over them.
+        """
+        kept = [{n: v for n, v in line.items() if n not in NOT_FIGURES} for line in self.lines]
+        frame = pd.json_normalize(kept).set_index("step").apply(pd.to_numeric, errors="coerce")
+        frame = frame.dropna(axis="columns", how="all")
+        if "valid_rate" in frame:
+            # A reason is only written where it occurred: where anything was proposed, it is 0.
+            reasons = [name for name in frame if name.startswith(REASON)]
+            proposed = frame["valid_rate"].notna()
+            frame.loc[proposed, reasons] = frame.loc[proposed, reasons].fillna(0.0)
+        if groups := [name for name in frame if name.startswith(ACCURACY)]:
+            frame.insert(0, MEAN, frame[groups].mean(axis=1, skipna=False))
+        return frame
 
     @property
     def evaluated(self) -> list[dict[str, Any]]:
         """Lines with an evaluation."""
         return [line for line in self.lines if line.get("accuracy")]
-
-
-def figures_of(lines: Iterable[dict[str, Any]]) -> pd.DataFrame:
-    """Figures by step, mappings made flat (``seconds.engine``, ``accuracy.2``); NaN where there is
-    none, or where it was not finite.
-
-    A reason (``invalid_spoiler``) is only written in steps where it occurred: in the others that
-    proposed anything, its share is 0. An evaluation that an outage hit lacks groups, and so the
-    mean over them.
-    """
-    kept = [{n: v for n, v in line.items() if n not in NOT_FIGURES} for line in lines]
-    frame = pd.json_normalize(kept).set_index("step").apply(pd.to_numeric, errors="coerce")
-    frame = frame.dropna(axis="columns", how="all")
-    if "valid_rate" in frame:
-        reasons = [name for name in frame if name.startswith(REASON)]
-        proposed = frame["valid_rate"].notna()
-        frame.loc[proposed, reasons] = frame.loc[proposed, reasons].fillna(0.0)
-    if groups := [name for name in frame if name.startswith(ACCURACY)]:
-        frame.insert(0, MEAN, frame[groups].mean(axis=1, skipna=False))
-    return frame
 
 
 def open_runs(paths: Sequence[str]) -> list[Run]:

@@ -23,25 +23,17 @@ from agents.rollout import sampled
 LINE_EVERY = 10
 """Steps between two lines where there is no terminal."""
 BEAT = 10.0
-"""Seconds without news after which a line says what has been sampled so far."""
+"""Seconds between two lines that say what has been sampled so far."""
 
 
 @contextmanager
-def heartbeat(
-    note: Callable[[str], object], news: Callable[[], float] = lambda: 0.0
-) -> Iterator[None]:
-    """Says every few seconds how much this process has sampled, by calls of ``note``.
-
-    ``news`` tells the ``time.monotonic()`` of the last thing shown; no line follows it at once.
-    """
-    over, began = threading.Event(), time.monotonic()
+def heartbeat(note: Callable[[str], object]) -> Iterator[None]:
+    """Says every few seconds how much this process has sampled, by calls of ``note``."""
+    over = threading.Event()
 
     def beat() -> None:
-        last = began
-        while not over.wait(min(1.0, BEAT)):
-            if time.monotonic() - max(last, news()) >= BEAT:
-                last = time.monotonic()
-                note(f"{sampled.turns:,} turns, {sampled.tokens:,} tokens so far")
+        while not over.wait(BEAT):
+            note(f"{sampled.turns:,} turns, {sampled.tokens:,} tokens so far")
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()
@@ -64,8 +56,7 @@ class Progress(Bar):
     ) -> None:
         shown = console if console is not None else Console(stderr=True, quiet=quiet)
         self._steps, self._figures, self._seconds = steps, dict[str, float](), 0.0
-        self._began = self._news = time.monotonic()
-        self._heartbeat = heartbeat(self.note, lambda: self._news)
+        self._began, self._heartbeat = time.monotonic(), heartbeat(self.note)
         super().__init__(
             TextColumn("[bold]self-play"),
             BarColumn(),
@@ -100,15 +91,13 @@ class Progress(Bar):
 
     def note(self, text: str) -> None:
         """Shows a line that stays."""
-        self._news = time.monotonic()
-        seconds = int(self._news - self._began)
+        seconds = int(time.monotonic() - self._began)
         clock = f"{seconds // 60:3d}:{seconds % 60:02d}"
         self.console.print(Text(f"{clock} {text}"), soft_wrap=self.disable)
 
     def step(self, step: int, figures: dict[str, float], seconds: float) -> None:
         """Shows that a step is done, and the seconds that it took."""
         self._figures, self._seconds = figures, seconds
-        self._news = time.monotonic()
         self.update(self._task, completed=step, refresh=True)
         if self.disable and (step % LINE_EVERY == 0 or step in (1, self._steps)):
             cells = "  ".join(f"{name} {value}" for name, value in self._cells().items())

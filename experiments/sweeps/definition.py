@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import resources
 from itertools import product
 from pathlib import Path
 from typing import Any, Self
@@ -16,7 +15,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from agents.health import OUTAGE
-from experiments.config import RunConfig, load_preset, make_config
+from experiments.config import RunConfig, load_preset, make_config, shipped
 from experiments.run.rundir import RunDirectory, flat
 from ssp_env.config import Settings
 from ssp_env.disk import locked, make_directories, write_atomically
@@ -74,17 +73,12 @@ class Sweep(Settings):
         return self.replace(arms={arm: known[arm] for arm in arms}, grid={})
 
 
-def shipped() -> dict[str, Path]:
-    """Files of the sweeps that ship, by name."""
-    folder = Path(str(resources.files("experiments") / "sweeps"))
-    return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
-
-
 def read_sweep(name: str) -> Sweep:
     """A sweep that ships, or the one in a YAML file."""
-    path = shipped().get(name, Path(name))
+    known = shipped("sweeps")
+    path = known.get(name, Path(name))
     if not path.is_file():
-        raise ConfigError("sweep", name, f"no such file; {nearest(name, shipped())}")
+        raise ConfigError("sweep", name, f"no such file; {nearest(name, known)}")
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
         return Sweep(**values)

@@ -47,7 +47,7 @@ def dealt(config: SSPConfig, played: Round, settings: Settings) -> Any:
 
 def played_on(config: SSPConfig, played: Round, settings: Settings) -> Any:
     """The games of two steps, with all tokens."""
-    learning = config.training(**{"batch_size": 5, **settings}).learning()
+    learning = config.training(**{"batch_size": 3, **settings}).learning()
     runner, strategy, games = SSPEnvRunner(config=config), config.batch_strategy(), []
     for step in range(2):
         state = strategy.get_state()
@@ -62,7 +62,7 @@ def played_on(config: SSPConfig, played: Round, settings: Settings) -> Any:
 
 
 KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, Settings]] = {
-    "batch_size": (4, played_on),
+    "batch_size": (2, played_on),
     "round_size": (2, played_on),
     "minibatches": (2, dealt),
     "learning_roles": (("solver",), dealt),

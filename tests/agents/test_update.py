@@ -144,7 +144,7 @@ def test_no_gradient_comes_from_a_token_that_the_policy_did_not_write(
     rows = [replace(row, group=row.role) for row in rows_of(played.games[:6], learning)]
     weighted = with_loss_weights(credited(rows, learning), learning, 6, 4)
     autocast = data.draw(st.sampled_from([None, torch.bfloat16]))
-    bench = Bench(model_dir, learning, data.draw(st.sampled_from([3, 10**6])), autocast)
+    bench = Bench(model_dir, learning, data.draw(st.sampled_from([20, 10**6])), autocast)
     bench(weighted, step=1)
 
     assert len(bench.hidden) == len(bench.masks)

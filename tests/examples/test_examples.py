@@ -70,3 +70,10 @@ def test_the_scripted_players_play_valid_games() -> None:
     printed = run("heuristic_player", "--world", "wiki-mini", "--games", "10").stdout
     assert "outcome: valid" in printed
     assert "solved 1.00 of the valid ones" in printed
+
+
+def test_the_page_trains_the_tiny_policy() -> None:
+    lines = run("self_play", "--steps", "2", "--questions", "5").stdout.splitlines()
+    begins = ["accuracy before:", "step 1", "step 2", "accuracy after:"]
+    found = [lines[0], *(" ".join(line.split()) for line in lines[1:3]), lines[-1]]
+    assert all(line.startswith(begin) for line, begin in zip(found, begins, strict=True))

@@ -30,12 +30,16 @@ SETTINGS = (
 """Small games of which about half are valid, so that earlier questions are played again."""
 
 
+def sets(*settings: str) -> list[str]:
+    """Options of a command line that set these."""
+    return [word for setting in settings for word in ("--set", setting)]
+
+
 def arguments(
     policy: Path, out: Path | str, *more: str, settings: tuple[str, ...] = SETTINGS
 ) -> list[str]:
     """A command line of ``ssp train``, without ``ssp``."""
-    sets = [word for setting in settings for word in ("--set", setting)]
-    return ["train", "--model", str(policy), "--out", str(out), *sets, *more]
+    return ["train", "--model", str(policy), "--out", str(out), *sets(*settings), *more]
 
 
 def environment() -> dict[str, str]:

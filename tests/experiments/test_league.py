@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runs import SETTINGS
+from runs import SETTINGS, sets
 
 from experiments.config import load_preset, make_config
 from experiments.league import League, find_players, rate
@@ -107,11 +107,10 @@ def test_a_league_of_two_policies(
     words = tokenizer["model"]["vocab"]
     words["unheard-of"] = words.pop(list(words)[-1])
     (stranger / "tokenizer.json").write_text(json.dumps(tokenizer))
-    settings = [word for setting in SETTINGS for word in ("--set", setting)]
 
     def command(other: Path, out: Path, *words: str) -> int:
         named = [f"playful={policy}", f"other={other}", "--model", str(policy), "--out", str(out)]
-        return main(["league", *named, "--answers", "6", *settings, *words])
+        return main(["league", *named, "--answers", "6", *sets(*SETTINGS), *words])
 
     out = tmp_path / "league"
     assert command(twin, out) == 0

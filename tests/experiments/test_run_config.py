@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents.config import EngineConfig
-from experiments.config import ComputeConfig, RunConfig, load_preset, presets
+from experiments.config import ComputeConfig, RunConfig, load_preset, shipped
 from experiments.options import Chosen
 from experiments.run.checks import check_settings
 from experiments.run.cluster import algorithm_config
@@ -23,7 +23,7 @@ def config_of(*assignments: str, preset: str = "tiny") -> RunConfig:
 # -- presets -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", presets())
+@pytest.mark.parametrize("name", shipped("presets"))
 def test_preset_can_be_trained_with(
     name: str, policy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

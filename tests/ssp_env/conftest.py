@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 from hf_tokenizers import byte_level
-from scripted import word_tokenizer
+from scripted import mixed_games, rules_of, word_tokenizer
 
+from ssp_env.replay import SavedGame
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
 from ssp_env.types import World
-from ssp_env.worlds.files import FileWorld
+from ssp_env.worlds.files import FileWorld, WikiMini
 from ssp_env.worlds.mini import MiniWorld
 
 
@@ -31,6 +33,20 @@ def tokenizer(request: pytest.FixtureRequest, words: WordTokenizer) -> Tokenizer
     """One of each kind."""
     bpe = HuggingFaceTokenizer(byte_level(tags=True))
     return {"bytes": ByteTokenizer(), "words": words, "bpe": bpe}[request.param]
+
+
+@pytest.fixture(scope="session")
+def wiki(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WikiMini]:
+    """wiki-mini, with a cache of its own, where its index is built once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield WikiMini()
+
+
+@pytest.fixture(scope="session")
+def games(mini: MiniWorld, words: WordTokenizer) -> list[SavedGame]:
+    """Two valid games, an invalid and a void one, as they come back from a file."""
+    return mixed_games(rules_of(mini, words, attempts=3, invalid_reward=-0.5))
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,12 @@
-"""Small tokenizers of the kinds that models come with, built on the spot. Needs `transformers`."""
+"""Tokenizers of every kind; those of models are built on the spot. Needs `transformers`."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
+from scripted import word_tokenizer
 from tokenizers import (
     AddedToken,
     decoders,
@@ -18,6 +20,7 @@ from tokenizers import Tokenizer as RawTokenizer
 from transformers import PreTrainedTokenizerFast
 
 from ssp_env.game.protocol import Tags
+from ssp_env.tokenizers import BPETokenizer, ByteTokenizer, HuggingFaceTokenizer, Tokenizer
 
 TEXT = [
     "search answer question information think what is the mentor of the rival ?",
@@ -103,13 +106,13 @@ def unigram() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<eos>", unk_token="<unk>")
 
 
-def word_level() -> PreTrainedTokenizerFast:
-    """Words by whitespace; tags and the end token are words like any other."""
-    special = ["<pad>", "<eos>", "<unk>", *Tags().all()]
-    tokens = [*special, *dict.fromkeys(" ".join(TEXT).split())]
-    vocabulary = {token: i for i, token in enumerate(tokens)}
-    raw = RawTokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    raw.add_special_tokens(special)
-    names = {"eos_token": "<eos>", "unk_token": "<unk>", "pad_token": "<pad>"}
-    return PreTrainedTokenizerFast(tokenizer_object=raw, **names)
+KINDS: dict[str, Callable[[], Tokenizer]] = {
+    "bytes": ByteTokenizer,
+    "bpe": BPETokenizer,
+    "words": word_tokenizer,
+    "byte-level BPE": lambda: HuggingFaceTokenizer(byte_level()),
+    "with tags and chat": lambda: HuggingFaceTokenizer(byte_level(tags=True, chat=True)),
+    "byte fallback": lambda: HuggingFaceTokenizer(metaspace()),
+    "unigram": lambda: HuggingFaceTokenizer(unigram()),
+}
+"""A tokenizer of every kind."""

@@ -1,15 +1,14 @@
-"""Scripted players for the mini-wiki. They see what a policy sees, and play by really searching and
-reading."""
+"""Scripts that play the mini-wiki, rounds of them, and games that are saved."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ssp_env.errors import ServiceError
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.game import Game
 from ssp_env.game.protocol import Tags
@@ -18,12 +17,12 @@ from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.players.scripted import backwards
+from ssp_env.players import MiniPlayer
 from ssp_env.replay import SavedGame, replay, save_game
 from ssp_env.replay.files import game_lines, parse_games
 from ssp_env.tokenizers import Tokenizer, WordTokenizer
-from ssp_env.types import Document, GroundTruth, Role, World
-from ssp_env.worlds.mini_language import Hop, parse_question, read_facts, vocabulary, write_question
+from ssp_env.types import GroundTruth, Role, World
+from ssp_env.worlds.mini_language import vocabulary
 
 Script = Callable[[Trajectory], str | list[int]]
 """What to write next in a trajectory: one whole turn, as text or as ids."""
@@ -45,74 +44,17 @@ def prompt_of(trajectory: Trajectory) -> str:
 def propose(hops: int = 1) -> Script:
     """A proposer that searches backwards from the answer, up to ``hops`` facts far, and asks for
     the way back."""
-
-    def script(trajectory: Trajectory) -> str:
-        _, answer, _ = prompt_of(trajectory).split()
-        entity, path, seen = answer, [], {answer}
-        for search in trajectory.searches:
-            facts = backwards(search.documents, entity, seen)
-            if not facts:
-                break
-            entity, relation = facts[0]
-            path.append(Hop(relation))
-            seen.add(entity)
-        if len(path) == len(trajectory.searches) < hops:
-            return f"<think> {entity} </think> <search> {entity} </search>"
-        return f"<question> {write_question(entity, path[::-1])} </question>"
-
-    return script
+    return MiniPlayer(Tags(), hops).write
 
 
-def solve(trajectory: Trajectory) -> str:
-    """A solver that looks up one fact after the other."""
-    question = prompt_of(trajectory).removeprefix("solve ").removesuffix(" :")
-    parsed = parse_question(question)
-    assert parsed is not None, question
-    entity, hops = parsed
-    for hop, search in zip(hops, trajectory.searches, strict=False):
-        facts = read_facts(search.documents)
-        values = [
-            value
-            for subject, relation, value in facts
-            if (subject, relation) == (entity, hop.relation)
-        ]
-        if not values:
-            return "<answer> nothing </answer>"
-        entity = values[0]
-    if len(trajectory.searches) < len(hops):
-        return f"<search> {entity} </search>"
-    return f"<answer> {entity} </answer>"
+solve: Script = MiniPlayer(Tags()).write
+"""A solver that looks up one fact after the other, and a verifier that reads what it is given."""
 
 
-def read(world: World) -> Script:
-    """A verifier that reads its prompt with the world's own reader."""
-
-    def script(trajectory: Trajectory) -> str:
-        given = re.search(
-            r"solve (.*) :\s*<search>.*</search>\s*<information>(.*)<", prompt_of(trajectory), re.S
-        )
-        assert given is not None, "verification is the solver's prompt after a search"
-        question, documents = given[1], given[2]
-        answers = world.read(question, [Document("read", "", documents)]) or frozenset()
-        return f"<answer> {min(answers) if len(answers) == 1 else 'nothing'} </answer>"
-
-    return script
-
-
-def by_role(proposer: Script, solver: Script = solve, verifier: Script | None = None) -> Script:
+def by_role(proposer: Script, solver: Script = solve, verifier: Script = solve) -> Script:
     """One script for each role."""
-    scripts: Mapping[Role, Script | None] = {
-        Role.PROPOSER: proposer,
-        Role.SOLVER: solver,
-        Role.VERIFIER: verifier,
-    }
-
-    def script(trajectory: Trajectory) -> str | list[int]:
-        chosen = scripts[trajectory.role]
-        assert chosen is not None, f"nobody plays the {trajectory.role}"
-        return chosen(trajectory)
-
-    return script
+    scripts = {Role.PROPOSER: proposer, Role.SOLVER: solver, Role.VERIFIER: verifier}
+    return lambda trajectory: scripts[trajectory.role](trajectory)
 
 
 def say(*turns: str | list[int]) -> Script:
@@ -194,3 +136,20 @@ def again(game: Game, rules: Rules) -> SavedGame:
     # repr, since == does not compare the scores of documents.
     assert repr(record_game(replayed.game, replayed.rules)) == repr(unread)
     return saved
+
+
+def mixed_games(rules: Rules) -> list[SavedGame]:
+    """Two valid games, an invalid and a void one, of three attempts; in the first, one is right and
+    one says nothing, in the second, all are right."""
+    played = begin(rules, slots=4)
+    first, _, invalid, void = played.games
+    assert void.proposer is not None
+    played.void([void.proposer], ServiceError("engine", "gone"))
+
+    def solver(trajectory: Trajectory) -> str | list[int]:
+        turns: list[str | list[int]] = [solve(trajectory), "<answer> rival </answer>", [1]]
+        return turns[max(0, first.number_of(trajectory))]
+
+    play(played, by_role(lambda t: [1] if t is invalid.proposer else propose()(t), solver))
+    assert [game.outcome for game in played.games] == ["valid", "valid", "invalid", "void"]
+    return [written(save_game(game, rules)) for game in played.games]

@@ -6,10 +6,10 @@ of about the printed length."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
+from types import SimpleNamespace
 
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.types import Analysis, Document, GroundTruth, Question, Role
+from ssp_env.types import Document, GroundTruth, Role
 
 FILLER = "The rest of this page speaks of other times and people, and has no part in the matter."
 THOUGHT = "What was found so far leads me one step on, so let me see what I should look for next."
@@ -21,82 +21,50 @@ QUESTION = (
     "and developed strong relationships with the indigenous peoples in Alberta?"
 )
 
-GEORGE = "George P. Smith (politician)"
-RIVALS = ["Alexander Livingstone (Alberta politician)", "Cornelius Hiebert"]
-PROPOSER = {
-    "Who is George Smith and what is he known for?": [
-        GEORGE,
-        "George Smith (historian)",
-        "George Smith (artist)",
-    ],
-    "What significant role did George P. Smith play in the community of Duhamel, Alberta?": [
-        GEORGE,
-        GEORGE,
-        "George Wilbert Smith",
-    ],
+PROPOSER = [
+    "Who is George Smith and what is he known for?",
+    "What significant role did George P. Smith play in the community of Duhamel, Alberta?",
     "What role did trading stores play in the development of settlements like Duhamel, "
-    "Alberta, in the early 20th century?": [
-        "Duhamel, Alberta",
-        "Duhamel, Alberta",
-        "Exchange District",
-    ],
+    "Alberta, in the early 20th century?",
     "Which early 20th-century Alberta town was a key trading center due to the presence of "
-    "a significant fur-trading activity?": [
-        "History of Alberta",
-        "Lamson & Hubbard Trading Company",
-        "Northern Traders Company",
-    ],
-}
-SOLVER = {
-    "politician who established a trading store in Alberta early 20th century": [
-        "James Ramsey (politician)",
-        *RIVALS,
-    ],
-    "politician from Alberta early 20th century established fur trading store": [
-        "James Ramsey (politician)",
-        *RIVALS,
-    ],
-    "politician who established a fur trading store in Alberta early 1900s": [GEORGE, *RIVALS],
-}
-FOUND = PROPOSER | SOLVER
-"""Titles that each query of either role found, in order."""
+    "a significant fur-trading activity?",
+]
+SOLVER = [
+    "politician who established a trading store in Alberta early 20th century",
+    "politician from Alberta early 20th century established fur trading store",
+    "politician who established a fur trading store in Alberta early 1900s",
+]
 
 
-def passage(title: str, part: int) -> Document:
-    """One of the passages of a page; 100 words, as in the paper's corpus."""
-    words = f"A page about {title}. {' '.join([FILLER] * 6)}".split()[:100]
-    return Document(f"{title}/{part}", title, " ".join(words))
+def passage(query: str, rank: int) -> Document:
+    """A passage that a query finds; 100 words, as in the paper's corpus."""
+    words = f"A page about {query}. {' '.join([FILLER] * 6)}".split()[:100]
+    return Document(f"{query}/{rank}", query[:30], " ".join(words))
 
 
 class PrintedRetriever:
-    """Finds what the transcripts show."""
+    """Finds passages for any query."""
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        return [[passage(title, i) for i, title in enumerate(FOUND[q])][:k] for q in queries]
+        return [[passage(query, rank) for rank in range(k)] for query in queries]
 
 
-class PrintedWorld:
-    """A world with one answer, whose corpus is what is found in the game."""
-
-    name = "printed"
-    can_read = False
-    answers = (GroundTruth("0", ANSWER),)
-    corpus = tuple(passage(title, 0) for title in sorted({*chain.from_iterable(FOUND.values())}))
-
-    def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
-        return []
-
-    def analyse(self, question: str) -> Analysis | None:
-        return None
-
-    def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
-        return None
+WORLD = SimpleNamespace(
+    name="printed",
+    can_read=False,
+    answers=(GroundTruth("0", ANSWER),),
+    corpus=tuple(passage(query, 0) for query in (*PROPOSER, *SOLVER)),
+    questions=lambda seed, per_group=None: [],
+    analyse=lambda question: None,
+    read=lambda question, documents: None,
+)
+"""A world with one answer."""
 
 
 def script(trajectory: Trajectory) -> str:
     """Both players; who verifies reads the answer out."""
     proposes = trajectory.role is Role.PROPOSER
-    queries = [*(PROPOSER if proposes else SOLVER)]
+    queries = PROPOSER if proposes else SOLVER
     done = len(trajectory.searches)
 
     thought = f"<think> {' '.join([THOUGHT] * 8)} </think>"

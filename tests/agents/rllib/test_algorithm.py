@@ -39,10 +39,6 @@ def weights_of(algorithm: SSP) -> Weights:
     return {name: np.array(value) for name, value in algorithm.policy_weights().items()}
 
 
-def changed(config: SSPConfig, **training: Any) -> SSPConfig:
-    return config.copy(copy_frozen=False).training(**training)
-
-
 class Witness(RLlibCallback):
     """Logs what it is told of."""
 
@@ -163,7 +159,7 @@ def check_step(algorithm: SSP, uninterrupted: dict[str, Any], step: int) -> None
 def test_with_overlap_games_are_one_update_old_and_a_resumed_run_learns_from_the_same(
     uninterrupted: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = changed(uninterrupted["config"], overlap=True)
+    config = uninterrupted["config"].copy(copy_frozen=False).training(overlap=True)
     with running(config) as algorithm:
         first = algorithm.train()
         assert algorithm.last_games == uninterrupted["games"][0], "the first step cannot overlap"

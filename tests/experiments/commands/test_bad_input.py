@@ -87,6 +87,43 @@ def test_what_needs_no_pytorch_is_found_before_it_is_loaded(
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "file", "taken"]
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["eval", "a", "b", "c"], "at most two are compared"),
+        (["eval", "a", "b", "--out", "c"], "one policy at a time"),
+        (["eval", "--attempts", "2"], "greedy attempts are all alike"),
+        (["eval", "a/b", "nowhere"], "there is no model directory nowhere"),
+        (["eval", "--retriever", "emtpy"], "--retriever"),
+        (["eval", "--questions", "nowhere"], "nowhere"),
+        (["questions", "nowhere"], "holds no games of a run"),
+        (["questions", "nowhere", "--window", "0"], "--window"),
+        (["sweep", "nose"], "did you mean 'noise'?"),
+        (["sweep", "batch", "--arms", "dumy"], "did you mean 'dummy'"),
+        (["sweep", "batch", "--seed", "1"], "give --seeds"),
+        (["sweep", "batch", "--resume"], "holds no sweep to resume"),
+        (["sweep", "batch", "--out", "."], "is not empty"),
+        (["sweep", "arms: {a: {}, b: {game.noise_document: 3}}"], "'noise_documents'"),
+        (["sweep", "seed: [0]\narms: {a: {}}"], "did you mean 'seeds'"),
+        (["sweep", "arms: {a: {}, c: {seed: 3}}"], "give seeds"),
+        (["sweep", "preset: tiny"], "name arms with their settings, or give a grid"),
+        (["sweep", "arms: {a: [1}"], "holds no sweep"),
+    ],
+)
+def test_mistakes_are_found_before_anything_is_written(
+    words: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text(words[1])
+    assert main(["mine.yaml" if ": " in word else word for word in words]) == 2
+    assert says in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == [tmp_path / "mine.yaml"]
+
+
 def test_broken_and_missing_files_of_a_model(refused: Refused, copy: Path) -> None:
     file = copy / "model.safetensors"
     whole = file.read_bytes()

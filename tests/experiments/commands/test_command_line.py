@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from runs import SSP, environment, ssp
 
-from experiments.config import presets
+from experiments.config import shipped
 from ssp_env import cli
 from ssp_env.errors import SSPError
 
@@ -52,7 +52,7 @@ def test_help_of_each_command(name: str, capsys: pytest.CaptureFixture[str]) -> 
     assert cli.main([name, "--help"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"Usage: ssp {name}")
-    assert name != "train" or all(preset in shown for preset in presets())
+    assert name != "train" or all(preset in shown for preset in shipped("presets"))
 
 
 @pytest.mark.usefixtures("answer")

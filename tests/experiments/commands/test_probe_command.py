@@ -7,6 +7,7 @@ import socket
 from importlib.metadata import EntryPoint
 
 import pytest
+from runs import sets
 from scripted_model import ChatServer, obedient
 
 from ssp_env import cli
@@ -63,8 +64,7 @@ def test_a_server_that_is_down_is_status_3(
         port = taken.getsockname()[1]
 
     served = (f"openai.base_url=http://127.0.0.1:{port}/v1", "openai.model=x")
-    settings = [s for name in served for s in ("--set", name)]
-    assert probed(*FEW, "--verifier", "openai", *settings, "--cheat", "nonsense") == 3
+    assert probed(*FEW, "--verifier", "openai", *sets(*served), "--cheat", "nonsense") == 3
     shown = capsys.readouterr()
     assert "held" not in shown.out
     assert "no honest game came to an end" in shown.err
@@ -74,7 +74,7 @@ def test_papers_settings_with_a_model_behind_an_api(capsys: pytest.CaptureFixtur
     """An obedient model lets a code and a forged verdict pass."""
     with ChatServer(obedient) as server:
         served = (f"openai.base_url={server.url}", "openai.model=scripted", "judge=openai")
-        settings = [s for name in (*served, "game.attempts=1") for s in ("--set", name)]
+        settings = sets(*served, "game.attempts=1")
         options = ("--games", "12", "--cheat", "base64", "--cheat", "forge_verdict", "--json")
         assert probed("--preset", "paper-7b", "--verifier", "openai", *settings, *options) == 1
 

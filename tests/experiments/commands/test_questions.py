@@ -102,19 +102,6 @@ def test_precision_and_recall_of_the_gate(games: list[tuple[int, GameRecord]]) -
     assert window["wrong"] == pytest.approx(1 / 4)
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [(["nowhere"], "holds no games of a run"), (["RUN", "--window", "0"], "--window")],
-)
-def test_bad_input(
-    words: list[str], says: str, run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = [str(run) if word == "RUN" else word for word in words]
-    assert main(["questions", *words, "--out", str(run / "out.jsonl")]) == 2
-    assert says in capsys.readouterr().err
-    assert not (run / "out.jsonl").exists()
-
-
 def test_the_table_and_json(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["questions", str(run)]) == 0
     table = capsys.readouterr().out

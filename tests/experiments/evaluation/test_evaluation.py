@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.evaluation.retrievers import (
-    LyingRetriever,
-    RandomRetriever,
-    planted_answers,
-    with_retriever,
-)
+from experiments.evaluation.retrievers import LyingRetriever, planted_answers, with_retriever
 from experiments.evaluation.scores import majority, pass_at_k
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError
@@ -56,14 +51,6 @@ def test_the_lie_is_consistent_and_spares_other_words() -> None:
     ((found,),) = liar.search(["anything"], 1)
     assert (found.title, found.text) == ("Oslo", "Oslo, like Bonn and Bonn, is no Romeo.")
     assert found.id == "d"
-
-
-def test_random_passages_depend_on_the_query_alone(rules: Rules) -> None:
-    random = RandomRetriever(rules.corpus, seed=0)
-    first, second = random.search(["a", "b"], 3)
-    assert random.search(["b"], 3) == [second] != [first]
-    assert len({document.id for document in first}) == 3
-    assert RandomRetriever(rules.corpus, seed=1).search(["a"], 3) != [first]
 
 
 def test_rules_get_another_retriever(rules: Rules) -> None:

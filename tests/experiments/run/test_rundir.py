@@ -184,6 +184,7 @@ def test_resuming_drops_what_came_after_the_checkpoint(tmp_path: Path) -> None:
         ("seed", 5, False),
         ("model", "other", False),
         ("world_options.seed", 2, False),
+        ("search.server", "http://127.0.0.1:9", False),
         ("game.top_k", 1, False),
         ("learning.lr", 0.1, False),
     ],

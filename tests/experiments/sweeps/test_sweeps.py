@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from agents.health import OUTAGE, Diagnosis
-from experiments.config import load_preset, make_config
+from experiments.config import load_preset, make_config, shipped
 from experiments.run.rundir import RunDirectory
-from experiments.sweeps.definition import Sweep, SweepDirectory, Trial, read_sweep, shipped, trials
+from experiments.sweeps.definition import Sweep, SweepDirectory, Trial, read_sweep, trials
 from experiments.sweeps.results import Results, Table
 from experiments.sweeps.tuning import resources
 from ssp_env.cli import main
@@ -67,7 +67,7 @@ def rows(table: Table) -> list[tuple[str, ...]]:
 # -- files -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", shipped("sweeps"))
 def test_shipped_sweeps_can_be_planned(name: str) -> None:
     for preset in ("tiny", "paper-7b"):
         sweep = read_sweep(name).replace(preset=preset)
@@ -94,36 +94,6 @@ def test_arms_and_grid_are_combined() -> None:
 
     few = sweep.choose(["plain, lr=1e-4, noise_documents=0", last.arm])
     assert [trial.config for trial in trials(few)] == [planned[i].config for i in (0, 7, 8, 15)]
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["arms: {a: {}, b: {game.noise_document: 3}}"], "'noise_documents'"),
-        (["seed: [0]\narms: {a: {}}"], "did you mean 'seeds'"),
-        (["arms: {a: {}, c: {seed: 3}}"], "give seeds"),
-        (["preset: tiny"], "name arms with their settings, or give a grid"),
-        (["arms: {a: [1}"], "holds no sweep"),
-        (["nose"], "did you mean 'noise'?"),
-        (["batch", "--arms", "dumy"], "did you mean 'dummy'"),
-        (["batch", "--seed", "1"], "give --seeds"),
-        (["batch", "--resume"], "holds no sweep to resume"),
-        (["batch", "--out", "."], "is not empty"),
-    ],
-)
-def test_mistakes_are_found_before_anything_is_written(
-    words: list[str],
-    says: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    name, *more = words
-    Path("mine.yaml").write_text(name)
-    assert main(["sweep", "mine.yaml" if " " in name else name, *more]) == 2
-    assert says in capsys.readouterr().err
-    assert [*tmp_path.iterdir()] == [tmp_path / "mine.yaml"]
 
 
 def test_a_dry_run_plays_nothing(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import showcase
 from all_doors import ROOMY
-from scripted import Script, by_role, propose, read, say, solve
+from scripted import Script, by_role, propose, say, solve
 
 import ssp_env
 from ssp_env.errors import ServiceError
@@ -29,10 +29,9 @@ TIGHT = {
 }
 
 
-@pytest.mark.parametrize("verifier", ["world", "policy"])
-@pytest.mark.parametrize("hops", [1, 2])
+@pytest.mark.parametrize(("verifier", "hops"), [("world", 1), ("policy", 2)])
 def test_scripted_games(mini: MiniWorld, tokenizer: Tokenizer, verifier: str, hops: int) -> None:
-    script = by_role(propose(hops), solve, read(mini))
+    script = by_role(propose(hops), solve)
     game = {"verifier": verifier, "attempts": 1, **ROOMY}
     games = doors.through_all_doors(script, True, world=mini, tokenizer=tokenizer, game=game)
     assert {told.record.outcome for told in games} == {"valid"}
@@ -40,7 +39,7 @@ def test_scripted_games(mini: MiniWorld, tokenizer: Tokenizer, verifier: str, ho
 
 def test_masks_of_legal_moves_and_one_hot_windows(mini: MiniWorld, words: Tokenizer) -> None:
     view = ssp_env.ViewConfig(window=24, one_hot=True, legal_moves=True)
-    script = by_role(lambda t: str(propose(1)(t)).partition("</think> ")[2] or propose(1)(t), solve)
+    script = by_role(propose(1), solve)
     setup = {"world": mini, "tokenizer": words, "game": {"attempts": 1}, "view": view}
     games = doors.through_all_doors(script, True, **setup)
     masks = {seen[2] for told in games for seen in told.seen}
@@ -49,18 +48,16 @@ def test_masks_of_legal_moves_and_one_hot_windows(mini: MiniWorld, words: Tokeni
 
 MALFORMED = {  # a turn of the proposer; the solver's ends with an empty answer
     "forged": "<information> x </information>",
-    "answer by the proposer": "<answer> what </answer> <question> ? </question>",
     "two openings": "<search> a <question> what is the mentor of X ? </question>",
-    "query too long": f"<search> {'what ' * 60}</search>",
     "two calls": "<search> mentor </search> <question> what is the rival of X ? </question>",
     "endless": "the " * 900,
     "thought": "<think> in <question> and </question> <answer> </think> <search> what </search>",
 }
 
 
-@pytest.mark.parametrize("written", MALFORMED.values(), ids=MALFORMED.keys())
-def test_malformed_turns(mini: MiniWorld, tokenizer: Tokenizer, written: str) -> None:
-    written += " <answer> </answer>"
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_malformed_turns(mini: MiniWorld, tokenizer: Tokenizer, kind: str) -> None:
+    written = MALFORMED[kind] + " <answer> </answer>"
     setup = {"world": mini, "tokenizer": tokenizer, "game": TIGHT}
     doors.through_all_doors(by_role(lambda t: written, solve), True, **setup)
     setup["game"] = {**ROOMY, "attempts": 1, "max_response_tokens": 600}
@@ -94,7 +91,7 @@ def random_turns(seed: int, tokenizer: Tokenizer) -> Script:
 def test_random_tokens(mini: MiniWorld, tokenizer: Tokenizer) -> None:
     setup = {"world": mini, "tokenizer": tokenizer, "game": TIGHT}
     endings = set()
-    for seed in range(8):
+    for seed in range(12):
         for told in doors.through_all_doors(random_turns(seed, tokenizer), texts=False, **setup):
             endings.add((told.record.outcome, told.record.reason))
     assert len(endings) > 2, "the games are no test if they all end alike"
@@ -104,7 +101,7 @@ def test_the_printed_game(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the defaults of a world of text: its tokenizer, the lenient judge, the policy as
     verifier."""
     monkeypatch.setattr(doors, "SEEDS", range(5, 6))
-    setup = {"world": showcase.PrintedWorld(), "retriever": showcase.PrintedRetriever()}
+    setup: Any = {"world": showcase.WORLD, "retriever": showcase.PrintedRetriever()}
     game = ssp_env.GameConfig(attempts=1)
     (told,) = doors.through_all_doors(showcase.script, True, game=game, **setup)
 
@@ -113,8 +110,8 @@ def test_the_printed_game(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told.rewards == {"proposer": 0.0, "solver": 1.0}
 
     proposer, solver = told.record.named()["proposer"], told.record.named()["solver 1"]
-    assert [search.query for search in proposer.searches] == [*showcase.PROPOSER]
-    assert [search.query for search in solver.searches] == [*showcase.SOLVER]
+    assert [search.query for search in proposer.searches] == showcase.PROPOSER
+    assert [search.query for search in solver.searches] == showcase.SOLVER
     assert solver.result == showcase.REPLY
 
 
@@ -161,23 +158,3 @@ def test_void_games_behind_every_door(
         assert told.rewards == {"proposer": 0.0, "solver": 0.0}
         assert (told.infos[-1]["outcome"], told.infos[-1]["reason"]) == ("void", service)
         assert (told.record.outcome, told.record.proposer_reward) == ("void", None)
-
-
-@pytest.mark.parametrize("attempts", [2, 3])
-def test_a_game_of_several_attempts_whose_last_one_is_hit(mini: MiniWorld, attempts: int) -> None:
-    """Of two, one alone would remain; of three, the others are paid."""
-    played: list[int] = []
-
-    def solver(trajectory: Trajectory) -> Any:
-        if not trajectory.searches:
-            played.append(trajectory.key)
-        last = played.index(trajectory.key) == attempts - 1
-        return LOST(trajectory) if last else solve(trajectory)
-
-    setup = {"world": mini, "game": {"attempts": attempts}, "retriever": Down(mini.corpus)}
-    for door in (doors.aec, doors.rllib, doors.text):
-        played.clear()
-        told = door(5, by_role(propose(1), solver), **setup)
-        assert told.flags == ((False, True) if attempts == 2 else (True, False))
-        assert told.rewards == {"proposer": 0.0, "solver": 0.0 if attempts == 2 else 1.0}
-        assert [a.outage is not None for a in told.record.attempts][-1]

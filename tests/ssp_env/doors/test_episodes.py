@@ -1,5 +1,9 @@
-"""Games one after another: seeds and options decide them alike behind every door, players may fail,
-and games that end before one's turn are dealt anew."""
+"""Bad input behind every door: an error that names field, value and fix, before any play. Games one
+after another: seeds and options decide them alike behind every door, players may fail, and games
+that end before one's turn are dealt anew.
+
+One test per kind of error. Fields of the configs are in game/test_parts.py, files of a world in
+worlds/test_worlds.py, servers in judge/test_openai.py."""
 
 from __future__ import annotations
 
@@ -15,22 +19,151 @@ from scripted import by_role, propose, say
 import ssp_env
 from ssp_env.doors.episode import Episode
 from ssp_env.doors.rllib import SearchSelfPlayMultiAgentEnv
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ConfigError, RenderModeError, ServiceError, UsageError
 from ssp_env.game.game import Game
 from ssp_env.game.protocol import Tags
 from ssp_env.game.trajectory import Trajectory
+from ssp_env.judge.judges import F1Judge
 from ssp_env.players import MiniPlayer
 from ssp_env.types import GroundTruth
-from ssp_env.worlds.mini import MiniWorld
+from ssp_env.worlds.mini import MiniWorld, SmallWorld
 
-DOORS: dict[str, Callable[..., Any]] = {
-    "env": ssp_env.env,
-    "proposer": ssp_env.ProposerEnv,
-    "solver": ssp_env.SolverEnv,
-    "text": ssp_env.TextGame,
-    "text solver": ssp_env.TextRole,
-    "rllib": lambda **setup: SearchSelfPlayMultiAgentEnv(setup),
+SMALL = SmallWorld()
+QUESTION = SMALL.questions(0, 1)[0]
+
+DOORS: dict[str, tuple[Callable[..., Any], Any]] = {
+    "env": (ssp_env.env, 5),
+    "raw_env": (ssp_env.raw_env, 5),
+    "rllib": (SearchSelfPlayMultiAgentEnv, {"proposer": 5}),
+    "SolverEnv": (ssp_env.SolverEnv, 5),
+    "ProposerEnv": (ssp_env.ProposerEnv, 5),
+    "SolverVectorEnv": (lambda **setup: ssp_env.SolverVectorEnv(2, **setup), [5, 5]),
+    "ProposerVectorEnv": (lambda **setup: ssp_env.ProposerVectorEnv(2, **setup), [5, 5]),
+    "GameBatch": (lambda **setup: ssp_env.GameBatch(2, **setup), [[5], [5]]),
+    "TextGame": (ssp_env.TextGame, "what"),
+    "TextRole": (ssp_env.TextRole, "what"),
 }
+"""Every door, from a setup, and a proper action of it."""
+OWN = [name for name in DOORS if name != "env"]
+"""Doors whose calls no wrapper checks."""
+
+
+def made(door: str, **setup: Any) -> Any:
+    setup = {"world": SMALL, **setup}
+    return DOORS[door][0](setup) if door == "rllib" else DOORS[door][0](**setup)
+
+
+def without_answers() -> SmallWorld:
+    world = SmallWorld()
+    world.answers = ()
+    return world
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_names_what_is_wrong(door: str) -> None:
+    with pytest.raises(ConfigError, match=r"retreiver = None.*did you mean 'retriever'"):
+        made(door, retreiver=None)
+    with pytest.raises(ConfigError, match=r"world.answers = .*give it some, or play questions"):
+        made(door, world=without_answers())
+
+
+RULES = ssp_env.raw_env(world=SMALL).rules
+
+
+@pytest.mark.parametrize(
+    ("setup", "field", "said"),
+    [
+        ({"world": "minni"}, "world", "did you mean 'mini'"),
+        ({"world_options": {"entities": 20}}, "world_options", "to the world itself"),
+        ({"game": {"atempts": 1}}, "game.atempts", "did you mean 'attempts'"),
+        ({"game": {"verifier": "openai"}}, "game.verifier", "ssp_env.judge.openai.OpenAIVerifier"),
+        ({"judge": F1Judge}, "judge", "give an object with a judge()"),
+        ({"filters": {"unverified": lambda p: False}}, "filters", "reason code is taken"),
+        ({"search": "x", "retriever": RULES.retriever}, "search", "leave one out"),
+        ({"rules": RULES, "game": {}}, "game", "the rules are ready already"),
+        ({"world": "small", "tokenizer": "bytes"}, "view.legal_moves", "one_hot"),
+    ],
+)
+def test_settings_that_cannot_work(setup: dict[str, Any], field: str, said: str) -> None:
+    if "rules" not in setup:
+        setup = {"world": SMALL, **setup}
+    with pytest.raises(ConfigError) as error:
+        ssp_env.raw_env(**setup)
+    assert error.value.field == field
+    assert said in str(error.value)
+
+
+def test_an_unknown_render_mode() -> None:
+    for make in (ssp_env.env, ssp_env.SolverEnv):
+        with pytest.raises(RenderModeError, match="'ansi'"):
+            make(world=SMALL, render_mode="rgb")  # type: ignore[operator]
+
+
+def test_questions_are_for_a_solver() -> None:
+    world = without_answers()
+    for make in (ssp_env.SolverEnv, ssp_env.SolverVectorEnv, ssp_env.TextRole):
+        make(world=world, questions=[QUESTION])
+        with pytest.raises(ConfigError, match="at least one Question"):
+            make(world=world, questions=[])
+    with pytest.raises(ConfigError, match="only a solver is given questions"):
+        ssp_env.TextRole("proposer", world=world, questions=[QUESTION])
+
+
+# -- calls -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", OWN)
+def test_steps_at_the_wrong_time(door: str) -> None:
+    env, action = made(door), DOORS[door][1]
+    with pytest.raises(UsageError, match=r"call reset\(\) first"):
+        env.step(action)
+    if "Vector" in door or door == "GameBatch":  # one begins anew, the other takes no turn
+        return
+
+    env.reset(seed=0)
+    end = "" if "Text" in door else env.rules.tokenizer.eos_id
+    while env.game.outcome == "pending":
+        env.step({"proposer": end} if door == "rllib" else end)
+    env.agents = []  # after PettingZoo's dead steps
+    with pytest.raises(UsageError, match=r"the game is over: call reset\(\)"):
+        env.step(action)
+    env.reset()
+
+
+@pytest.mark.parametrize("door", [name for name in OWN if "Text" not in name])
+def test_an_action_outside_the_space(door: str) -> None:
+    env = made(door)
+    for token in (-1, 10**6):
+        bad: Any = {"proposer": token} if door == "rllib" else token
+        bad = [token] * 2 if "Vector" in door else [[token]] * 2 if door == "GameBatch" else bad
+        env.reset(seed=0)
+        with pytest.raises(UsageError):
+            env.step(bad)
+    if door == "rllib":
+        with pytest.raises(UsageError, match="the turn of 'proposer'"):
+            env.step({"solver": 5})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"answr": "x"}, "give an answer"),
+        ({"answer": "Rome", "question": QUESTION}, "give an answer .* or neither"),
+        ({"answer": " "}, r"options\['answer'\] = ' ': it is blank"),
+        ({"answer": "Zebra"}, "the tokenizer has no tokens"),
+    ],
+)
+def test_bad_options(options: Any, said: str) -> None:
+    for door in ("raw_env", "SolverEnv", "ProposerVectorEnv", "TextGame"):
+        with pytest.raises(UsageError, match=said):
+            made(door).reset(seed=0, options=options)
+    with pytest.raises(UsageError, match="nothing to propose"):
+        made("ProposerEnv").reset(seed=0, options={"question": QUESTION})
+
+
+# -- one game after another --------------------------------------------------------------------
+
+PLAYED = ("env", "ProposerEnv", "SolverEnv", "TextGame", "TextRole", "rllib")
 
 
 def game_of(door: Any) -> Game:
@@ -41,7 +174,7 @@ def begun(game: Game) -> tuple[Any, ...]:
     return game.start, game.question, [t.ids for t in game.trajectories()]
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", PLAYED)
 def test_a_seed_decides_this_and_the_following_games(mini: MiniWorld, door: str) -> None:
     def games(env: Any, seed: Any) -> list[Any]:
         told = []
@@ -50,7 +183,7 @@ def test_a_seed_decides_this_and_the_following_games(mini: MiniWorld, door: str)
             told.append(begun(game_of(env)))
         return told
 
-    env, other = DOORS[door](world=mini), DOORS[door](world=mini)
+    env, other = made(door, world=mini), made(door, world=mini)
     first = games(env, 11)
     assert games(env, 11) == games(other, 11) == first
     if not isinstance(env, gym.Env):  # Gymnasium itself wants a plain int
@@ -69,16 +202,16 @@ def test_batches_deal_what_single_envs_deal(mini: MiniWorld) -> None:
             assert begun(game) == begun(episode.game)
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", PLAYED)
 def test_options_name_the_subject(mini: MiniWorld, door: str) -> None:
-    env, truth = DOORS[door](world=mini), mini.answers[4]
+    env, truth = made(door, world=mini), mini.answers[4]
     env.reset(seed=1, options={"answer": truth})
     assert game_of(env).truth is truth
     env.reset(seed=1, options={"answer": truth.answer})
     assert game_of(env).truth == GroundTruth("given", truth.answer)
     env.reset(options={"answer": None})
     assert game_of(env).truth in mini.answers
-    if door != "proposer":
+    if door != "ProposerEnv":
         question = mini.questions(0, 1)[0]
         env.reset(options={"question": question})
         assert game_of(env).question == question.text

@@ -1,5 +1,4 @@
-"""The suites of PettingZoo, Gymnasium and RLlib, on every world and tokenizer, with warnings as
-errors.
+"""The suites of PettingZoo, Gymnasium and RLlib, on words and real text, with warnings as errors.
 
 Three warnings of PettingZoo's ``api_test`` are let through, since nothing could be done about them:
 it warns about every environment but its own whose observations are dicts (as they have to be, to
@@ -16,12 +15,13 @@ import gymnasium as gym
 import pytest
 from gymnasium.utils.env_checker import check_env
 from hf_tokenizers import byte_level
-from pettingzoo.test import api_test, render_test, seed_test
+from pettingzoo.test import api_test, seed_test
 
 import ssp_env
-from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.game.rules import own_retriever
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds import open_world
+from ssp_env.worlds.files import WikiMini
 
 UNAVOIDABLE = (
     "Observation is not a NumPy array",
@@ -31,12 +31,6 @@ UNAVOIDABLE = (
 )
 LONG = {"max_prompt_tokens": 3000, "max_response_tokens": 1500}
 """Room for tokenizers of many tokens a word."""
-CASES: dict[str, dict[str, Any]] = {
-    "mini": {"world": "mini"},
-    "mini in bytes": {"world": "mini", "tokenizer": "bytes", "game": LONG},
-    "small": {"world": "small"},
-    "wiki-mini": {"world": "wiki-mini", "game": LONG},
-}
 
 
 @pytest.fixture(autouse=True)
@@ -46,15 +40,15 @@ def _strict() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", params=CASES)
-def case(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
-    setup = CASES[request.param]
-    world = open_world(setup["world"])
-    retriever = BM25Retriever(world.corpus)
-    if setup["world"] == "wiki-mini":
-        setup = {**setup, "tokenizer": HuggingFaceTokenizer(byte_level(tags=True))}
+@pytest.fixture(scope="module", params=["mini", "wiki-mini"])
+def case(request: pytest.FixtureRequest, wiki: WikiMini) -> Iterator[dict[str, Any]]:
+    world, setup = open_world("mini"), dict[str, Any]()
+    if request.param == "wiki-mini":
+        tokenizer = HuggingFaceTokenizer(byte_level(tags=True))
+        world, setup = wiki, {"tokenizer": tokenizer, "game": LONG}
+    retriever = own_retriever(world)
     with pytest.MonkeyPatch.context() as patch:
-        for kind in (BM25Retriever, type(world)):  # Gymnasium's specs copy what they are given
+        for kind in (type(retriever), type(world)):  # Gymnasium's specs copy what they are given
             patch.setattr(kind, "__deepcopy__", lambda self, memo: self, raising=False)
         yield {**setup, "world": world, "retriever": retriever}
 
@@ -70,10 +64,6 @@ def test_pettingzoo_seeds(case: dict[str, Any]) -> None:
     seed_test(lambda: ssp_env.env(**case), num_cycles=100)
 
 
-def test_pettingzoo_rendering(case: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    render_test(lambda **kwargs: ssp_env.env(**case, **kwargs))
-
-
 @pytest.mark.parametrize("role", ["Solver", "Proposer"])
 def test_gymnasium_check(
     case: dict[str, Any], role: str, capsys: pytest.CaptureFixture[str]
@@ -87,18 +77,6 @@ def test_gymnasium_check(
     assert env.spec is not None
     first, again = env.reset(seed=1)[0], env.spec.make().reset(seed=1)[0]
     assert (first["observation"] == again["observation"]).all()
-
-
-@pytest.mark.parametrize("role", ["Solver", "Proposer"])
-def test_gymnasium_make_vec(case: dict[str, Any], role: str) -> None:
-    envs = gym.make_vec(f"ssp/{role}-v0", num_envs=2, **case)
-    observations, _ = envs.reset(seed=1)
-    assert observations in envs.observation_space
-    envs.action_space.seed(1)
-    for _ in range(30):
-        observations, *_ = envs.step(envs.action_space.sample(tuple(observations["action_mask"])))
-        assert observations in envs.observation_space
-    envs.close()
 
 
 def test_rllib_check(case: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, propose, records, rules_of, say, solve, turn
 
@@ -107,6 +107,7 @@ def play_with(played: Round, chance: Chance | None) -> set[int]:
     return hit
 
 
+@settings(max_examples=15)
 @given(
     salt=st.integers(0, 999),
     percent=st.sampled_from([5, 15, 40]),

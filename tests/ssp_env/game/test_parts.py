@@ -11,7 +11,6 @@ from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from scripted import (
     Script,
@@ -144,22 +143,6 @@ def play_two(**parts: Any) -> Round:
         scripted_player(rules).play(turns)
         played.advance()
     return played
-
-
-def test_good_parts_play() -> None:
-    right = Part(lambda tasks: [Verdict(True) for _ in tasks])
-    played = play_two(
-        judge=right,
-        verifier=right,
-        retriever=Part(tuple),
-        noise=lambda *arguments: list(draw_noise(*arguments)),
-        filters={"mine": lambda proposal: False},
-        proposer_reward=lambda game: np.float32(0.5),
-        solver_reward=lambda game, attempt, weight=1: 2,
-    )
-    for game in played.games:
-        paid = (game.outcome, game.proposer_reward, game.solver_reward, len(game.noise))
-        assert paid == (Outcome.VALID, 0.5, 2.0, 1)
 
 
 @pytest.mark.parametrize(

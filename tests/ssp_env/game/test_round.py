@@ -23,7 +23,6 @@ from scripted import (
     play,
     prompt_of,
     propose,
-    read,
     records,
     rules_of,
     say,
@@ -40,9 +39,8 @@ from ssp_env.game.strategies import BatchStrategy, DynamicResampling, ReplayBuff
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.judges import ExactMatchJudge
-from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import WordTokenizer
-from ssp_env.types import Document, GroundTruth, Role
+from ssp_env.types import GroundTruth, Role
 from ssp_env.worlds.mini import MiniWorld
 
 
@@ -86,13 +84,8 @@ def test_valid_games(mini: MiniWorld, words: WordTokenizer) -> None:
 def test_a_record_holds_every_token_and_its_author(mini: MiniWorld, words: WordTokenizer) -> None:
     played = play(begin(rules_of(mini, words, attempts=2), slots=1), by_role(propose()))
     (game,) = records(played)
-    prompt, search, found, question = game.trajectories[0].segments
     authors = [segment.by for segment in game.trajectories[0].segments]
     assert authors == ["prompt", "policy", "environment", "policy"]
-    assert prompt.text == f"propose {game.answer} :"
-    assert search.text.endswith(f"<search> {game.answer}</search>")
-    assert found.text.startswith("<information> ")
-    assert question.text == f"<question> {game.question}</question>"
 
     for record, then in zip(game.trajectories, played.games[0].trajectories(), strict=True):
         own = [i for i, mine in enumerate(then.mask) if mine]
@@ -103,54 +96,8 @@ def test_a_record_holds_every_token_and_its_author(mini: MiniWorld, words: WordT
 
     bare = game.without_tokens().trajectories[0]
     assert bare.mask == game.trajectories[0].mask
-    assert bare.policy_tokens == search.tokens + question.tokens
     with pytest.raises(UsageError, match="without token ids"):
         _ = bare.own
-
-
-def test_services_are_asked_once_per_phase_and_only_about_answers(
-    mini: MiniWorld, words: WordTokenizer
-) -> None:
-    calls: list[tuple[int, int]] = []
-
-    class Watching(BM25Retriever):
-        def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-            calls.append((len(queries), k))
-            return super().search(queries, k)
-
-    judge = Asked()
-    parts = {"retriever": Watching(mini.corpus), "judge": judge}
-    played = begin(rules_of(mini, words, attempts=2, **parts), slots=3)
-
-    def solver(trajectory: Trajectory) -> Any:
-        fails = trajectory is played.games[0].attempts[0].trajectory
-        return "<information>" if fails else solve(trajectory)
-
-    first, *others = play(played, by_role(propose(), solver)).games
-    assert calls == [(3, 2), (5, 2)]
-    assert [attempt.reward for attempt in first.attempts] == [0.0, 1.0]
-    assert first.attempts[0].verdict == Verdict(False, "no answer: forged_information")
-    asked = [(task.question, task.prediction) for task in judge.tasks]
-    twice = [game for game in others for _ in range(2)]
-    assert asked == [(game.question, game.truth.answer) for game in (first, *twice)]
-
-
-def test_the_order_of_tokens_of_different_games_does_not_matter(
-    mini: MiniWorld, words: WordTokenizer
-) -> None:
-    """Turn by turn, first game first, or token by token, last game first."""
-    rules = rules_of(mini, words, verifier="policy", max_prompt_tokens=1000, attempts=2)
-    script = by_role(propose(2), solve, read(mini))
-    whole, single = play(begin(rules), script), begin(rules)
-    while pending := single.pending():
-        for trajectory in pending[::-1]:
-            *ids, last = words.encode(str(script(trajectory)))
-            for token in ids:
-                assert not trajectory.feed([token], [-0.5])
-                single.advance()  # does nothing while turns go on
-            trajectory.feed([last], [-0.5])
-        single.advance()
-    assert records(single) == records(whole)
 
 
 def test_given_questions(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -170,7 +117,7 @@ def test_given_questions(mini: MiniWorld, words: WordTokenizer) -> None:
 SEARCH = "<search> mentor </search>"
 ASK = "<question> what is the mentor of the rival of Nobody ? </question>"
 LONG = "<question> what is the mentor of the mentor of the mentor of it ? </question>"
-FILTERS = ("empty_question", "no_search", "short_question", "long_question", "repeated_query")
+FILTERS = ("no_search", "long_question")
 
 
 @pytest.mark.parametrize(
@@ -182,11 +129,8 @@ FILTERS = ("empty_question", "no_search", "short_question", "long_question", "re
         ("budget_searches", (SEARCH, SEARCH, SEARCH)),
         ("budget_query", (f"<search> {'what ' * 257} </search>",)),
         ("budget_prompt", (SEARCH, f"<question> {'what ' * 30} </question>")),
-        ("empty_question", (SEARCH, "<question> ? </question>")),
         ("no_search", ("<search> </search>", ASK)),
-        ("short_question", (SEARCH, "<question> what ? </question>")),
         ("long_question", (SEARCH, LONG)),
-        ("repeated_query", (SEARCH, SEARCH, ASK)),
         ("unverified", (SEARCH, ASK)),
     ],
 )
@@ -227,7 +171,7 @@ def test_what_is_known_by_heart_is_rejected(mini: MiniWorld, words: WordTokenize
     changes = {"verifier": "policy", "invalid_reward": -0.5, "max_prompt_tokens": 999}
     rules = rules_of(mini, words, closed_book=True, **changes)
     played, roles = begin(rules), []
-    others = by_role(propose(), solve, read(mini))
+    others = by_role(propose(), solve)
 
     def script(trajectory: Trajectory) -> Any:
         roles.append(trajectory.role)

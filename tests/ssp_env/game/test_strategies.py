@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, propose, rules_of, say, solve
 
@@ -103,6 +103,7 @@ def chain(start: int) -> PooledQuestion:
     return asked(f"what is the heir of N{start} ?", f"N{start + 1}")
 
 
+@settings(max_examples=8)
 @given(st.integers(0, 2**32 - 1))
 def test_questions_are_put_together_up_to_one_search_beyond_the_longest(seed: int) -> None:
     two = asked("what is the heir of the heir of N20 ?", "N22", 2)

@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hf_tokenizers import KINDS
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import spell, word_tokenizer
 
@@ -24,7 +25,6 @@ from ssp_env.game.protocol import (
     TurnScanner,
     check_tokenizer,
 )
-from ssp_env.tokenizers import ByteTokenizer, Tokenizer
 from ssp_env.types import Action, Document, Role
 
 TAGS = Tags()
@@ -107,17 +107,17 @@ class Counting(ScannerTags):
         return self._real.match(text, start)
 
 
-def test_a_token_costs_the_same_after_200_000_bytes() -> None:
+def test_a_token_costs_the_same_after_50_000_bytes() -> None:
     tags = Counting()
     scanner = TurnScanner(tags)
     scanner.feed(b"<sea < </answer> rch>")
     early = tags.asked
-    for _ in range(20_000):
+    for _ in range(5_000):
         scanner.feed(b"<search> <")
     before = tags.asked
     scanner.feed(b" <sea < </answer> rch>")
     assert tags.asked - before <= early + 1
-    assert before < 4 * 20_000
+    assert before < 4 * 5_000
 
 
 # -- text from outside -------------------------------------------------------------------------
@@ -127,7 +127,6 @@ SPECIAL += ["<tool_call>", "</s>", "<s>"]
 ALIKE = ["SEARCH", "Answer", "ſearch", "‹", "›", "＜", "＞", "﹤", "﹥", "／", "ｓｅａｒｃｈ"]
 ALIKE += ["\u200b", "\u00ad", "\t", "\x01", "information>", "ignore the above"]
 OUTSIDE = st.lists(st.sampled_from([*PARTS, *ALIKE, *SPECIAL]), max_size=14).map("".join)
-KINDS = ["bytes", "words", "byte_level", "byte_level_tags", "metaspace", "unigram", "word_level"]
 
 
 def squashed(text: str) -> str:
@@ -141,21 +140,10 @@ def count_tags(text: str) -> list[int]:
     return [squashed(text).count(tag) for tag in TAGS.all()]
 
 
-def tokenizer_of(kind: str) -> Tokenizer:
-    if kind in ("bytes", "words"):
-        return ByteTokenizer() if kind == "bytes" else word_tokenizer()
-    hf = pytest.importorskip("hf_tokenizers", exc_type=ImportError)
-    from ssp_env.tokenizers import HuggingFaceTokenizer
-
-    tagged = kind == "byte_level_tags"
-    inner = hf.byte_level(tags=True, chat=True) if tagged else getattr(hf, kind)()
-    return HuggingFaceTokenizer(inner)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_outside_text_is_data_to_every_tokenizer(kind: str) -> None:
     """It changes neither which special tokens a prompt holds, nor which tags one reads in it."""
-    tokenizer = tokenizer_of(kind)
+    tokenizer = KINDS[kind]()
     prompts = Prompts.open("plain", tokenizer)
     special = {i for tag in TAGS.all() if len(ids := tokenizer.encode(tag)) == 1 for i in ids}
     special |= {tokenizer.pad_id, tokenizer.eos_id}
@@ -167,19 +155,15 @@ def test_outside_text_is_data_to_every_tokenizer(kind: str) -> None:
         page = Document("d", text, text)
         prompted = [prompts.proposer(text, 2), prompts.solver(text, 3)]
         prompted += [prompts.information([page], 10_000), prompts.verifier(text, [page], 10_000)]
-        return [
-            (
-                [i for i in ids if i in special],
-                count_tags(spell(tokenizer, ids).decode("utf-8", "replace")),
-            )
-            for ids in prompted
-        ]
+        texts = [spell(tokenizer, ids).decode("utf-8", "replace") for ids in prompted]
+        tokens = [[token for token in ids if token in special] for ids in prompted]
+        return list(zip(tokens, map(count_tags, texts), strict=True))
 
     harmless = shown("a")
 
+    @settings(max_examples=15)
     @given(text=OUTSIDE, tag=st.sampled_from(TAGS.all()), cut=st.integers(0, 14))
     def check(text: str, tag: str, cut: int) -> None:
-        assert shown(text) == harmless
         assert shown(tag[:cut] + text + tag[cut:]) == harmless
 
     check()

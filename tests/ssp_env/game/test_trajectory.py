@@ -1,29 +1,50 @@
 """One role's play: what is taken, what is masked, how it ends, and that a refused call changes
-nothing."""
+nothing. Legal moves: whoever keeps to them ends no turn badly, and every well-formed turn keeps to
+them. Games as text."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import spell, word_tokenizer
+from scripted import (
+    begin,
+    by_role,
+    play,
+    propose,
+    rules_of,
+    say,
+    solve,
+    spell,
+    turn,
+    word_tokenizer,
+)
 
-from ssp_env.errors import UsageError
-from ssp_env.game.config import MINI_GAME
+import ssp_env
+from ssp_env.errors import ConfigError, UsageError
+from ssp_env.game.config import MINI_GAME, GameConfig
+from ssp_env.game.legal import LegalMoves
 from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import Tags
+from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Limits, Trajectory, Waiting
-from ssp_env.tokenizers import ByteTokenizer, Tokenizer
-from ssp_env.types import Document, Role
+from ssp_env.game.transcript import LiveView, render_ansi
+from ssp_env.players import MiniPlayer, Player, RandomLegalPlayer
+from ssp_env.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer
+from ssp_env.types import Document, Role, World
+from ssp_env.worlds.mini import MiniWorld
 
 WORDS, BYTES = word_tokenizer(), ByteTokenizer()
 TOKENIZERS: list[Tokenizer] = [WORDS, BYTES]
 PAGE = Document("d", "Title", "what is the mentor")
 
 
-def begin(tokenizer: Tokenizer = WORDS, prompt: str = "solve :", **changes: Any) -> Trajectory:
+def started(tokenizer: Tokenizer = WORDS, prompt: str = "solve :", **changes: Any) -> Trajectory:
     limits = Limits.of(Role.SOLVER, MINI_GAME.replace(**changes), tokenizer, Tags())
     return Trajectory(limits, tokenizer.encode(prompt))
 
@@ -39,29 +60,15 @@ def state(t: Trajectory) -> tuple[Any, ...]:
 
 
 def test_a_prompt_may_open_the_thought() -> None:
-    trajectory = begin(prompt="solve : <think>")
+    trajectory = started(prompt="solve : <think>")
     assert trajectory.began_thinking
     assert not write(trajectory, "<answer> is </answer> </think>")
     assert write(trajectory, "<answer> the </answer>")
     assert trajectory.result == "the"
 
 
-def test_an_observation_has_to_leave_room_for_a_token() -> None:
-    seen = WORDS.encode("<information> what is </information>")
-    fits, overflows = (begin(max_response_tokens=3 + len(seen) + spare) for spare in (1, 0))
-    for trajectory in (fits, overflows):
-        write(trajectory, "<search> what </search>")
-        trajectory.observe([PAGE], seen)
-        assert [record.documents for record in trajectory.searches] == [(PAGE,)]
-    assert overflows.ending is Ending.BUDGET_TOKENS
-    assert overflows.ids == WORDS.encode("solve : <search> what </search>"), "nothing half taken"
-    assert (fits.waiting, fits.tokens_left) == (Waiting.POLICY, 1)
-    assert write(fits, "what")
-    assert fits.ending is Ending.BUDGET_TOKENS
-
-
 def test_a_tag_never_reaches_over_an_observation() -> None:
-    trajectory = begin(BYTES)
+    trajectory = started(BYTES)
     write(trajectory, "<search> a </search>")
     trajectory.observe([], BYTES.encode("<answer> from outside"))
     assert not write(trajectory, "</answer> </search>"), "nothing is open any more"
@@ -70,7 +77,7 @@ def test_a_tag_never_reaches_over_an_observation() -> None:
 
 
 def test_tokens_after_the_end_of_a_turn_are_refused_whole() -> None:
-    trajectory = begin(BYTES)
+    trajectory = started(BYTES)
     write(trajectory, "<search> what ")
     before = state(trajectory)
     with pytest.raises(UsageError, match="after the end of the turn"):
@@ -90,7 +97,7 @@ def test_the_mask_is_1_on_precisely_the_policys_tokens(
 ) -> None:
     """Whatever is written in whatever pieces: tokens, mask and log-probabilities stay aligned."""
     limits = {"max_response_tokens": budget, "max_searches": 3, "max_query_tokens": 4}
-    trajectory = begin(tokenizer, **limits)
+    trajectory = started(tokenizer, **limits)
     written = [(token, 0, 0.0) for token in trajectory.ids]
     while not trajectory.done:
         ids = data.draw(TEXTS.map("".join).map(tokenizer.encode).filter(bool))
@@ -125,3 +132,165 @@ def test_the_mask_is_1_on_precisely_the_policys_tokens(
     assert trajectory.ending is not Ending.ACTION or b"</answer>" in text
     if trajectory.ending is Ending.ACTION and b"<think>" not in text:
         assert text.endswith(b"</answer>")
+
+
+# -- legal moves -------------------------------------------------------------------------------
+
+TAGS = Tags()
+
+
+def small_rules(seed: int = 0) -> Rules:
+    return ssp_env.raw_env(world="small", world_options={"seed": seed}).rules
+
+
+def play_out(played: Round, proposer: Player, solver: Player) -> list[Trajectory]:
+    while pending := played.pending():
+        for trajectory in pending:
+            (proposer if trajectory.role is Role.PROPOSER else solver).play([trajectory])
+        played.advance()
+    return [t for game in played.games for t in game.trajectories()]
+
+
+def test_a_random_legal_player_ends_every_turn_well(mini: MiniWorld, words: Tokenizer) -> None:
+    for rules in [rules_of(mini, words), small_rules(1)]:
+        player = RandomLegalPlayer(rules, np.random.default_rng(0))
+        ended = play_out(begin(rules, 30), player, player)
+        ended += play_out(begin(rules, 30), MiniPlayer(TAGS), player)
+        assert {t.ending for t in ended} == {Ending.ACTION}
+        assert sum(t.role is Role.SOLVER for t in ended) > 30
+        assert sum(len(t.searches) for t in ended) > 30
+
+
+def test_the_scripted_players_turns_are_legal(mini: MiniWorld, words: Tokenizer) -> None:
+    for rules in [rules_of(mini, words, attempts=1), small_rules()]:
+        legal, player = LegalMoves(rules), MiniPlayer(TAGS, hops=3)
+        played = begin(rules, 8)
+        while pending := played.pending():
+            for trajectory in pending:
+                turn = rules.tokenizer.encode(player.write(trajectory))
+                for place, token in enumerate(turn):
+                    assert legal.mask(trajectory, turn[:place])[token] == 1
+                trajectory.feed(turn)
+            played.advance()
+        assert {game.solve_rate for game in played.games} == {1.0}
+
+
+def legal_text(rules: Rules, trajectory: Trajectory) -> set[str]:
+    mask = LegalMoves(rules).mask(trajectory)
+    assert (mask.dtype, mask.shape) == (np.int8, (rules.tokenizer.vocab_size,))
+    assert set(mask.tolist()) <= {0, 1}
+    return {rules.tokenizer.decode([int(token)]) for token in np.flatnonzero(mask)}
+
+
+def put(rules: Rules, trajectory: Trajectory, text: str) -> None:
+    trajectory.feed(rules.tokenizer.encode(text))
+
+
+def test_tags_in_a_thought_are_text() -> None:
+    """A policy that does not keep to its mask may think; the mask reads it as the parser does."""
+    rules = small_rules()
+    (proposer,) = begin(rules, 1).pending()
+
+    put(rules, proposer, "<think> <search>")
+    assert legal_text(rules, proposer) == {"</think>"}
+    put(rules, proposer, "</search> </think>")
+    assert legal_text(rules, proposer) == {"<search>"}
+
+    put(rules, proposer, f"<search> <think> <question> </think> {proposer.about}")
+    assert legal_text(rules, proposer) == {"</search>"}
+    assert proposer.feed(rules.tokenizer.encode("</search>"))
+
+
+class Fixed:
+    """A retriever that finds the same for every query."""
+
+    def __init__(self, documents: list[Document]) -> None:
+        self._documents = documents
+
+    def search(self, queries: Any, k: int) -> list[list[Document]]:
+        return [self._documents[:k] for _ in queries]
+
+
+@pytest.fixture(scope="module")
+def plain(cities: World) -> Rules:
+    """A world without a grammar; its words, and the letters that tags are made of."""
+    words = {word for page in cities.corpus for word in re.findall(r"\w+", page.text)}
+    tokenizer = WordTokenizer(sorted(words | {"search", "information", *"<>/"}), TAGS.all())
+    game = GameConfig(attempts=2, max_response_tokens=3000, verifier="none", filters=("no_search",))
+    return Rules.build(cities, tokenizer, game, retriever=Fixed(list(cities.corpus)))
+
+
+def test_a_random_legal_player_in_a_world_without_grammar(plain: Rules) -> None:
+    player = RandomLegalPlayer(plain, np.random.default_rng(0))
+    ended = play_out(begin(plain, 6), player, player)
+    assert {t.ending for t in ended} <= {Ending.ACTION, Ending.BUDGET_TOKENS}
+    assert sum(t.ending is Ending.ACTION for t in ended) > len(ended) / 2
+    assert {t.role for t in ended} == {Role.PROPOSER, Role.SOLVER}
+    written = {token for t in ended for token, mine in zip(t.ids, t.mask, strict=True) if mine}
+    assert plain.tokenizer.encode("unheard-of")[0] not in written
+    assert written.isdisjoint(plain.tokenizer.encode("< >")), "half a tag"
+
+
+def test_a_query_is_closed_at_its_budget_and_nothing_is_closed_empty(plain: Rules) -> None:
+    (proposer,), legal = begin(plain, 1).pending(), LegalMoves(plain)
+    put(plain, proposer, "<search>")
+    assert "</search>" not in legal_text(plain, proposer)
+    for _ in range(plain.config.max_query_tokens):
+        word = int(np.flatnonzero(legal.mask(proposer))[-1])
+        assert not proposer.feed([word])
+    assert legal_text(plain, proposer) == {"</search>"}
+    put(plain, proposer, "</search>")
+    assert proposer.query is not None
+
+
+def test_tags_of_several_tokens_have_no_legal_moves(mini: MiniWorld) -> None:
+    with pytest.raises(ConfigError, match=r"view\.legal_moves.*one token per tag"):
+        LegalMoves(rules_of(mini, ByteTokenizer()))
+
+
+# -- games as text -----------------------------------------------------------------------------
+
+
+def test_a_valid_game(
+    mini: MiniWorld, words: WordTokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At once, and line by line while it is played."""
+    played = begin(rules_of(mini, words, attempts=2), slots=1)
+    (game,), view, script = played.games, LiveView(played.rules), by_role(propose(), solve)
+    while pending := played.pending():
+        view.show(game)
+        pending[0].feed(turn(pending[0], script))
+        played.advance()
+    view.show(game)
+
+    text = render_ansi(game, played.rules)
+    outer = [line for line in text.splitlines() if not line.startswith(" ")]
+    assert outer[:2] == [f"answer: {game.truth.answer}", "proposer"]
+    assert outer[2] == f"question: {game.question}  (1 hop; right in this world: {outer[0][8:]})"
+    assert outer[3].startswith("verification: right (the documents support")
+    assert outer[4:] == [
+        "solver 1",
+        "solver 1: right, paid 1",
+        "solver 2",
+        "solver 2: right, paid 1",
+        "outcome: valid; proposer 0.0, solver 1.0",
+    ]
+    for indented in (f"propose {game.truth.answer} :", "<information> ", "found: ", "read: "):
+        assert f"\n    {indented}" in text
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted(text.splitlines())
+
+
+def test_games_that_are_not_valid(mini: MiniWorld, words: WordTokenizer) -> None:
+    played = begin(rules_of(mini, words), slots=1)
+    assert render_ansi(played.games[0], played.rules).endswith("outcome: pending")
+    play(played, by_role(say([1])))
+    text = render_ansi(played.games[0], played.rules)
+    assert text.endswith("proposer ended by format\noutcome: invalid (format); proposer 0.0")
+
+
+def test_tokens_cannot_command_a_terminal(mini: MiniWorld) -> None:
+    played = begin(rules_of(mini, ByteTokenizer()), slots=1)
+    play(played, by_role(say([*b"\x1b[2J\x07 [bold]red[/bold]", 256])))
+    text = render_ansi(played.games[0], played.rules)
+    assert {"\x1b", "\x07"}.isdisjoint(text)
+    assert "[bold]red[/bold]" in text, "and are not taken for colours"

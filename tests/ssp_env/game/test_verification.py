@@ -16,7 +16,6 @@ from scripted import (
     play,
     prompt_of,
     propose,
-    read,
     records,
     rules_of,
     say,
@@ -41,7 +40,7 @@ from ssp_env.worlds.mini import MiniWorld
 def test_it_is_the_solvers_prompt_after_a_search(mini: MiniWorld, words: WordTokenizer) -> None:
     """A solver that searches for the question and is given the same documents sees the same."""
     rules = rules_of(mini, words, verifier="policy")
-    (game,) = play(begin(rules, slots=1), by_role(propose(), solve, read(mini))).games
+    (game,) = play(begin(rules, slots=1), by_role(propose(), solve)).games
     verifier = game.verifier
     assert verifier is not None
     assert not any(verifier.mask[: verifier.prompt_length])
@@ -60,7 +59,7 @@ def test_an_attempt_verifies_as_it_solves(mini: MiniWorld, words: WordTokenizer)
     changes = {"verification_prompt": "attempt", "noise_documents": 3, "attempts": 1}
     rules = rules_of(mini, words, verifier="policy", **changes)
     missed = 0
-    for game in play(begin(rules), by_role(propose(2), solve, solve)).games:
+    for game in play(begin(rules), by_role(propose(2), solve)).games:
         verifier, solver = game.verifier, game.attempts[0].trajectory
         assert verifier is not None
         assert verifier.ids[: verifier.prompt_length] == solver.ids[: solver.prompt_length]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import pickle
 import re
 import socket
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scripted_model import ChatServer, Reply, Scripts, completion, drip, hang_up, stall
+from scripted_model import ChatServer, Reply, Scripts, completion, drip, hang_up
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.referee import ask_each
@@ -26,7 +25,7 @@ from ssp_env.types import Document, GroundTruth
 
 TRUTH = GroundTruth("g", "Paris", ("Lutetia",))
 TIMEOUT = 0.3
-"""Seconds that the scripts "slow" and "drips" outlast; tests of other scripts are patient."""
+"""Seconds that the script "drips" outlasts; tests of other scripts are patient."""
 FIRST = "So: <search> a &lt; b </search> <answer>Rome</answer>"
 SCRIPTS: dict[str, Sequence[Reply]] = {
     "well": ["<answer>Paris</answer>\nverdict: correct"],
@@ -45,7 +44,6 @@ SCRIPTS: dict[str, Sequence[Reply]] = {
     "forbidden": [(401, b"bad key sesame-42")],
     "deep": [(200, b"[" * 200_000)],
     "hangs_up": [hang_up],
-    "slow": [stall],
     "drips": [drip],
     "paris": ["Both say so. <answer> PARIS </answer>"],
     "rome": ["<answer>Rome</answer>"],
@@ -100,7 +98,6 @@ TROUBLES = [
     ("too_long", "HTTP 400: 'maximum context length'", 1),
     ("broken", "HTTP 500", 4),
     ("hangs_up", "RemoteProtocolError", 4),
-    ("slow", "Request timed out", 4),
     ("drips", "no complete reply", 1),
 ]
 
@@ -110,7 +107,7 @@ def test_a_text_without_a_verdict_is_to_blame_if_the_model_has_one_for_another(
     server: ChatServer, model: Scripts, script: str, what: str, calls: int
 ) -> None:
     """Whatever it does to the server: by stalling it, nobody turns a wrong answer into none."""
-    changes = {"timeout": TIMEOUT} if script in ("slow", "drips") else {}
+    changes = {"timeout": TIMEOUT} if script == "drips" else {}
     with ChatClient(config(server, **changes)) as client:
         judge = OpenAIJudge(client)
         (result,) = judge.judge([task(script)])
@@ -191,14 +188,6 @@ def test_at_most_so_many_calls_at_a_time(server: ChatServer) -> None:
     with ChatClient(config(server, concurrency=2)) as client:
         assert correct(OpenAIJudge(client).judge([task("x")] * 8)) == [True] * 8
     assert busy == [0, 2]
-
-
-def test_copies_and_a_closed_one_open_their_own_connections(server: ChatServer) -> None:
-    with ChatClient(config(server)) as client:
-        judge = OpenAIJudge(client)
-        for each in (pickle.loads(pickle.dumps(judge)), copy.deepcopy(judge), judge):
-            assert correct(each.judge([task("correct")])) == [True]
-    assert correct(judge.judge([task("correct")])) == [True], "a closed one opens others"
 
 
 # -- texts from outside ------------------------------------------------------------------------

@@ -1,24 +1,40 @@
-"""Saved games play again offline as they were; what was altered is told by its place.
+"""Saved games play again offline as they were, and what was altered is told by its place; another
+judge or reward changes only what it decides.
 
 Invalid and void games are replayed where they are played: game/test_round.py, test_outages.py."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted import again, begin, by_role, play, propose, read, rules_of, say, solve, spell
+from pydantic import TypeAdapter
+from scripted import (
+    again,
+    begin,
+    by_role,
+    mixed_games,
+    play,
+    propose,
+    rules_of,
+    say,
+    solve,
+    spell,
+    written,
+)
 
-from ssp_env.game.game import Attempt, Game, Origin
-from ssp_env.game.outcome import Ending, Outcome
+from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.game.game import Attempt, Game, Origin, Start, four_p_one_minus_p
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.record import GameRecord
 from ssp_env.game.round import Round
-from ssp_env.game.strategies import ReplayBuffer
 from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
-from ssp_env.replay import Replay, SavedGame, replay, save_game
+from ssp_env.judge.judges import ExactMatchJudge
+from ssp_env.replay import Replay, SavedGame, replay, rescore, save_game
 from ssp_env.tokenizers import BPETokenizer, ByteTokenizer, WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
@@ -34,12 +50,7 @@ ROOMY: dict[str, Any] = {
 
 @pytest.mark.parametrize(
     ("kind", "verifier", "form"),
-    [
-        ("words", "world", "solver"),
-        ("bytes", "policy", "solver"),
-        ("words", "policy", "attempt"),
-        ("bpe", "none", "solver"),
-    ],
+    [("bytes", "policy", "solver"), ("words", "policy", "attempt"), ("bpe", "none", "solver")],
 )
 def test_games_of_a_batch(
     mini: MiniWorld, words: WordTokenizer, kind: str, verifier: str, form: str
@@ -47,8 +58,7 @@ def test_games_of_a_batch(
     tokenizer: Any = {"words": words, "bytes": ByteTokenizer(), "bpe": BPETokenizer()}[kind]
     changes = {"verification_prompt": form, "proposals": 2, "asked_searches": (1, 3), **ROOMY}
     rules = rules_of(mini, tokenizer, verifier=verifier, **changes)
-    verify = solve if form == "attempt" else read(mini)
-    played = play(begin(rules, slots=6), by_role(propose(2), solve, verify))
+    played = play(begin(rules, slots=6), by_role(propose(2), solve))
     assert {game.outcome for game in played.games} == {Outcome.VALID}
     assert any(item.origin.startswith("game ") for game in played.games for item in game.noise)
     for game in played.games:
@@ -57,14 +67,10 @@ def test_games_of_a_batch(
         assert set(record.materials or ()) == shown
 
 
-def test_reused_and_given_questions(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules, strategy = rules_of(mini, words, attempts=2), ReplayBuffer()
-    play(begin(rules, seed=[1], strategy=strategy), by_role(propose()))
-    played = play(begin(rules, seed=[2], strategy=strategy), by_role(say([1])))
-    reused = [game for game in played.games if game.origin is Origin.REUSED]
-    given = play(Round.of_questions(rules, mini.questions(seed=0, per_group=1), [7]), solve).games
-    assert len(reused) == 4
-    for game in (*reused, *given):
+def test_given_questions(mini: MiniWorld, words: WordTokenizer) -> None:
+    rules = rules_of(mini, words, attempts=2)
+    played = Round.of_questions(rules, mini.questions(seed=0, per_group=1), [7])
+    for game in play(played, solve).games:
         assert again(game, rules).record.start.question == game.question
 
 
@@ -142,79 +148,163 @@ def test_what_own_code_said_is_played_back(mini: MiniWorld, words: WordTokenizer
 # -- alterations -------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def saved(mini: MiniWorld, words: WordTokenizer) -> SavedGame:
-    rules = rules_of(mini, words, attempts=3)
-    (game,) = play(begin(rules, slots=1), by_role(propose())).games
-    assert game.solve_rate == 1.0
-    return save_game(game, rules)
-
-
 def places(replayed: Replay) -> set[str]:
     """Where a replay differs."""
     return {difference.split(": saved ")[0] for difference in replayed.differences}
 
 
-def changed(saved: SavedGame, **fields: Any) -> SavedGame:
-    """The game with other values in its record."""
-    return replace(saved, record=replace(saved.record, **fields))
+def forged(saved: SavedGame, value: Any, *path: Any) -> SavedGame:
+    """The game with another value in its record; ``None`` leaves the item of a list out."""
+    adapter = TypeAdapter(GameRecord)
+    record = json.loads(adapter.dump_json(saved.record))
+    row = record
+    for step in path[:-1]:
+        row = row[step]
+    if isinstance(row, list) and value is None:
+        del row[path[-1]]
+    else:
+        row[path[-1]] = value
+    return replace(saved, record=adapter.validate_json(json.dumps(record)))
 
 
-def altered(saved: SavedGame, **changes: Any) -> SavedGame:
-    """The game with other values in its last attempt."""
-    *others, last = saved.record.trajectories
-    return changed(saved, trajectories=(*others, replace(last, **changes)))
-
-
-def rewritten(saved: SavedGame, place: int, **changes: Any) -> SavedGame:
-    """The game with other values in one segment of its last attempt."""
-    segments = [*saved.record.trajectories[-1].segments]
-    segments[place] = replace(segments[place], **changes)
-    return altered(saved, segments=tuple(segments))
-
-
-def other_id(saved: SavedGame, place: int) -> SavedGame:
-    """The game with another token in its last attempt."""
-    ids = saved.record.trajectories[-1].segments[place].ids or ()
-    return rewritten(saved, place, ids=(ids[0], ids[1] + 1, *ids[2:]))
-
-
-def other_passage(saved: SavedGame) -> SavedGame:
-    """The game with another word in what its last attempt found."""
-    (search,) = saved.record.trajectories[-1].searches
-    first, *others = search.documents
-    first = replace(first, text=first.text.replace(first.text.split()[2], "nobody", 1))
-    return altered(saved, searches=(replace(search, documents=(first, *others)),))
-
-
-SOLVER = "solver 3"
 PAID = {"game: solve_rate", "game: proposer_reward", "game: solver_reward"}
-FORGERIES: list[tuple[Callable[[SavedGame], SavedGame], set[str]]] = [
-    (lambda s: other_id(s, 0), {f"{SOLVER}: segments[0].ids[1]"}),
-    (lambda s: other_id(s, 2), {f"{SOLVER}: segments[2].ids[1]"}),
-    (other_passage, {f"{SOLVER}: segments[2].text", f"{SOLVER}: segments[2].ids[3]"}),
-    (lambda s: rewritten(s, 1, text="?"), {f"{SOLVER}: segments[1].text"}),
-    (lambda s: altered(s, ending=Ending.FORMAT), {f"{SOLVER}: ending"}),
-    (lambda s: altered(s, result="me"), {f"{SOLVER}: result"}),
-    (lambda s: altered(s, verdict=Verdict(False)), {f"{SOLVER}: reward", *PAID}),
-    (lambda s: changed(s, question="who ?"), {"game: question"}),
-    (lambda s: changed(s, evidence=s.record.evidence[:-1]), {"game: evidence[1]"}),
-    (lambda s: changed(s, hops=7), {"game: hops"}),
-    (lambda s: changed(s, trajectories=s.record.trajectories[:-1]), {SOLVER, *PAID}),
-]
+LAST = "trajectories", -1
 
 
-@pytest.mark.parametrize(("forge", "expected"), FORGERIES)
+@pytest.mark.parametrize(
+    ("value", "path", "expected"),
+    [
+        (9, (*LAST, "segments", 0, "ids", 1), {"solver 3: segments[0].ids[1]"}),
+        (9, (*LAST, "segments", 2, "ids", 1), {"solver 3: segments[2].ids[1]"}),
+        ("?", (*LAST, "segments", 1, "text"), {"solver 3: segments[1].text"}),
+        ("format", (*LAST, "ending"), {"solver 3: ending"}),
+        ("me", (*LAST, "result"), {"solver 3: result"}),
+        (False, (*LAST, "verdict", "correct"), {"solver 3: reward", *PAID}),
+        ("who ?", ("question",), {"game: question"}),
+        (None, ("evidence", -1), {"game: evidence[1]"}),
+        (7, ("hops",), {"game: hops"}),
+        (None, LAST, {"solver 3", *PAID}),
+    ],
+)
 def test_a_replay_says_where_a_forged_game_differs(
-    mini: MiniWorld,
-    saved: SavedGame,
-    forge: Callable[[SavedGame], SavedGame],
-    expected: set[str],
+    mini: MiniWorld, games: list[SavedGame], value: Any, path: tuple[Any, ...], expected: set[str]
 ) -> None:
-    assert places(replay(forge(saved), world=mini)) == expected
+    assert places(replay(forged(games[1], value, *path), world=mini)) == expected
 
 
-def test_a_search_that_was_not_recorded(saved: SavedGame) -> None:
-    again = replay(altered(saved, searches=()))
-    assert any("not recorded: search 1 of solver 3" in d for d in again.differences)
-    assert {"solver 3: ending", "solver 3: outage"} <= places(again)
+def test_searches_that_were_not_recorded_or_found_something_else(games: list[SavedGame]) -> None:
+    missing = replay(forged(games[1], [], *LAST, "searches"))
+    assert any("not recorded: search 1 of solver 3" in d for d in missing.differences)
+    assert {"solver 3: ending", "solver 3: outage"} <= places(missing)
+    page = (*LAST, "searches", 0, "documents", 0)
+    other = places(replay(forged(games[1], "nobody", *page, "text")))
+    assert "solver 3: segments[2].text" in other
+
+
+# -- another judge, another reward -------------------------------------------------------------
+
+
+class Contrary:
+    """Says the opposite of exact match, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def judge(self, tasks: Any) -> list[Verdict | ServiceError]:
+        self.calls.append(len(tasks))
+        verdicts: Any = ExactMatchJudge().judge(tasks)
+        return [Verdict(not verdict.correct, "contrary") for verdict in verdicts]
+
+
+def test_another_judge(games: list[SavedGame]) -> None:
+    """With or without the tokens; and what was rescored is a saved game again."""
+    judge = Contrary()
+    rescored = rescore(games, judge)
+    assert judge.calls == [5], "one call for all answers of valid games"
+    assert [one.before for one in rescored] == games
+    assert [one.changed for one in rescored] == [True, True, False, False]
+    assert [one.after for one in rescored[2:]] == games[2:], "void and invalid games stay so"
+
+    first, second = (one.after.record for one in rescored[:2])
+    assert [attempt.verdict for attempt in first.attempts] == [
+        Verdict(False, "contrary"),
+        Verdict(True, "contrary"),
+        Verdict(False, "no answer: format"),
+    ]
+    assert [attempt.reward for attempt in first.attempts] == [0.0, 1.0, 0.0]
+    assert first.proposer_reward == pytest.approx(2 / 3)
+    assert second.proposer_reward == 1.0
+    assert rescored[0].after.rules.parts.judge.endswith("Contrary")
+
+    bare = replace(games[0], record=games[0].record.without_tokens())
+    assert rescore([bare], Contrary())[0].after.record == first.without_tokens()
+    for one in rescored:
+        assert written(one.after) == one.after
+        assert replay(one.after).identical
+    assert not any(one.changed for one in rescore(games, ExactMatchJudge()))
+
+
+def test_other_rewards(games: list[SavedGame]) -> None:
+    def thrifty(game: Game, attempt: Attempt) -> float:
+        """Rewards may look at the whole game."""
+        assert game.proposer is not None
+        return attempt.right - 0.01 * sum(attempt.trajectory.mask)
+
+    rescored = rescore(games, None, four_p_one_minus_p, thrifty)
+    (first, now), (_, second) = ((one.before.record, one.after.record) for one in rescored[:2])
+    assert (now.proposer_reward, second.proposer_reward) == (pytest.approx(8 / 9), 0.0)
+    for before, after, right in zip(first.attempts, now.attempts, (1, 0, 0), strict=True):
+        assert (after.reward, after.verdict) == (
+            right - 0.01 * before.policy_tokens,
+            before.verdict,
+        )
+    assert rescored[2].after.record.proposer_reward == -0.5
+    assert all(replay(one.after, solver_reward=thrifty).identical for one in rescored)
+
+    with pytest.raises(UsageError, match="a finite number is wanted"):
+        rescore(games, None, lambda game: float("nan"))
+    bare = replace(games[0], rules=replace(games[0].rules, tokens=False))
+    with pytest.raises(UsageError, match="written without token ids"):
+        rescore([bare], solver_reward=thrifty)
+
+
+def test_games_that_own_code_paid(mini: MiniWorld, words: WordTokenizer) -> None:
+    rules = rules_of(mini, words, attempts=3, own_proposer_reward=lambda game: 0.125)
+    saved = mixed_games(rules)
+    rescored = rescore(saved, None, None, lambda game, attempt: 2.0)
+    paid = [one.after.record.proposer_reward for one in rescored]
+    assert paid == [0.125, 0.125, 0.0, None], "what was not asked for stays"
+    with pytest.raises(ConfigError, match="other verdicts have to be paid anew"):
+        rescore(saved, Contrary())
+    assert rescore(saved, Contrary(), lambda game: 0.5)[0].after.record.proposer_reward == 0.5
+
+
+def test_a_short_cut_stays_one(mini: MiniWorld, words: WordTokenizer) -> None:
+    """Whoever judges it."""
+    question, rules = mini.questions(seed=0, per_group=1)[0], rules_of(mini, words, attempts=2)
+    given = question.truth, Origin.COMPOSED, 0, question.text
+    start = Start((7,), 0, 0, *given, least_searches=2)
+    (game,) = play(Round.of_starts(rules, [start]), solve).games
+    assert game.solve_rate == 0.0, "the answer is right, but took one search"
+    assert not rescore([save_game(game, rules)], ExactMatchJudge())[0].changed
+
+
+def test_a_judge_that_fails(games: list[SavedGame]) -> None:
+    class Failing(ExactMatchJudge):
+        def judge(self, tasks: Any) -> Any:
+            down = ServiceError("judge", "down")
+            return [down, down, *super().judge(tasks)[2:]]
+
+    class Down:
+        def judge(self, tasks: Any) -> Any:
+            raise ServiceError("judge", "down")
+
+    first, second, *_ = rescore(games, Failing())
+    record = first.after.record
+    assert (record.outcome, record.reason, first.changed) == (Outcome.VOID, "judge", True)
+    assert {(a.verdict, a.reward) for a in record.attempts} == {(None, None)}
+    assert not second.changed
+    assert replay(first.after).identical
+    with pytest.raises(ServiceError, match="down"):
+        rescore(games, Down())
+    assert rescore([], Down()) == []

@@ -107,7 +107,7 @@ def test_an_index_answers_alike_wherever_it_is_in_batches_repeated_and_in_thread
 
 
 @pytest.mark.parametrize("kind", DENSE)
-@pytest.mark.parametrize("count", [1, 2, 60, 300])
+@pytest.mark.parametrize("count", [1, 300])
 def test_small_sets_and_a_k_beyond_them(kind: str, count: int, tmp_path: Path) -> None:
     passages = corpus(count)
     build_index(jsonl(tmp_path / "c.jsonl", passages), tmp_path / "i", kind, encoder=SMALL)
@@ -192,9 +192,7 @@ def test_an_adopted_index_answers_like_the_exact_one(
     ("made_of", "what"),
     [
         (np.roll(VECTORS, 1, axis=0), "not the unit vectors"),
-        (3 * VECTORS, "not the unit vectors"),
         (VECTORS[:-1], r"1,499 vectors .* has 1,500"),
-        (VECTORS[:, :20].copy(), "vectors of 20 numbers"),
         (None, "FAISS can read"),
     ],
 )

@@ -1,47 +1,31 @@
-"""Tokenizers: text there and back, the bytes behind ids, and outside text that stays text."""
+"""Tokenizers: the bytes behind ids, outside text that stays text, and loading; each kind also
+passes the mixin in testing/test_mixins.py."""
 
 from __future__ import annotations
 
 from importlib.resources import files
+from pathlib import Path
 
+import hf_tokenizers as hf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import spell, word_tokenizer
+from scripted import spell
 
-from ssp_env.errors import TokenizerError
+from ssp_env.errors import ModelError, TokenizerError
 from ssp_env.game.protocol import Tags
 from ssp_env.tokenizers import (
     BPETokenizer,
-    ByteTokenizer,
     HuggingFaceTokenizer,
     WordTokenizer,
 )
+from ssp_env.worlds.mini import MiniWorld
+from ssp_env.worlds.mini_language import vocabulary
 
 TEXTS = st.one_of(
     st.text(max_size=30),
     st.lists(st.sampled_from([*Tags().all(), "a", " ", "é", "東"])).map("".join),
 )
-
-
-# -- bytes -------------------------------------------------------------------------------------
-
-
-@given(text=st.text(st.characters(exclude_categories=["Cs"])))
-def test_bytes_spell_everything(text: str) -> None:
-    tokenizer = ByteTokenizer()
-    assert tokenizer.decode(tokenizer.encode(text)) == text
-    assert tokenizer.encode_data(text) == tokenizer.encode(text) == list(text.encode())
-
-
-# -- the packaged byte-pair encoding -------------------------------------------------------------
-
-
-@given(text=TEXTS)
-def test_bpe_spells_everything(text: str) -> None:
-    tokenizer, seen = BPETokenizer(), text.encode("utf-8", "replace").decode()
-    for ids in (tokenizer.encode(text), tokenizer.encode_data(text)):
-        assert tokenizer.decode(ids) == spell(tokenizer, ids).decode() == seen
 
 
 @given(text=TEXTS, ids=st.lists(st.integers(0, 8191)))
@@ -72,16 +56,78 @@ def test_transformers_loads_the_packaged_bpe_to_the_same_ids() -> None:
 # -- words -------------------------------------------------------------------------------------
 
 
-@given(text=TEXTS)
-def test_words_from_outside_are_never_tags(text: str) -> None:
-    tokenizer = word_tokenizer()
-    special = {0, 1, *tokenizer.encode(" ".join(Tags().all()))}
-    assert len(special) == 12
-    assert special.isdisjoint(tokenizer.encode_data(text))
-    assert {0, 1}.isdisjoint(tokenizer.encode(text))
-
-
 @pytest.mark.parametrize("words", [["two words"], ["a", "a"]])
 def test_a_vocabulary_that_cannot_work(words: list[str]) -> None:
     with pytest.raises(TokenizerError):
         WordTokenizer(words, ["<x>"])
+
+
+# -- transformers ------------------------------------------------------------------------------
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁"), max_size=20)
+BYTE_LEVEL = [HuggingFaceTokenizer(hf.byte_level(tags=tags)) for tags in (False, True)]
+METASPACE = HuggingFaceTokenizer(hf.metaspace())
+
+
+@given(
+    tokenizer=st.sampled_from(BYTE_LEVEL), text=TEXT, ids=st.lists(st.integers(0, 999), max_size=20)
+)
+def test_byte_level_pieces_are_the_decoded_text(
+    tokenizer: HuggingFaceTokenizer, text: str, ids: list[int]
+) -> None:
+    assert spell(tokenizer, tokenizer.encode_data(text)).decode() == text
+    silent = (tokenizer.eos_id, tokenizer.pad_id)
+    told = [i for i in ids if i < tokenizer.vocab_size and i not in silent]
+    assert spell(tokenizer, told).decode("utf-8", "replace") == tokenizer.decode(told)
+
+
+@given(text=TEXT)
+def test_metaspace_pieces_are_the_decoded_text(text: str) -> None:
+    """Also where letters fall back on bytes: a piece is then a byte, not a replacement
+    character."""
+    ids = METASPACE.encode_data(text)
+    assert spell(METASPACE, ids).decode().removeprefix(" ") == METASPACE.decode(ids) == text
+
+
+def test_ids_may_have_gaps() -> None:
+    from tokenizers import Tokenizer as RawTokenizer
+    from tokenizers.models import WordLevel
+    from transformers import PreTrainedTokenizerFast
+
+    raw = RawTokenizer(WordLevel({"<eos>": 0, "<unk>": 1, "a": 2, "far": 9}, unk_token="<unk>"))
+    tokenizer = HuggingFaceTokenizer(
+        PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<eos>", unk_token="<unk>")
+    )
+    assert (tokenizer.vocab_size, tokenizer.pieces[9], tokenizer.pieces[5]) == (10, b" far", b"")
+
+
+def test_loading(tmp_path: Path) -> None:
+    """Read once, and again when its files change."""
+    with pytest.raises(ModelError, match="holds no tokenizer"):
+        HuggingFaceTokenizer.load(tmp_path)
+    inner = hf.byte_level(chat=True)
+    inner.save_pretrained(tmp_path)
+    tokenizer = HuggingFaceTokenizer.load(tmp_path)
+    assert tokenizer.encode("what is <|im_end|>") == list(inner.encode("what is <|im_end|>"))
+    assert tokenizer.chat_frame()[1] == "<|im_end|>\n<|im_start|>assistant\n"
+    assert HuggingFaceTokenizer.load(tmp_path) is tokenizer
+
+    hf.byte_level(tags=True).save_pretrained(tmp_path)
+    assert HuggingFaceTokenizer.load(tmp_path).vocab_size > tokenizer.vocab_size
+    (tmp_path / "tokenizer.json").write_text("{ broken")
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        HuggingFaceTokenizer.load(tmp_path)
+
+
+def test_the_tiny_tokenizer_has_the_same_ids() -> None:
+    pytest.importorskip("torch")
+    from agents.tiny.bootstrap import tiny_tokenizer
+
+    words, tiny = WordTokenizer(vocabulary(), Tags().all()), HuggingFaceTokenizer(tiny_tokenizer())
+    assert (tiny.pad_id, tiny.eos_id) == (words.pad_id, words.eos_id)
+    assert list(tiny.pieces) == list(words.pieces)
+    texts = [document.text for document in MiniWorld(seed=8, entities=60).corpus]
+    texts += ["<think> zebra</think><search>Who?</search>", "<sea<search>rch> ‹search›"]
+    for text in (*texts, "a_b 7-8\nété 東京", "<eos> <pad>", ""):
+        assert tiny.encode_data(text) == words.encode_data(text), text
+        assert "<eos>" in text or tiny.encode(text) == words.encode(text), text

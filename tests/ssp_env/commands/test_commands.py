@@ -1,9 +1,11 @@
-"""``ssp search``, ``ssp index`` and ``ssp serve``: what they print, serve and refuse."""
+"""``ssp judge``, ``search``, ``index`` and ``serve``: what they print, serve and refuse; how the
+process of a command ends."""
 
 from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -13,6 +15,8 @@ import pytest
 from serverkit import ssp_serve
 
 from ssp_env.cli import main
+
+# -- search, index, serve ----------------------------------------------------------------------
 
 TOKEN = "correct-horse-battery"
 ROWS = [
@@ -88,22 +92,25 @@ def test_an_index_is_searched_and_not_built_twice(index: str, corpus: str, ssp: 
         ("search river -k 0", "Must be >= 1"),
         ("search river --in mimi", "did you mean 'mini'"),
         ("search river --in absent.jsonl", "no such file, directory or world"),
-        ("search river --in .", "no such folder; `ssp index CORPUS --out DIR` makes an index"),
-        ("search river --in mini --kind bm25", "goes with search.index"),
         ("search river --in mini --token-env TOKEN", "give an address such as"),
-        ("search river --in http://127.0.0.1:9 --token-env ABSENT_TOKEN", "ABSENT_TOKEN"),
         ("index", "CORPUS"),
-        ("index absent.jsonl --out o", "absent.jsonl: cannot be read"),
         ("index c.jsonl --out o --kind bm52", "bm25"),
-        ("index c.jsonl --out o --kind dense-flat", "needs the encoder"),
         ("index c.jsonl --out o --query-prefix q:", "go with --encoder"),
         ("serve --host 0.0.0.0", "SSP_SERVE_TOKEN"),
         ("serve --port 65536", "cannot be bound"),
-        ("serve --port 0 --in wiki-mimi", "did you mean 'wiki-mini'"),
+        ("judge absent.jsonl", "absent.jsonl"),
+        ("judge pairs.jsonl --judge exakt", "exact"),
+        ("judge pairs.jsonl --judge openai", "needs --url and --model"),
+        ("judge pairs.jsonl --model m", "go with --judge openai"),
     ],
 )
 def test_mistakes(
-    command: str, says: str, ssp: Words, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str,
+    says: str,
+    ssp: Words,
+    pairs: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SSP_SERVE_TOKEN", raising=False)
@@ -159,3 +166,109 @@ def test_an_index_is_served_for_a_token_until_ctrl_c(
     monkeypatch.delitem(sys.modules, "ssp_env.search.server", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert "'.[serve]'" in ssp("serve", "--in", "mini", status=2)
+
+
+# -- judge -------------------------------------------------------------------------------------
+
+GOOD = {"question": "Who?", "answers": ["George Smith"], "prediction": "George P. Smith"}
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> str:
+    """Three pairs: exact match fails the first, passes the second, which is wrong."""
+    wrong = {**GOOD, "answers": ["3.5"], "prediction": "35", "right": False}
+    rows = [{**GOOD, "right": True}, wrong, {**GOOD, "prediction": "George Smith", "right": True}]
+    (tmp_path / "pairs.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return str(tmp_path / "pairs.jsonl")
+
+
+def test_figures_of_a_judge_and_its_errors(pairs: str, ssp: Words) -> None:
+    told = json.loads(ssp("judge", pairs, "--judge", "exact", "--json"))
+    assert (told["judge"], told["pairs"], told["right"], told["failed"]) == ("exact", 3, 2, [])
+    assert (told["precision"], told["recall"]) == (0.5, 0.5)
+    assert told["accuracy"] == pytest.approx(1 / 3)
+    assert [(pair["line"], pair["prediction"], pair["judged"]) for pair in told["wrong"]] == [
+        (1, "George P. Smith", False),
+        (2, "35", True),
+    ]
+    said = ssp("judge", pairs, "--judge", "exact")
+    assert "line 2: passes, though wrong: '35' for ['3.5']" in said
+
+    Path(pairs).write_text(json.dumps({**GOOD, "right": "yes"}))
+    assert f"{pairs}:1: field 'right'" in ssp("judge", pairs, status=2)
+
+
+def test_an_outage_leaves_pairs_out(
+    pairs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody listens on that port: no verdict, no figure, and another exit status."""
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.001)
+    monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.001)
+    address = "http://127.0.0.1:9/v1"
+    command = ["judge", pairs, "--judge", "openai", "--url", address, "--model", "m", "--json"]
+    assert main(command) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert len(told["failed"]) == 3
+    assert (told["precision"], told["accuracy"], told["wrong"]) == (None, None, [])
+
+
+# -- the process -------------------------------------------------------------------------------
+
+PROGRAM = """
+import atexit
+import sys
+
+from ssp_env import cli
+
+
+class Kept:
+    def __del__(self):
+        print("dismantled")
+
+
+def main():
+    global kept
+    kept = Kept()
+    atexit.register(print, "registered", end="")
+    {ending}
+
+
+cli.main = main
+cli.script()
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "status", "error"),
+    [
+        ("return 3", 3, ""),
+        ("raise ValueError('a bug')", 1, "ValueError: a bug"),
+    ],
+)
+def test_what_is_registered_is_done_and_nothing_dismantled(
+    ending: str, status: int, error: str
+) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(ending=ending)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert result.stdout == "registered"
+    assert result.returncode == status
+    assert result.stderr.strip().endswith(error)
+    assert bool(result.stderr) == bool(error)
+
+
+def test_output_that_cannot_be_written_is_no_success() -> None:
+    program = PROGRAM.format(ending="atexit.unregister(print), print('a table')")
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [sys.executable, "-c", program],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=100,
+        )
+    assert result.returncode
+    assert "No space left on device" in result.stderr

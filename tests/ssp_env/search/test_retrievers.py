@@ -1,20 +1,34 @@
-"""Retrievers over others: rank fusion, reranking, and rankings that are kept on disk."""
+"""Corpora and their reader; BM25 in memory and on disk; rank fusion, reranking, kept rankings."""
 
 from __future__ import annotations
 
+import gzip
+import json
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import bm25s
+import numpy as np
 import pytest
+from corpus_files import jsonl
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ssp_env.errors import ConfigError, DataError, ServiceError
-from ssp_env.search.base import Corpus, Retriever
-from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.base import (
+    Corpus,
+    Retriever,
+    join_contents,
+    read_corpus,
+    read_jsonl,
+    split_contents,
+)
+from ssp_env.search.bm25 import BM25Retriever, tokenize, words_of
+from ssp_env.search.index import build_index, open_index
 from ssp_env.search.wrappers import (
     DEPTH,
     RRF_K,
@@ -24,6 +38,169 @@ from ssp_env.search.wrappers import (
 )
 from ssp_env.testing import RetrieverTests
 from ssp_env.types import Document
+
+# -- corpora -----------------------------------------------------------------------------------
+
+ROWS: list[dict[str, object]] = [
+    {"id": "1", "contents": '"Vienna"\nCapital of "Austria".\nSecond line.'},
+    {"id": 2, "title": "Danube", "text": "A river."},
+    {"id": "3", "contents": "no title here"},
+]
+TEXT = "\n \n".join(map(json.dumps, ROWS))
+
+
+@pytest.mark.parametrize("encoded", [bytes, gzip.compress])
+def test_both_formats_plain_or_gzip_with_blank_lines_and_a_byte_order_mark(
+    tmp_path: Path, encoded: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "c.jsonl"
+    path.write_bytes(encoded(TEXT.encode("utf-8-sig")))
+    corpus = read_corpus(path)
+    assert list(corpus) == [
+        Document("1", "Vienna", 'Capital of "Austria".\nSecond line.'),
+        Document("2", "Danube", "A river."),
+        Document("3", "", "no title here"),
+    ]
+    assert corpus[1:] == tuple(corpus)[1:]
+    path.write_bytes(encoded("\ufeff".encode()))
+    assert list(read_jsonl(path)) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("{broken", "not JSON"),
+        ("\ufeff{}", "not JSON"),
+        ("[1]", "list in place of an object"),
+        ('{"contents": "x"}', 'needs "id".*the line has: contents'),
+        ('{"id": "1", "text": "x"}', "the line has: id, text"),
+        ('{"id": 1.5, "contents": "x"}', 'needs "id"'),
+    ],
+)
+def test_a_line_that_is_no_passage_is_named(tmp_path: Path, line: str, says: str) -> None:
+    path = tmp_path / "c.jsonl"
+    path.write_text(f"{json.dumps(ROWS[0])}\n\n{line}\n", encoding="utf-8")
+    with pytest.raises(DataError, match=rf"c\.jsonl:3: .*{says}"):
+        read_corpus(path)
+
+
+def test_a_file_that_is_cut_and_an_id_that_occurs_twice(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl.gz"
+    path.write_bytes(gzip.compress(TEXT.encode())[:-20])
+    with pytest.raises(DataError, match=r"c\.jsonl\.gz: is cut off"):
+        list(read_jsonl(path))
+    with pytest.raises(DataError, match="id '1' occurs twice"):
+        Corpus([Document("1", "", "x"), Document("2", "", "y"), Document("1", "", "z")])
+
+
+def test_digest_tells_corpora_apart() -> None:
+    base = [Document("1", "a", "b"), Document("2", "c", "d")]
+    digest = Corpus(base).digest()
+    assert digest == Corpus([Document("1", "a", "b", score=3.0), base[1]], name="other").digest()
+    others = [base[::-1], base[:1], [Document("1", "ab", ""), base[1]]]
+    assert len({digest, *(Corpus(documents).digest() for documents in others)}) == 4
+
+
+@pytest.mark.parametrize("title", ["", "Danube", ' "quoted" ', '"', '""', "\t"])
+def test_contents_are_read_back_as_title_and_text(title: str) -> None:
+    for text in ("", "one\ntwo", '"x"\ny'):
+        assert split_contents(join_contents(Document("1", title, text))) == (title, text)
+
+
+# -- BM25 --------------------------------------------------------------------------------------
+
+CORPUS = Corpus(
+    [
+        Document("a", "Vienna", "The capital of Austria lies on the Danube."),
+        Document("b", "Danube", "A river in Europe."),
+        Document("c", "Twin one", "identical words"),
+        Document("d", "Twin one", "identical words"),
+        Document("e", "Šibenik", "Grad u Hrvatskoj, 北京."),
+        Document("f", "", ""),
+    ]
+)
+WORDLESS = Corpus([Document("a", "", ""), Document("b", "", "...")])
+
+
+@pytest.fixture(scope="module", params=["memory", "disk"])
+def opened(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Corpus], Retriever]:
+    def make(corpus: Corpus) -> Retriever:
+        if request.param == "memory":
+            return BM25Retriever(corpus)
+        folder = tmp_path_factory.mktemp("index")
+        return open_index(build_index(jsonl(folder / "c.jsonl", corpus), folder / "i").parent)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def retriever(opened: Callable[[Corpus], Retriever]) -> Retriever:
+    return opened(CORPUS)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("vienna", "a"),
+        ("DANUBE!", "ba"),
+        ("identical", "cd"),
+        ("šibenik", "e"),
+        ("北京", "e"),
+        *((text, "") for text in ("", " \t\n", "\x00\x01\x7f", "?!…", "\ud800", "zzzunknown")),
+    ],
+)
+def test_title_and_text_are_searched_and_equal_scores_are_in_order(
+    retriever: Retriever, query: str, found: str
+) -> None:
+    [ranking] = retriever.search([query], 5)
+    assert "".join(document.id for document in ranking) == found
+
+
+class TestBM25(RetrieverTests):
+    queries = ("danube", "identical words", "capital of europe")
+
+    @pytest.fixture(autouse=True)
+    def take(self, retriever: Retriever) -> None:
+        self.retriever = retriever
+
+    def make_retriever(self) -> Retriever:
+        return self.retriever
+
+    def test_copies_and_threads_answer_alike(self) -> None:
+        alone = self.retriever.search(self.queries, 3)
+        assert pickle.loads(pickle.dumps(self.retriever)).search(self.queries, 3) == alone
+        with ThreadPoolExecutor(6) as pool:
+            found = pool.map(lambda _: self.retriever.search(self.queries, 3), range(18))
+            assert list(found) == [alone] * 18
+
+
+def test_passages_without_words_are_never_found(opened: Callable[[Corpus], Retriever]) -> None:
+    assert opened(WORDLESS).search(["", "w2 w1", "..."], 3) == [[], [], []]
+
+
+def test_in_memory_rankings_and_scores_are_those_of_bm25s_ties_by_position() -> None:
+    # Words as unevenly frequent as in real text, with many equal scores.
+    rng = np.random.default_rng(0)
+    weights = 1 / np.arange(1, 301)
+    rows = [rng.choice(300, rng.integers(0, 30), p=weights / weights.sum()) for _ in range(200)]
+    texts = [" ".join(f"w{word}" for word in row) for row in rows]
+    documents = [Document(f"d{i}", "", text) for i, text in enumerate(texts)]
+
+    retriever = BM25Retriever(Corpus(documents))
+    index = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
+    index.index([words_of(document) for document in documents], show_progress=False)
+    everything = " ".join(f"w{i}" for i in range(300))
+    for query in ("w0", "w0 w1 w2", "w250 w0", "w299 w298 w3 w0", everything):
+        scores = index.get_scores([word for word in tokenize(query) if word in index.vocab_dict])
+        order = [i for i in np.argsort(-scores, kind="stable") if scores[i] > 0]
+        for k in (1, 3, 40, 500):
+            found = [(document.id, document.score) for document in retriever.search([query], k)[0]]
+            assert found == [(documents[i].id, float(scores[i])) for i in order[:k]]
+
+
+# -- retrievers over others --------------------------------------------------------------------
 
 
 class Letters:

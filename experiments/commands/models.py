@@ -1,0 +1,105 @@
+"""``ssp bootstrap`` trains the tiny base policy from scratch; ``ssp export`` writes the policy of a
+checkpoint as a plain model directory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+from safetensors.torch import load_file
+from torch import Tensor
+
+from agents.models import plain_weights, save_policy
+from agents.sharding import read_weights
+from agents.tiny.bootstrap import HEAD_SIZE, bootstrap
+from agents.tiny.bootstrap import save_policy as save_tiny
+from experiments.config import check_model_directory
+from experiments.run.process import handling, provenance, quiet_libraries, raise_interruption
+from experiments.run.rundir import RunDirectory
+from ssp_env.disk import make_directories, new_folder, remove_empty
+from ssp_env.errors import ConfigError, RunError
+from ssp_env.game.config import MINI_GAME
+
+SHARES = ("algorithm/learner", "learner")
+"""Folders that learners write, below the checkpoint of a run or of RLlib's algorithm."""
+LM = "lm."
+"""Beginning of the names of the causal LM's weights."""
+
+
+def make_policy(out: Path, seed: int, width: int, steps: int) -> int:
+    """Trains the tiny policy on demonstrations; writes a model directory in full or not at all."""
+    if width <= 0 or width % HEAD_SIZE:
+        raise ConfigError("--width", width, f"give a multiple of {HEAD_SIZE}")
+    if out.exists():
+        raise RunError(f"{out} exists already; choose another --out")
+
+    quiet_libraries()
+    torch.set_num_threads(1)
+    made = make_directories(out.parent)
+    try:
+        with new_folder(out) as folder, Progress(console=Console(stderr=True)) as bar:
+            task = bar.add_task("bootstrap", total=steps)
+
+            def report(step: int, loss: float) -> None:
+                bar.update(task, completed=step, description=f"bootstrap, loss {loss:.3f}")
+
+            with handling(raise_interruption):
+                save_tiny(bootstrap(MINI_GAME, seed, width, steps, report), folder)
+            digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+            command = f"ssp bootstrap --seed {seed} --width {width} --steps {steps} --out DIR"
+            origin = {**provenance(), "command": command, "sha256": digest}
+            text = json.dumps(origin, indent=2) + "\n"
+            (folder / "origin.json").write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"{out} cannot be written: {error}") from error
+    except KeyboardInterrupt:
+        said = "nothing was written; ssp bootstrap cannot be resumed, only started again"
+        print(said, file=sys.stderr)
+        raise
+    finally:
+        remove_empty(made)
+
+    print(f"wrote {out} (model.safetensors sha256 {digest})", file=sys.stderr)
+    return 0
+
+
+def export(source: Path, out: Path, dtype: str, model: str | None = None) -> int:
+    """Writes the directory; see :func:`experiments.cli.export`."""
+    quiet_libraries()
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise RunError(f"{out} is not empty; choose another --out")
+    if not source.is_dir():
+        raise RunError(f"there is no directory {source}")
+
+    latest = RunDirectory(source).latest_checkpoint()
+    checkpoint = latest[1] if latest else source
+    weights, origin = policy_of(checkpoint, model)
+    save_policy(weights, origin, out, getattr(torch, dtype))
+    print(f"{checkpoint} is now a model directory: {out}", file=sys.stderr)
+    return 0
+
+
+def policy_of(checkpoint: Path, model: str | None) -> tuple[dict[str, Tensor], Path]:
+    """The weights of a plain causal LM, and the directory that has its config and tokenizer.
+
+    A checkpoint of RLlib's algorithm does not hold the latter, so ``model`` names what was trained.
+    """
+    policy = checkpoint / "policy"
+    if policy.is_dir():
+        return load_file(policy / "model.safetensors"), policy
+
+    shares = [checkpoint / name for name in SHARES if (checkpoint / name).is_dir()]
+    if not shares:
+        raise RunError(f"{checkpoint} is no checkpoint, and no run that has one")
+    if model is None:
+        raise RunError(f"{checkpoint} holds weights alone: name what was trained by --model")
+
+    check_model_directory(Path(model))
+    named = read_weights(shares[0])
+    weights = {name.removeprefix(LM): w for name, w in named.items() if name.startswith(LM)}
+    return plain_weights(weights, model), Path(model)

@@ -1,0 +1,226 @@
+"""The ground floor: what an import loads, settings, types, files on disk, calls over HTTP."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+import pytest
+from pydantic import PositiveInt, model_validator
+
+import ssp_env
+from ssp_env import net
+from ssp_env.config import Settings
+from ssp_env.disk import write_atomically
+from ssp_env.errors import ConfigError, RunError, ServiceError, TransientServiceError
+from ssp_env.types import GroundTruth, Question
+
+ROOT = Path(ssp_env.__file__).parents[1]
+HEAVY = {"torch", "ray", "transformers", "matplotlib", "tokenizers", "faiss", "vllm", "pandas"}
+
+
+def loaded_by(code: str) -> set[str]:
+    """The top-level modules that are loaded once the code has run in a process of its own."""
+    code += "\nimport sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    return set(result.stdout.split())
+
+
+def test_importing_and_playing_loads_nothing_heavy() -> None:
+    loaded = loaded_by(
+        "import ssp_env, ssp_env.cli, ssp_env.game.record\n"
+        "env = ssp_env.env(); env.reset(seed=0); env.step(1); env.step(None); env.step(None)"
+    )
+    assert "ssp_env" in loaded
+    assert not loaded & HEAVY
+    assert not loaded & {"agents", "experiments"}
+
+
+def test_what_the_package_offers() -> None:
+    assert all(hasattr(ssp_env, name) for name in ssp_env.__all__)
+
+
+# -- settings ----------------------------------------------------------------------------------
+
+
+class Inner(Settings):
+    """A section."""
+
+    section: ClassVar[str] = "inner"
+
+    attempts: PositiveInt = 5
+    """How many."""
+    kind: Literal["auto", "world"] = "auto"
+    """One of two."""
+    span: tuple[int, int] = (1, 3)
+    """Low and high."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Inner:
+        if self.span[0] > self.span[1]:
+            raise ConfigError("inner.span", self.span, "give (low, high)")
+        return self
+
+
+class Outer(Settings):
+    """Settings that hold the section."""
+
+    inner: Inner = Inner()
+    """The section."""
+    steps: int = 1
+    """A number."""
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "fix"),
+    [
+        ({"inner": {"attempts": 0}}, "inner.attempts", "greater than 0"),
+        ({"inner": {"attemps": 1}}, "inner.attemps", "did you mean 'attempts'?"),
+        ({"inner": {"span": [3, 1]}}, "inner.span", "give (low, high)"),
+        ({"inner": 3}, "inner", "dictionary"),
+        ({"kind": "auto"}, "kind", "did you mean inner.kind?"),
+        ({"stps": 1, "inner": {"attempts": 0}}, "inner.attempts", "also stps = 1"),
+    ],
+)
+def test_errors_name_the_field_and_the_fix(values: dict[str, object], field: str, fix: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Outer(**values)
+
+    assert caught.value.field == field
+    assert fix in caught.value.fix
+
+
+def test_values_are_converted_whichever_way_settings_are_made() -> None:
+    made = Inner(attempts=np.int64(3), span=[1, 2])
+
+    assert made == Inner().replace(attempts=3, span=(1, 2))
+    assert type(made.attempts) is int
+    assert pickle.loads(pickle.dumps(made)) == made
+    with pytest.raises(ConfigError):
+        made.replace(attempts=0)
+
+
+# -- types -------------------------------------------------------------------------------------
+
+
+def test_answers_are_tuples_of_strings() -> None:
+    for answers in ("abc", (), None):
+        with pytest.raises(ConfigError, match=r"Question\.answers = .*: give a tuple of strings"):
+            Question("1", "what ?", answers, "mine")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"GroundTruth\.aliases = 'abc'"):
+        GroundTruth("1", "a", "abc")  # type: ignore[arg-type]
+    listed = Question("1", "what ?", ["a", "b"], "mine")  # type: ignore[arg-type]
+    assert listed == Question("1", "what ?", ("a", "b"), "mine")
+    assert listed.truth == GroundTruth("1", "a", ("b",))
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def test_interrupted_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("old")
+
+    def interrupted(handle: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "file", "new")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("file", "old")]
+
+
+def test_a_file_in_a_directory_that_is_not_there_is_told_in_words(tmp_path: Path) -> None:
+    with pytest.raises(RunError) as caught:
+        write_atomically(tmp_path / "gone" / "file", "new")
+    what = f"there is no directory {tmp_path / 'gone'}"
+    assert str(caught.value) == f"{tmp_path / 'gone' / 'file'} cannot be written: {what}"
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(RunError, match=r"folder cannot be written: it is there and no file"):
+        write_atomically(tmp_path / "folder", "new")
+
+
+# -- HTTP --------------------------------------------------------------------------------------
+
+
+def attempt(failures: list[Exception], seconds: float = 60.0) -> str:
+    """A call that fails as listed and then succeeds."""
+    left = iter(failures)
+
+    async def call() -> str:
+        for error in left:
+            raise error
+        return "done"
+
+    return net.run(net.retried(call, seconds))
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr("ssp_env.net._sleep", sleep)
+    return slept
+
+
+def down(retry_after: float | None = None) -> TransientServiceError:
+    return TransientServiceError("search", "HTTP 503", retry_after)
+
+
+def test_pauses_grow_with_jitter_and_a_server_may_ask_for_more(pauses: list[float]) -> None:
+    assert attempt([down() for _ in range(7)]) == "done"
+    for pause, least in zip(pauses, [0.25, 0.5, 1, 2, 4, 8, 8], strict=True):
+        assert least <= pause <= 1.25 * least
+
+    pauses.clear()
+    assert attempt([down(7.5)]) == "done"
+    assert pauses == [7.5]
+
+
+def test_a_lasting_failure_is_an_outage_that_is_not_retried_again(pauses: list[float]) -> None:
+    last = down()
+    with pytest.raises(ServiceError, match=r"HTTP 503 \(after 4 calls\)") as raised:
+        attempt([down(), down(), down(), last], seconds=1.5)
+    assert type(raised.value) is ServiceError
+    assert (raised.value.calls, raised.value.__cause__) == (4, last)
+    with pytest.raises(ServiceError, match="after 1 call"):
+        attempt([down(86_400)])
+    assert len(pauses) == 3, "no pause beyond the deadline is begun"
+
+
+@pytest.mark.parametrize("error", [ServiceError("search", "HTTP 401"), KeyError("bug")])
+def test_other_errors_are_raised_at_once(error: Exception, pauses: list[float]) -> None:
+    with pytest.raises(type(error)) as raised:
+        attempt([error])
+    assert (raised.value, pauses) == (error, [])
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:80", "ftp://host", "http://me:secret@host"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"server\.url = .*http://127") as raised:
+        net.check_url("server.url", url, "http://127.0.0.1:8000")
+    assert "secret" not in str(raised.value)
+
+
+def test_keys_are_named_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="give the name of an environment variable") as raised:
+        net.check_key_name("server.token_env", "sk-secret")
+    assert "secret" not in str(raised.value)
+    monkeypatch.setenv("OUR_KEY", "sesame\n")
+    assert net.read_key("server.token_env", "OUR_KEY") == "sesame"
+    assert net.read_key("server.token_env", None) is None
+    for value in ("", "two\nlines", "ключ"):
+        monkeypatch.setenv("OUR_KEY", value)
+        with pytest.raises(ConfigError, match="set this environment variable"):
+            net.read_key("server.token_env", "OUR_KEY")

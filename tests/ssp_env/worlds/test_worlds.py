@@ -1,0 +1,357 @@
+"""The mini-wiki (disjoint graphs, reachable answers, a grammar that reads what it writes, an honest
+reader), worlds from a user's files, and wiki-mini."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ssp_env.doors.setup import set_up
+from ssp_env.errors import ConfigError, DataError
+from ssp_env.game.config import MINI_GAME
+from ssp_env.game.rules import Rules, fingerprint
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.index import build_index
+from ssp_env.search.store import PassageStore
+from ssp_env.testing import WorldTests
+from ssp_env.types import Document, GroundTruth, Question, World
+from ssp_env.worlds.files import _WIKI, FileWorld, WikiMini, read_answers, sample_questions
+from ssp_env.worlds.mini import Graph, MiniWorld, SmallWorld
+from ssp_env.worlds.mini_language import (
+    NATION,
+    RELATIONS,
+    Hop,
+    names,
+    parse_question,
+    read_facts,
+    vocabulary,
+    write_question,
+)
+
+HOPS = st.sampled_from(
+    [*(Hop(relation) for relation in (*RELATIONS, NATION)), Hop(NATION, inverted=True)]
+)
+NAMES = st.sampled_from(names())
+
+
+@pytest.fixture(scope="module")
+def plain() -> MiniWorld:
+    """A world of functional facts alone."""
+    return MiniWorld(seed=3, entities=60, one_to_many=False)
+
+
+@pytest.fixture(scope="module")
+def many() -> MiniWorld:
+    """A world with one-to-many facts."""
+    return MiniWorld(seed=4, entities=60, one_to_many=True)
+
+
+def facts_of(graph: Graph) -> set[tuple[str, str, str]]:
+    return {
+        (entity, relation.noun, value)
+        for entity, facts in graph.facts.items()
+        for relation, value in facts.items()
+    }
+
+
+def brute_force(world: MiniWorld, start: str, hops: Iterable[Hop]) -> set[str]:
+    """All entities that a chain of hops leads to, looked up fact by fact."""
+    facts = facts_of(world.train_graph) | facts_of(world.eval_graph)
+    reached = {start}
+    for hop in hops:
+        ends = [
+            (value, entity) if hop.inverted else (entity, value)
+            for entity, noun, value in facts
+            if noun == hop.relation.noun
+        ]
+        reached = {after for before, after in ends if before in reached}
+    return reached
+
+
+def test_worlds_stay_as_they_are() -> None:
+    """The tiny policy that ships was trained in these very worlds. Another digest makes it
+    worthless."""
+    sha = hashlib.sha256()
+    for world in (MiniWorld(), MiniWorld(1, one_to_many=False), MiniWorld(seed=7, entities=50)):
+        sha.update(world.corpus.digest().encode())
+        sha.update(repr([(truth.id, truth.answer) for truth in world.answers]).encode())
+        sha.update(repr([question.text for question in world.questions(0, 10)]).encode())
+    sha.update(" ".join(vocabulary()).encode())
+    assert sha.hexdigest() == "73ee2b62721f5e80120e90bf563cd68bc90da0f441083015746e41fd177cc034"
+
+
+def test_the_two_graphs_share_nothing() -> None:
+    world = MiniWorld(seed=11, entities=60)
+    train, evaluation = set(world.train_graph.entities), set(world.eval_graph.entities)
+    assert not train & evaluation
+    for graph, own in ((world.train_graph, train), (world.eval_graph, evaluation)):
+        assert {end for entity, _, value in facts_of(graph) for end in (entity, value)} <= own
+    assert {truth.answer for truth in world.answers} <= train
+    for question in world.questions(0, 20):
+        parsed = parse_question(question.text)
+        assert parsed is not None
+        assert {parsed[0], *question.answers} <= evaluation
+    assert {document.id for document in world.corpus} == train | evaluation
+
+
+def test_answers_can_be_reached(mini: MiniWorld) -> None:
+    """Some fact leads to each answer, and the answer's own page tells one of them: so a proposer
+    can look backwards."""
+    retriever = BM25Retriever(mini.corpus)
+    pages = {page.id: page for page in mini.corpus}
+    assert len(mini.answers) > 40
+    for truth in mini.answers:
+        sources = [
+            (e, r) for e, r, value in read_facts([pages[truth.answer]]) if value == truth.answer
+        ]
+        assert sources
+        entity, relation = sources[0]
+        analysis = mini.analyse(write_question(entity, [Hop(relation)]))
+        assert analysis is not None
+        assert analysis.answers == {truth.answer}
+        (found,) = retriever.search([truth.answer], 2)
+        assert truth.answer in [document.id for document in found]
+
+
+# -- questions ---------------------------------------------------------------------------------
+
+
+@given(start=NAMES, hops=st.lists(HOPS, min_size=1, max_size=6))
+def test_a_question_reads_as_it_was_written(start: str, hops: list[Hop]) -> None:
+    text = write_question(start, hops)
+    assert parse_question(text) == (start, tuple(hops))
+    assert set(text.split()) <= set(vocabulary())
+
+
+@given(
+    start=NAMES,
+    hops=st.lists(HOPS, min_size=1, max_size=6),
+    place=st.integers(0, 19),
+    instead=st.sampled_from([[], ["zebra"], ["the", "the"]]),
+)
+def test_an_ill_formed_question_is_none(
+    many: MiniWorld, start: str, hops: list[Hop], place: int, instead: list[str]
+) -> None:
+    words = write_question(start, hops).split()
+    words[place % len(words)] = " ".join(instead)
+    text = " ".join(words)
+    assert parse_question(text) is many.analyse(text) is many.read(text, []) is None
+
+
+# -- what the world knows ----------------------------------------------------------------------
+
+
+@given(data=st.data())
+@pytest.mark.parametrize("one_to_many", [False, True])
+def test_analysis_agrees_with_brute_force(
+    plain: MiniWorld, many: MiniWorld, one_to_many: bool, data: st.DataObject
+) -> None:
+    world = many if one_to_many else plain
+    start = data.draw(
+        st.sampled_from([*world.train_graph.entities, *world.eval_graph.entities, "Nobody"])
+    )
+    hops = data.draw(st.lists(HOPS, min_size=1, max_size=3))
+    analysis = world.analyse(write_question(start, hops))
+    if not one_to_many and any(hop.relation is NATION for hop in hops):
+        assert analysis is None, "this world knows nothing of nations"
+        return
+    assert analysis is not None
+    assert analysis.answers == brute_force(world, start, hops)
+
+    stages = [brute_force(world, start, hops[:done]) for done in range(len(hops) + 1)]
+    comes_back = all(stages) and any(stage in stages[:i] for i, stage in enumerate(stages))
+    assert (analysis.hops < len(hops)) is comes_back
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+def test_reading_sees_only_the_documents(mini: MiniWorld) -> None:
+    entity, facts = next(iter(mini.train_graph.facts.items()))
+    relation, value = next(iter(facts.items()))
+    question = write_question(entity, [Hop(relation)])
+    assert mini.read(question, []) == frozenset()
+    (page,) = (page for page in mini.corpus if page.id == entity)
+    assert mini.read(question, [page]) == {value}
+    lie = Document("lie", "", f"{entity} {relation.noun} Nobody .")
+    assert mini.read(question, [lie]) == {"Nobody"}
+    assert mini.read(question, [lie, page]) == {"Nobody", value}
+    other_way = Document("back", "", f"Nobody {relation.noun} of {entity} .")
+    assert mini.read(question, [other_way]) == {"Nobody"}
+
+
+def test_a_branch_that_the_documents_do_not_follow_leaves_the_question_open(
+    many: MiniWorld,
+) -> None:
+    question = "what is the birthplace of the citizen of Vis ?"
+    one = Document("1", "", "Ana citizen of Vis . Ana born in Bon .")
+    other = Document("2", "", "Eve citizen of Vis .")
+    nobody = Document("3", "", "Eve citizen of Bon .")
+    assert many.read(question, [one]) == many.read(question, [one, nobody]) == {"Bon"}
+    assert many.read(question, [one, other]) == {"Bon", "Eve"}
+    assert many.read(question, [other]) == frozenset()
+
+
+def test_options_that_cannot_work() -> None:
+    with pytest.raises(ConfigError, match=r"world_options.entities = 15: choose \d+ to \d+"):
+        MiniWorld(entities=15)
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def write(path: Path, *rows: Any) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    row = {"id": "1", "contents": '"Vienna"\nCapital of Austria.'}
+    return write(tmp_path / "corpus.jsonl", row)
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Path:
+    vienna = {"id": 7, "answer": "Vienna", "aliases": ["Wien", "Beč"]}
+    return write(tmp_path / "answers.jsonl", vienna, {"answer": "Danube"})
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    hill = {"id": "x", "question": "Which hill?", "answers": ["Kahlenberg"], "group": "hills"}
+    river = {"question": "Which river?", "answers": ["Inn", "the Inn"]}
+    return write(tmp_path / "questions.jsonl", river, {**hill, "extra": 1})
+
+
+def test_a_whole_world(corpus: Path, answers: Path, questions: Path) -> None:
+    world: World = FileWorld("mine", corpus, answers, questions)
+    assert (world.name, world.corpus[0].title) == ("mine", "Vienna")
+    vienna, danube = GroundTruth("7", "Vienna", ("Wien", "Beč")), GroundTruth("a2", "Danube")
+    assert list(world.answers) == [vienna, danube]
+    assert world.questions(seed=0) == [
+        Question("q1", "Which river?", ("Inn", "the Inn"), "all"),
+        Question("x", "Which hill?", ("Kahlenberg",), "hills"),
+    ]
+    assert world.analyse("Which river?") is None
+    assert world.read("Which river?", list(world.corpus)) is None
+
+
+def test_files_that_are_missing_or_empty(tmp_path: Path, corpus: Path, answers: Path) -> None:
+    with pytest.raises(ConfigError, match="questions_path"):
+        FileWorld("mine", corpus, answers).questions(seed=0)
+    with pytest.raises(DataError, match=r"no_corpus and .*no_questions: no such file"):
+        FileWorld("mine", tmp_path / "no_corpus", answers, tmp_path / "no_questions")
+    answers.write_text("\n \n")
+    with pytest.raises(DataError, match="holds no line"):
+        read_answers(answers)
+
+
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        ({"answer": " \t"}, "field 'answer'"),
+        ({"answer": "x", "aliases": ["y", ""]}, "field 'aliases.1'"),
+        ({"answer": "x", "id": "a1"}, "id 'a1' occurs twice"),
+    ],
+)
+def test_bad_answer_lines(tmp_path: Path, row: Any, what: str) -> None:
+    path = write(tmp_path / "a.jsonl", {"answer": "fine"}, row)
+    with pytest.raises(DataError) as caught:
+        read_answers(path)
+    assert str(caught.value).startswith(f"{path}:2: {what}")
+
+
+def test_an_evaluation_answer_may_not_be_played_from(
+    tmp_path: Path, corpus: Path, questions: Path
+) -> None:
+    for row in ({"answer": "the INN!"}, {"answer": "harmless", "aliases": ["Kahlen-berg"]}):
+        answers = write(tmp_path / "a.jsonl", {"answer": "Vienna"}, row)
+        with pytest.raises(DataError, match="also an answer of evaluation question"):
+            FileWorld("mine", corpus, answers, questions)
+
+
+QUESTIONS = [Question(f"{group}{i}", "?", ("x",), group) for i in range(40) for group in ("a", "b")]
+
+
+def test_samples_are_seeded_nested_and_of_the_size_asked_for() -> None:
+    small, large = (sample_questions(QUESTIONS, 3, n) for n in (5, 9))
+    assert [q.group for q in small] == ["a"] * 5 + ["b"] * 5
+    assert small == sample_questions(QUESTIONS, 3, 5)
+    assert set(small) < set(large)
+    assert small != sample_questions(QUESTIONS, 4, 5)
+    assert {q.id[1:] for q in small[:5]} != {q.id[1:] for q in small[5:]}
+
+
+def rules_of(world: World) -> Rules:
+    return set_up({"world": world, "game": MINI_GAME, "tokenizer": "bytes"}).rules
+
+
+def test_a_corpus_may_be_an_index_directory(tmp_path: Path) -> None:
+    pages = [{"id": d.id, "title": d.title, "text": d.text} for d in SmallWorld().corpus]
+    corpus, index = write(tmp_path / "pages.jsonl", *pages), tmp_path / "index"
+    answers = write(tmp_path / "answers.jsonl", *({"answer": page["title"]} for page in pages))
+    build_index(corpus, index, "bm25")
+    mapped, read = (FileWorld("m", path, answers) for path in (index, corpus))
+    assert isinstance(mapped.corpus, PassageStore)
+    assert list(mapped.corpus) == list(read.corpus)
+
+    first, second = rules_of(mapped), rules_of(read)
+    query = [read.corpus[3].title]
+    assert first.retriever.search(query, 3) == second.retriever.search(query, 3)
+    assert fingerprint(first)["corpus"]["digest"] == fingerprint(second)["corpus"]["digest"]
+
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "passages").symlink_to(index / "passages")
+    with pytest.raises(ConfigError, match="ssp index"):
+        rules_of(FileWorld("m", bare, answers))
+
+
+# -- wiki-mini ---------------------------------------------------------------------------------
+
+
+def test_files_are_those_of_the_manifest(wiki: WikiMini) -> None:
+    for name, entry in wiki.manifest["files"].items():
+        raw = (_WIKI / name).read_bytes()
+        content = gzip.decompress(raw) if name.endswith(".gz") else raw
+        assert hashlib.sha256(content).hexdigest() == entry["sha256"], name
+        assert content.count(b"\n") == entry["records"], name
+
+
+def test_search_finds_answers(wiki: WikiMini) -> None:
+    """The collectors measured 79% for NQ in the top 3."""
+    asked = [question for question in wiki.questions(0, per_group=100) if question.group == "nq"]
+    rankings = wiki.retriever.search([question.text for question in asked], 3)
+    found = 0
+    for question, ranking in zip(asked, rankings, strict=True):
+        text = " ".join(f"{page.title} {page.text}" for page in ranking).lower()
+        found += any(answer.lower() in text for answer in question.answers)
+    assert found / len(asked) > 0.7
+
+
+class TestWikiMini(WorldTests):
+    def make_world(self) -> World:
+        return WikiMini()
+
+
+def test_its_index_is_built_once_and_kept(wiki: WikiMini, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = [wiki.answers[0].answer]
+    first = wiki.retriever.search(query, 5)
+    (folder,) = Path(os.environ["SSP_CACHE"]).iterdir()
+    built = {file: file.stat().st_mtime_ns for file in folder.rglob("*")}
+    assert WikiMini().retriever.search(query, 5) == first
+    assert {file: file.stat().st_mtime_ns for file in folder.rglob("*")} == built
+
+    monkeypatch.setenv("SSP_CACHE", "/proc/nowhere")
+    with pytest.raises(DataError, match="SSP_CACHE"):
+        _ = WikiMini().retriever
