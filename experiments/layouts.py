@@ -29,6 +29,8 @@ TRANSFORMERS = 0.2
 MEAN_ROW, SAMPLED = 0.285, 0.2
 """Share of the longest row that a mean row has, and of its tokens that the policy wrote (assumed).
 """
+MACHINE = 8
+"""GPUs of a machine; Ray can place pairs that share them on one machine alone."""
 HANDED_OVER = 1.5e9
 """Bytes of weights per second from learners through the object store to engines (measured on a
 CPU)."""
@@ -90,8 +92,8 @@ def layouts(config: RunConfig, gpus: int) -> Iterator[RunConfig]:
     compute, engine, spread = config.compute, config.engine, config.compute.tensor_parallel
     overlap = compute.overlap or config.learning.importance_cap is not None
     pairs = gpus if gpus > 1 else 0
-    found = [("shared", pairs, pairs, engine)]
-    if engine.memory is None and engine.kind == "vllm":
+    found = [("shared", pairs, pairs, engine)] if gpus <= MACHINE else []
+    if found and engine.memory is None and engine.kind == "vllm":
         # What learners that share a policy may leave to the engine.
         found.append(("shared", pairs, pairs, engine.replace(memory=0.6)))
     for engines in range(1, (gpus - 1) // spread + 1):

@@ -111,7 +111,8 @@ class SSP(Algorithm):
         (main, *actors), count = request.bundles, made.num_env_runners
         if not count:
             return PlacementGroupFactory([{**main, "GPU": 1}])
-        return PlacementGroupFactory([main, *side_by_side(actors[:count], actors[count:])])
+        pairs = side_by_side(actors[:count], actors[count:])
+        return PlacementGroupFactory([main, *pairs], strategy="STRICT_PACK")  # on one machine
 
     def cleanup(self) -> None:
         if self._frozen:
@@ -404,8 +405,8 @@ class SSP(Algorithm):
 
 
 def check_cluster(config: SSPConfig) -> None:
-    """Makes sure that Ray has the GPUs of a run, in places where no two learners meet; inside of
-    Tune, which has reserved them, there is nothing to ask."""
+    """Makes sure that Ray has the GPUs of a run, and can place pairs on them; inside of Tune, which
+    has reserved them, there is nothing to ask."""
     runners, learners = config.num_env_runners, config.num_learners
     if config.gpus == "none" or get_current_placement_group() is not None:
         return
@@ -423,7 +424,8 @@ def check_cluster(config: SSPConfig) -> None:
         what = f"{runners} env runners and {learners} learners need {asked} GPUs"
         fix = f"{what}, and Ray has {there}; start Ray on more machines, or ask for fewer"
         raise ConfigError("num_env_runners, num_learners", (runners, learners), fix)
-    if config.gpus == "shared" and len(machines) > 1 and asked < there:
-        what = f"Ray has {there} GPUs on {len(machines)} machines, and two learners may meet on one"
-        fix = f"{what}; give {there} env runners and learners, GPUs of their own, or one machine"
+    if config.gpus == "shared" and len(machines) > 1:
+        # Ray adds up what is left of a machine's GPUs, and waits for a whole share of one there.
+        what = f"Ray has GPUs on {len(machines)} machines, and pairs could not be placed on them"
+        fix = f"{what}; give GPUs of their own, or start Ray on one machine alone"
         raise ConfigError("num_env_runners, num_learners", (runners, learners), fix)

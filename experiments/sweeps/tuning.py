@@ -146,5 +146,6 @@ def resources(config: dict[str, Any]) -> Any:
     bundles: list[Mapping[str, float]] = [main]
     bundles += side_by_side(runners, learners) if shared else [*runners, *learners]
     return tune.PlacementGroupFactory(
-        [{name: amount for name, amount in bundle.items() if amount} for bundle in bundles]
+        [{name: amount for name, amount in bundle.items() if amount} for bundle in bundles],
+        strategy="STRICT_PACK" if shared else "PACK",  # pairs are for one machine
     )
