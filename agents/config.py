@@ -20,9 +20,11 @@ from ssp_env.errors import ConfigError, MissingExtra, nearest
 from ssp_env.game.config import GameConfig
 from ssp_env.game.strategies import StrategyName
 
-ALGORITHMS = ("grpo", "reinforce")
+ALGORITHMS = ("grpo", "reinforce", "dr_grpo", "gspo", "cispo", "rloo")
 """Algorithms that ship; `agents.losses.ALGORITHMS` holds the functions."""
-Aggregation = Literal["sequence", "token", "sum"]
+Aggregation = Literal["sequence", "token", "sum", "constant"]
+WITHOUT_RATIO = frozenset({"reinforce", "rloo"})
+"""Those that have no importance ratio without ``importance_cap``."""
 TrainedRole = Literal["proposer", "solver"]
 ROLES: tuple[TrainedRole, ...] = ("proposer", "solver")
 LORA, VLLM = "pip install -e '.[lora]'", "pip install -e '.[gpu]'"
@@ -55,20 +57,23 @@ class LearningConfig(Settings):
     """Model directory of a frozen policy that plays the role that is not trained; empty: the policy
     plays both."""
     proposer_algorithm: str = "reinforce"
-    """``reinforce``, ``grpo`` (which compares the proposals about one answer: ``game.proposals``
-    above 1), or one of your own as ``module:NAME``, an :class:`agents.losses.Algorithm`."""
+    """``reinforce``; one that compares the proposals about one answer (``game.proposals`` above 1),
+    ``grpo``, ``dr_grpo``, ``gspo``, ``cispo`` or ``rloo``; or one of your own as ``module:NAME``,
+    an :class:`agents.losses.Algorithm`."""
     solver_algorithm: str = "grpo"
-    """``grpo`` (which needs ``game.attempts`` above 1), ``reinforce``, or ``module:NAME``."""
-    proposer_aggregation: Aggregation = "sum"
-    """Sum or mean of token losses: ``sum`` (equation 5), a mean within each trajectory first
-    (``sequence``), or one mean over all tokens of the role (``token``)."""
-    solver_aggregation: Aggregation = "sequence"
-    """The same for the solver: ``sequence`` (equation 4), ``token`` or ``sum``."""
+    """The same for the solver, whose attempts are compared (``game.attempts`` above 1)."""
+    proposer_aggregation: Aggregation | None = None
+    """Token losses are summed (``sum``; equation 5), averaged within each trajectory
+    (``sequence``; equation 4) or over all tokens of the role (``token``), or summed and divided by
+    ``game.max_response_tokens`` (``constant``). ``None``: as the algorithm's paper has it."""
+    solver_aggregation: Aggregation | None = None
+    """The same for the solver."""
     proposer_weight: NonNegativeFloat = 1.0
-    """Factor on the proposer's loss, beside the solver's."""
+    """Factor on the proposer's loss, beside the solver's. Both share one step of Adam, so this, and
+    no learning rate of its own, decides how much the proposer learns."""
     importance_cap: Annotated[float, Field(ge=1)] | None = 2.0
     """Bound of importance ratios; trajectories with a ratio below 1e-4 are left out. ``None``: no
-    bound, and REINFORCE has no ratio."""
+    bound, and REINFORCE and RLOO have no ratio."""
     lr: NonNegativeFloat = 1e-6
     """Learning rate of Adam."""
     warmup_steps: NonNegativeInt = 5
@@ -78,15 +83,18 @@ class LearningConfig(Settings):
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
     """Decay of Adam's second moment; the first moment's is 0.9."""
     kl_coeff: NonNegativeFloat = 0.01
-    """Weight of the KL to the frozen reference, on tokens of roles that GRPO trains."""
+    """Weight of the KL to the frozen reference; REINFORCE has none."""
+    kl_cap: PositiveFloat | None = 10.0
+    """Most nats that a token below the reference counts in that KL, as in veRL; ``None``: no bound.
+    """
     clip_low: NonNegativeFloat = 0.2
-    """Distance below 1 to which the importance ratio of GRPO may fall."""
+    """Distance below 1 to which the importance ratio may fall before it is clipped."""
     clip_high: NonNegativeFloat = 0.28
     """Distance above 1 to which it may rise."""
     std_normalise: bool = False
-    """Divide GRPO advantages by the standard deviation of their group."""
+    """Divide advantages within a group by its standard deviation; not those of RLOO."""
     drop_uniform_groups: bool = False
-    """Leave out groups whose rewards are all equal; GRPO learns nothing from them but the KL."""
+    """Leave out groups whose rewards are all equal; nothing is learnt from them but the KL."""
     temperature: PositiveFloat = 1.0
     """Sampling temperature of self-play."""
     strategy: StrategyName = "periodic_reset"
@@ -129,10 +137,6 @@ class LearningConfig(Settings):
     def algorithm(self, role: str) -> str:
         return self.proposer_algorithm if role == "proposer" else self.solver_algorithm
 
-    def aggregation(self, role: str) -> str:
-        """Sum or mean by which a role's token losses are put together."""
-        return self.proposer_aggregation if role == "proposer" else self.solver_aggregation
-
 
 class EngineConfig(Settings):
     """The engine of env runners, and how far it may be from the learner."""
@@ -164,6 +168,15 @@ def side_by_side(
     return [{name: a.get(name, 0) + b.get(name, 0) for name in {**a, **b}} for a, b in pairs]
 
 
+def compares(algorithm: str) -> bool:
+    """True if an algorithm compares rewards within groups."""
+    if algorithm in ALGORITHMS:
+        return algorithm != "reinforce"
+    from agents.losses import find_algorithm  # it loads PyTorch, and the user's module
+
+    return find_algorithm(algorithm).grouped
+
+
 def played_at_once(game: GameConfig, learning: LearningConfig) -> int:
     """Trajectories that an env runner plays side by side, at most: all attempts of a round."""
     return min(learning.batch_size, learning.round_size) * game.attempts
@@ -183,11 +196,11 @@ def check_settings(
 ) -> None:
     """Makes sure that settings of several sections fit together."""
     _check_layout(gpus, tensor_parallel, engine, env_runners, learners, overlap)
-    # GRPO needs something to compare.
+    # All but REINFORCE need something to compare; one of your own may.
     for role, name in (("solver", "attempts"), ("proposer", "proposals")):
-        grouped = role in learning.learning_roles and learning.algorithm(role) == "grpo"
-        if grouped and getattr(game, name) < 2:
-            fix = f"GRPO compares {name}: give at least 2"
+        algorithm = learning.algorithm(role)
+        if role in learning.learning_roles and getattr(game, name) < 2 and compares(algorithm):
+            fix = f"{algorithm} compares {name}: give at least 2"
             raise ConfigError(f"game.{name}", getattr(game, name), fix)
 
     # A step is rounds of whole groups, one at least per env runner.
@@ -203,9 +216,9 @@ def check_settings(
         fix = f"give at most {most}" if most else "there have to be fewer runners"
         raise ConfigError("learning.round_size", size, f"{what}; {fix}")
 
-    # REINFORCE must not take games of one update ago for its own.
-    reinforce = any(learning.algorithm(role) == "reinforce" for role in learning.learning_roles)
-    if overlap and reinforce and learning.importance_cap is None:
+    # REINFORCE and RLOO must not take games of one update ago for their own.
+    without = {learning.algorithm(role) for role in learning.learning_roles} & WITHOUT_RATIO
+    if overlap and without and learning.importance_cap is None:
         fix = "games are one update old then: give learning.importance_cap, such as 2.0"
         raise ConfigError("compute.overlap", overlap, fix)
     if learning.partner and engine == "vllm":

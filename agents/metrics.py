@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
 from ssp_env.game.outcome import Ending
 from ssp_env.game.record import GameRecord
-
-NEAR = 0.8
-"""Two questions are near-identical if they share this part of their words and pairs of neighbouring
-words: about one word in ten may differ. Questions of one pattern about different things, as all of
-a generated world are, stay below it."""
+from ssp_env.wording.answers import nearly_same
 
 
 def step_figures(
@@ -83,18 +77,8 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def repeated(questions: Sequence[str]) -> list[bool]:
-    """True for each question that another one nearly repeats.
-
-    Similarity is Jaccard's, of the sets of words and of pairs of neighbouring words, whatever their
-    case and punctuation.
-    """
-    grams = []
-    for question in questions:
-        words = re.findall(r"\w+", question.casefold())
-        grams.append({*words, *(" ".join(pair) for pair in pairwise(words))})
-
-    # |A & B| >= NEAR |A | B|; questions without a single word are alike.
-    return [sum(len(a & b) >= NEAR * len(a | b) for b in grams) > 1 for a in grams]
+    """True for each question that another one nearly repeats."""
+    return [sum(nearly_same(one, other) for other in questions) > 1 for one in questions]
 
 
 # -- updates -----------------------------------------------------------------------------------

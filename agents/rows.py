@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.config import ROLES, LearningConfig
+from agents.config import ROLES, Aggregation, LearningConfig
 from agents.losses import find_algorithm
+from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import Trajectory
@@ -132,7 +133,7 @@ def credited(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
         found = algorithm.advantage(rewards, groups, config)
         advantages[own] = found
         if not algorithm.kl:
-            kept[own] = (found != 0) | (config.aggregation(role) == "token")
+            kept[own] = (found != 0) | (_aggregation(config, role) == "token")
         elif config.drop_uniform_groups:
             kept[own] = np.isin(groups, groups[found != 0])
 
@@ -158,21 +159,28 @@ def deal(rows: Sequence[Row], learning: LearningConfig) -> list[tuple[list[Row],
     return [([row for row in rows if turn[row.game] == i], size) for i, size in enumerate(sizes)]
 
 
+def _aggregation(config: LearningConfig, role: str) -> Aggregation:
+    """Sum or mean by which a role's token losses are put together."""
+    given = config.proposer_aggregation if role == "proposer" else config.solver_aggregation
+    return given or find_algorithm(config.algorithm(role)).aggregation
+
+
 def with_loss_weights(
-    rows: Sequence[Row], config: LearningConfig, games: int, attempts: int
+    rows: Sequence[Row], config: LearningConfig, slots: int, game: GameConfig
 ) -> list[Row]:
     """Sets each row's weight, from denominators over the *whole* update.
 
     This happens before rows are dealt to learners, so the losses of all learners simply add up.
-    Empty slots count in B (``games``) and void attempts in n (``attempts``): what did not happen
-    has no gradient, and changes nobody else's weight. ``rows`` are all of one optimizer update.
+    Empty slots count in B (``slots``) and void attempts in n (``game.attempts``): what did not
+    happen has no gradient, and changes nobody else's weight. ``rows`` are all of one optimizer
+    update.
     """
     totals = {role: sum(row.tokens for row in rows if row.role == role) for role in ROLE_IDS}
     weighted = []
     for row in rows:
         scale = config.proposer_weight if row.role == "proposer" else 1.0
-        trajectories = games * (attempts if row.role == "solver" else 1)
-        match config.aggregation(row.role):
+        trajectories = slots * (game.attempts if row.role == "solver" else 1)
+        match _aggregation(config, row.role):
             case "sum":
                 # Equation 5: 1/B sum over proposals of sum over tokens; 1/(B n) for attempts.
                 weight = scale / trajectories
@@ -182,6 +190,9 @@ def with_loss_weights(
             case "token":
                 # One mean over all tokens of the role (DAPO).
                 weight = scale / max(1, totals[row.role])
+            case "constant":
+                # 1/L in place of 1/|rho|, the same for all trajectories (Dr. GRPO).
+                weight = scale / (trajectories * game.max_response_tokens)
 
         weighted.append(replace(row, weight=weight))
 

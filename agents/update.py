@@ -180,10 +180,14 @@ class Update:
 
         # Each loss gets the tokens of its own role alone, so that it may compare or average them.
         losses = torch.zeros_like(logprobs)  # (tokens,)
+        clipped = torch.zeros_like(losses, dtype=torch.bool)
         for number, algorithm in enumerate(self._algorithms):
             chosen = role == number
             tokens = Tokens(*(x[chosen] for x in (logprobs, behaviour, advantages, rows)))
             losses = losses.masked_scatter(chosen, algorithm.loss(tokens, learning))
+            if algorithm.clips is not None:
+                found = is_clipped(algorithm.clips(tokens).detach(), tokens.advantages, learning)
+                clipped = clipped.masked_scatter(chosen, found)
         # sum_i w_i sum_t loss_it, and the same of the KL: scalars.
         loss = (counted * losses).sum()
         has_kl = self._has_kl(role)
@@ -193,14 +197,13 @@ class Update:
         with torch.no_grad():
             trained = weights > 0  # (tokens,)
             ratios = log_ratios.exp() * trained
-            clipped = is_clipped(log_ratios, advantages, learning)
             cap = math.inf if learning.importance_cap is None else learning.importance_cap
             sums |= {
                 "trained_tokens": trained.sum(),
                 "logprob_gap_sum": (log_ratios.abs() * trained).sum(),
                 "ratio_sum": ratios.sum(),
                 "kl_tokens": (has_kl & trained).sum(),
-                "clipped_tokens": (clipped & has_kl & trained).sum(),
+                "clipped_tokens": (clipped & trained).sum(),
                 "truncated_tokens": (ratios > cap).sum(),
                 "vetoed_rows": (vetoed & (part["weights"] > 0)).sum(),
             }
@@ -226,7 +229,8 @@ class Update:
 
         if not bool(rows.any()):
             return kl
-        return kl.masked_scatter(has_kl, kl_k3(logprobs[has_kl], reference))
+        cap = self.learning.kl_cap
+        return kl.masked_scatter(has_kl, kl_k3(logprobs[has_kl], reference, cap))
 
     def _has_kl(self, role: Tensor) -> Tensor:
         """Roles whose algorithm has a KL, by role id: bool of the same shape."""

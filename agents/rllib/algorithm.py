@@ -21,7 +21,12 @@ import ray
 import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.callbacks.utils import make_callback
-from ray.rllib.core import COMPONENT_ENV_RUNNER, COMPONENT_LEARNER_GROUP
+from ray.rllib.core import (
+    COMPONENT_ENV_RUNNER,
+    COMPONENT_LEARNER,
+    COMPONENT_LEARNER_GROUP,
+    COMPONENT_RL_MODULE,
+)
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.checkpoints import Checkpointable
@@ -36,21 +41,29 @@ from agents.models import as_tensor, load_state, plain_weights
 from agents.rllib.config import SSPConfig
 from agents.rllib.env_runner import Sample, busiest, renumber, rounds_of
 from agents.rllib.learner import ask_learners, freeze_collected, naming_dead_learners
-from agents.rllib.module import LM, MODULE_ID, to_batch
+from agents.rllib.module import CHECKPOINT, LM, MODULE_ID, MODULE_PATH, describe, to_batch
 from agents.rllib.results import complete, evaluation_figures, log_learnt, log_played
 from agents.rllib.runners import Runners
 from agents.rows import Row, credited, deal, deal_to_learners, with_loss_weights
 from ssp_env.errors import ConfigError, UsageError
+from ssp_env.game.config import GameConfig
 from ssp_env.game.record import GameRecord
 from ssp_env.game.strategies import BatchStrategy, update_strategy
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question
 
-CHECKPOINT = "learner"
-"""Folder of a checkpoint that holds weights and moments: safetensors, no pickle."""
 STATE = "self_play"
 """Key of a checkpoint for the number of the step, the state of the batch strategy, and games that
 were played ahead."""
+
+
+def _elsewhere(name: str, instead: str) -> Callable[..., Any]:
+    """A method of RLlib's that there is no use for here; it says what to call instead."""
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        raise UsageError(f"{name}() does not exist for self-play: {instead}")
+
+    return method
 
 
 class SSP(Algorithm):
@@ -64,6 +77,15 @@ class SSP(Algorithm):
     last_figures: Mapping[str, float] = {}
     last_gap: Gap | None = None
     """Latest comparison of engine and learner."""
+
+    _answers = "solve(questions) lets the policy answer, get_module() is its RLModule"
+    _one = "one RLModule plays both roles; name yours in rl_module(rl_module_spec=...)"
+    get_policy = _elsewhere("get_policy", _answers)
+    compute_single_action = _elsewhere("compute_single_action", _answers)
+    compute_actions = _elsewhere("compute_actions", _answers)
+    add_module = _elsewhere("add_module", _one)
+    remove_module = _elsewhere("remove_module", _one)
+    add_policy = _elsewhere("add_policy", _one)
 
     @cached_property
     def _questions(self) -> list[Question]:
@@ -155,7 +177,7 @@ class SSP(Algorithm):
             rows = credited([row for sample in samples for row in sample.rows], learning)
             with self._learners():
                 self._check_engine(following)
-                updates = [self._learn(*part, game.attempts) for part in deal(rows, learning)]
+                updates = [self._learn(*part, game) for part in deal(rows, learning)]
             learnt = time.perf_counter()
             ahead = following()
         finally:
@@ -210,11 +232,11 @@ class SSP(Algorithm):
         self.last_gap = measure(rows, score, HuggingFaceTokenizer.load(self.config.model_dir))
         self.last_gap.check(self.config.engine_config().max_gap)
 
-    def _learn(self, rows: Sequence[Row], games: int, attempts: int) -> dict[str, float]:
+    def _learn(self, rows: Sequence[Row], slots: int, game: GameConfig) -> dict[str, float]:
         """One optimizer update; empty when there is nothing to learn from."""
         if not rows:
             return {}
-        weighted = with_loss_weights(rows, self.config.learning(), games, attempts)
+        weighted = with_loss_weights(rows, self.config.learning(), slots, game)
         timesteps = {"training_step": self._steps}
         given: dict[str, Any] = {"batch": to_batch(weighted)}
         if self.config.num_learners:
@@ -324,6 +346,15 @@ class SSP(Algorithm):
         load_state(copy, self._arrays())
         return copy
 
+    def set_weights(self, weights: dict[str, dict[str, Any]]) -> None:
+        """Takes weights as RLlib's ``get_weights()`` gives them, by module id; learners and env
+        runners have them at once, Adam keeps its moments."""
+        if self.config.is_sharded:
+            fix = "restore_from_path(), or training(model_dir=...)"
+            raise UsageError(f"learners that share a policy take no weights from elsewhere: {fix}")
+        learner = {COMPONENT_LEARNER: {COMPONENT_RL_MODULE: weights}}
+        self.set_state({COMPONENT_LEARNER_GROUP: learner})
+
     def _publish(self, half: bool) -> Any:
         """The present weights: tensors of a learner in this process, or a reference to arrays that
         the first remote learner put into Ray's object store. Readers get them from that node."""
@@ -355,7 +386,8 @@ class SSP(Algorithm):
         return []
 
     def save_to_path(self, path: Any = None, *args: Any, **kwargs: Any) -> str:
-        """As RLlib's, into a directory that all learners see."""
+        """As RLlib's, into a directory that all learners see; ``RLModule.from_checkpoint`` finds
+        the module where RLlib has it."""
         with self._learners():
             state = self.get_state(not_components=COMPONENT_LEARNER_GROUP)
             saved: str = super().save_to_path(path, *args, state=state, **kwargs)
@@ -363,6 +395,7 @@ class SSP(Algorithm):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             ask_learners(self.learner_group, methodcaller("save", str(folder)))
+        describe(self.config.rl_module_spec, Path(saved) / MODULE_PATH)
         return saved
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:

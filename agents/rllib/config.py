@@ -33,7 +33,7 @@ from ssp_env.game.config import GameConfig, suited
 from ssp_env.game.prompts import tags_of
 from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.rules import Rules
-from ssp_env.game.strategies import BatchStrategy, make_strategy
+from ssp_env.game.strategies import BatchStrategy, Remembering, make_strategy
 from ssp_env.search.index import SearchConfig, check_search, open_search
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
@@ -186,7 +186,8 @@ class SSPConfig(AlgorithmConfig):
         return LearningConfig(**{name: getattr(self, name) for name in LEARNING})
 
     def batch_strategy(self) -> BatchStrategy:
-        return make_strategy(self.learning().strategy, self.game().max_searches)
+        strategy = make_strategy(self.learning().strategy, self.game().max_searches)
+        return Remembering(strategy) if "past_question" in (self.game().filters or ()) else strategy
 
     def engine_config(self) -> EngineConfig:
         given = self.engine

@@ -31,6 +31,7 @@ from agents.rllib.learner import freeze_collected
 from agents.rllib.module import LM, MODULE_ID, LLMModule, module_spaces, unpack
 from agents.rollout import answer, play
 from agents.rows import Row, rows_of
+from ssp_env.errors import UsageError
 from ssp_env.game.outcome import RESERVED, Ending
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.record import GameRecord, record_game
@@ -112,7 +113,9 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             )
             self._players = Partnered(self.engine, partner, self.learning.plays)
 
-    def sample(self, *, step: int, number: int, slots: int, strategy: Any, **_: Any) -> Sample:
+    def sample(
+        self, *, step: int = -1, number: int = 0, slots: int = 0, strategy: Any = None, **_: Any
+    ) -> Sample:
         """Plays a round; with the weights and the config, its arguments decide every game.
 
         Args:
@@ -122,6 +125,9 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             strategy: state that the batch strategy had when the step began, or Ray's reference to
                 it.
         """
+        if step < 0:
+            what = "an env runner plays rounds of a training step, not single episodes"
+            raise UsageError(f"{what}: call train(), or solve(questions) of the algorithm")
         seed = (self.config.seed or 0, step, number)
         engine: Any = _Timed(self._players)
         began = time.perf_counter()

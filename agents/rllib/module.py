@@ -4,20 +4,23 @@ RLlib's batches."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import torch
+from ray import cloudpickle
 from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from torch import Tensor
 
-from agents.models import adapt, as_tensor, load_model
+from agents.models import adapt, as_tensor, load_model, load_state
 from agents.rows import Row, columns_of
 from agents.scoring import token_scores
-from agents.sharding import load_first
+from agents.sharding import load_first, read_weights
 
 MODULE_ID = "llm"
 """The one module; roles are a column. A module missing on one learner would hang all of them."""
@@ -25,6 +28,12 @@ LM = "lm."
 """Beginning of the names of the causal LM's weights; other weights are not played with."""
 ENTROPY = "entropy"
 """Second column of what ``forward_train`` returns; a module of your own may leave it out."""
+
+
+CHECKPOINT = "learner"
+"""Folder of the algorithm's checkpoint that holds weights and moments: safetensors, no pickle."""
+MODULE_PATH = f"learner_group/learner/rl_module/{MODULE_ID}"
+"""Folder of it that ``RLModule.from_checkpoint`` is given, as in any of RLlib's."""
 
 
 class LLMModule(TorchRLModule):
@@ -58,10 +67,32 @@ class LLMModule(TorchRLModule):
         scores = token_scores(self.lm, ids, mask, temperature, self.vocab_size)
         return {Columns.ACTION_LOGP: scores.logprobs, ENTROPY: scores.entropies}
 
+    def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
+        """As RLlib's; in a checkpoint of the algorithm, from the learners' weights, which are not
+        there twice."""
+        folder = Path(path).absolute()
+        if folder.match(MODULE_PATH):
+            load_state(self, read_weights(folder.parents[3] / CHECKPOINT))
+        else:
+            super().restore_from_path(path, *args, **kwargs)
+
     @property
     def vocab_size(self) -> int:
         """Tokens of the tokenizer; the model may have some more logits."""
         return int(self.action_space.n)
+
+
+def describe(spec: RLModuleSpec, folder: Path) -> None:
+    """Writes what a module is made of, where ``RLModule.from_checkpoint`` looks for it."""
+    model = str(Path(spec.model_config["model"]).absolute())
+    arguments = {
+        "observation_space": spec.observation_space,
+        "action_space": spec.action_space,
+        "model_config": {**spec.model_config, "model": model},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    made = {"class": spec.module_class, "ctor_args_and_kwargs": ((), arguments)}
+    (folder / LLMModule.CLASS_AND_CTOR_ARGS_FILE_NAME).write_bytes(cloudpickle.dumps(made))
 
 
 def module_spaces(vocab_size: int) -> tuple[gym.Space[Any], gym.Space[Any]]:

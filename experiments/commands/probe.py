@@ -134,6 +134,8 @@ def show(report: dict[str, Any]) -> None:
     for cheat in report["cheats"]:
         if cheat["finding"] == Finding.PAYS:
             print(f"{cheat['name']} pays: {cheat['about']} Closed by: {cheat['closed_by']}.")
+        elif cheat["finding"] == Finding.OPEN:
+            print(f"{cheat['name']} is open: {cheat['about']} Closed by: {cheat['closed_by']}.")
         elif cheat["finding"] == Finding.NO_RESULT:
             void = f"{cheat['void']} of {cheat['games']} games are void"
             print(f"{cheat['name']}: {void}, so nothing is known")

@@ -107,11 +107,9 @@ class ProposerEnv(OneRoleEnv):
 class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
     """The same games as ``SyncVectorEnv`` over one-role envs, in fewer calls.
 
-    Retriever and players are called once per batch. An env whose episode has ended begins a new one
-    at the next step; its action is ignored then (``AutoresetMode.NEXT_STEP``). Observations have
-    the shapes of the single env with ``num_envs`` in front."""
+    Retriever and players are called once per batch. Observations have the shapes of the single env
+    with ``num_envs`` in front."""
 
-    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.NEXT_STEP, "render_modes": []}  # noqa: RUF012
     role: ClassVar[Role]
 
     def __init__(
@@ -119,6 +117,7 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         num_envs: int = 1,
         other: Player | None = None,
         questions: Sequence[Question] | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         **setup: Unpack[Setup],
     ) -> None:
         """
@@ -126,10 +125,20 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
             num_envs: number of games side by side.
             other: plays the other role; it is asked for many turns at once.
             questions: for the solver: draw from these, with no proposer.
+            autoreset_mode: when an env whose episode has ended begins the next one: at the next
+                step, whose action is ignored; in the ``SAME_STEP``, which puts the last observation
+                and info into ``infos["final_obs"]`` and ``["final_info"]``; or when you say so
+                (``DISABLED``), by ``reset(options={"reset_mask": ...})``.
             setup: the game, as of the single env.
         """
         if num_envs < 1:
             raise ConfigError("num_envs", num_envs, "must be at least 1")
+        try:
+            self._mode = AutoresetMode(autoreset_mode)
+        except ValueError as error:
+            fix = f"choose one of Gymnasium's: {', '.join(mode.value for mode in AutoresetMode)}"
+            raise ConfigError("autoreset_mode", autoreset_mode, fix) from error
+        self.metadata = {"autoreset_mode": self._mode, "render_modes": []}
         resolved = set_up(setup)
         first = Episode(resolved.rules, self.role, other, questions)
         shared = first.rules, self.role, first.other, questions
@@ -149,23 +158,38 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Begins an episode in every env: ``seed + i`` seeds env ``i``, or the ``i``-th of a list.
 
-        ``options`` as of :meth:`~ssp_env.doors.episode.Episode.reset`."""
+        ``options`` as of :meth:`~ssp_env.doors.episode.Episode.reset`; ``reset_mask`` among them,
+        bool (num_envs,), says which envs begin anew.
+        """
         if seed is None or isinstance(seed, int | np.integer):
             seed = [None if seed is None else seed + i for i in range(self.num_envs)]
-        for episode, own in zip(self.episodes, seed, strict=True):
-            episode.begin(own, options)
-        advance_episodes(self.episodes)
+        options = dict(options or {})
+        chosen = np.asarray(options.pop("reset_mask", np.ones(self.num_envs, dtype=np.bool_)))
+        if chosen.shape != (self.num_envs,) or chosen.dtype != np.bool_ or not chosen.any():
+            fix = f"give {self.num_envs} booleans, one of them true at least"
+            raise UsageError(f"options['reset_mask'] = {chosen.tolist()}: {fix}")
+        if self._ended is None and not chosen.all():
+            raise UsageError("reset all envs first, without a reset_mask")
 
-        self._ended = np.zeros(self.num_envs, dtype=np.bool_)
-        return self._look()
+        begun = [(e, own) for e, own, c in zip(self.episodes, seed, chosen, strict=True) if c]
+        for episode, own in begun:
+            episode.begin(own, options)
+        advance_episodes([episode for episode, _ in begun])
+
+        self._ended = ~chosen if self._ended is None else self._ended & ~chosen
+        return self._look({}, chosen)
 
     def step(self, actions: NDArray[np.int64] | Sequence[int]) -> Step:
         if self._ended is None:
             raise UsageError("call reset() first")
+        if self._mode is AutoresetMode.DISABLED and self._ended.any():
+            fix = "reset(options={'reset_mask': ...}) begins new ones"
+            raise UsageError(f"envs {np.flatnonzero(self._ended).tolist()} are over: {fix}")
+
         # An env whose game is over begins the next one; its action is ignored.
         moved = []
-        for episode, action, ended in zip(self.episodes, actions, self._ended, strict=True):
-            if ended:
+        for episode, action, is_over in zip(self.episodes, actions, self._ended, strict=True):
+            if is_over:
                 episode.begin(None, None)
                 moved.append(episode)
             elif episode.feed(action):
@@ -173,17 +197,34 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         if moved:
             advance_episodes(moved)
 
-        observations, infos = self._look()
         results = zip(*(episode.result for episode in self.episodes), strict=True)
         rewards, terminated, truncated = map(np.array, results)
-        self._ended = terminated | truncated
+        ended: NDArray[np.bool_] = terminated | truncated
+        final = self._begin_anew(ended) if self._mode is AutoresetMode.SAME_STEP else {}
+        self._ended = ended & (self._mode is not AutoresetMode.SAME_STEP)
+        observations, infos = self._look(final, np.ones_like(ended))
         return observations, rewards, terminated, truncated, infos
 
-    def _look(self) -> tuple[Observation, dict[str, Any]]:
+    def _begin_anew(self, ended: NDArray[np.bool_]) -> dict[int, Info]:
+        """Begins the next episode in these envs; returns what was seen last, by env."""
+        final: dict[int, Info] = {}
+        for i in np.flatnonzero(ended).tolist():
+            observation, info = _look(self._watchers[i], self.episodes[i])
+            final[i] = {"final_obs": observation, "final_info": info}
+            self.episodes[i].begin(None, None)
+        if final:
+            advance_episodes([self.episodes[i] for i in final])
+        return final
+
+    def _look(
+        self, final: dict[int, Info], chosen: NDArray[np.bool_]
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Observations of all envs, and the infos of those that are chosen."""
         seen = [_look(*pair) for pair in zip(self._watchers, self.episodes, strict=True)]
         infos: dict[str, Any] = {}
-        for i, (_, info) in enumerate(seen):
-            infos = self._add_info(infos, info, i)
+        for i in np.flatnonzero(chosen).tolist():
+            infos = self._add_info(infos, final[i], i) if i in final else infos
+            infos = self._add_info(infos, seen[i][1], i)
         return {name: np.stack([o[name] for o, _ in seen]) for name in seen[0][0]}, infos
 
 

@@ -8,13 +8,15 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from ssp_env.doors.aec import PROPOSER, SearchSelfPlayEnv
+from ssp_env.doors.aec import PROPOSER, SOLVER, SearchSelfPlayEnv
 from ssp_env.doors.episode import MOST_REDEALS
 from ssp_env.errors import MissingExtra, UsageError
 from ssp_env.game.game import Game
 
 try:
+    from ray.rllib.callbacks.callbacks import RLlibCallback
     from ray.rllib.env.multi_agent_env import MultiAgentEnv
+    from ray.rllib.utils.metrics import NUM_AGENT_STEPS_SAMPLED
     from ray.tune.registry import register_env
 except ImportError as error:
     raise MissingExtra("the RLlib environment", "pip install '.[train]' in the checkout") from error
@@ -113,6 +115,19 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
             mask = seen["action_mask"].astype(np.float32)
             observations[agent] = {"observations": seen["observation"], "action_mask": mask}
         return observations, {agent: self._env.infos[agent] for agent in agents}
+
+
+class CountAbsentAgents(RLlibCallback):  # type: ignore[misc]
+    """Counts 0 steps of an agent that had no turn in a sample: the solver of invalid games.
+
+    RLlib makes that count "not a number", and ``count_steps_by="agent_steps"`` with
+    ``batch_mode="complete_episodes"`` ends with a ValueError (ray issue 62635). With
+    ``config.callbacks(CountAbsentAgents)`` it does not; nor with ``env_steps``, the default."""
+
+    def on_sample_end(self, *, metrics_logger: Any, **kwargs: Any) -> None:
+        """Called by RLlib in each env runner."""
+        for agent in (PROPOSER, SOLVER):
+            metrics_logger.log_value((NUM_AGENT_STEPS_SAMPLED, agent), 0, reduce="sum")
 
 
 def register() -> str:

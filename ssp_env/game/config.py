@@ -18,6 +18,7 @@ FilterName = Literal[
     "spoiler",
     "few_words",
     "repeated_query",
+    "past_question",
 ]
 NoiseKind = Literal["batch", "corpus", "near"]
 """Kinds of noise that ship; :mod:`ssp_env.game.verification` holds them."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ssp_env.game.config import GameConfig
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.types import GroundTruth
-from ssp_env.wording.answers import compatible, fold
+from ssp_env.wording.answers import compatible, fold, nearly_same
 from ssp_env.wording.mention import mentions
 
 
@@ -21,6 +21,8 @@ class Proposal:
     truth: GroundTruth
     trajectory: Trajectory
     config: GameConfig
+    past: tuple[str, ...] = ()
+    """Questions about this answer that earlier steps asked, as far as they are remembered."""
 
 
 Filter = Callable[[Proposal], bool]
@@ -68,6 +70,14 @@ def repeated_query(proposal: Proposal) -> bool:
     return len(set(queries)) < len(queries)
 
 
+def past_question(proposal: Proposal) -> bool:
+    """An earlier step asked nearly the same about this answer, so that it may be known by heart.
+
+    Questions are remembered by the strategies of training, see
+    :class:`~ssp_env.game.strategies.Remembering`; those of the same step are not compared."""
+    return any(nearly_same(proposal.question, past) for past in proposal.past)
+
+
 FILTERS: dict[str, Filter] = {
     rule.__name__: rule
     for rule in (
@@ -78,6 +88,7 @@ FILTERS: dict[str, Filter] = {
         spoiler,
         few_words,
         repeated_query,
+        past_question,
     )
 }
 """All filters that ship, by reason code."""

@@ -68,6 +68,8 @@ class Start(Immutable):
     """Number of different searches that an attempt needs to be right: with fewer it has taken a
     short cut. For a composed question as many as the proposers of its parts made."""
     solution: tuple[str, ...] = ()
+    asked_before: tuple[str, ...] = ()
+    """Questions about this answer that earlier steps asked, where they are remembered."""
 
 
 @dataclass

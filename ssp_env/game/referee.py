@@ -134,7 +134,8 @@ class Referee:
             return
 
         game.question = proposer.result
-        proposal = Proposal(proposer.result, game.truth, proposer, self.rules.config)
+        past = game.start.asked_before
+        proposal = Proposal(proposer.result, game.truth, proposer, self.rules.config, past)
         for name, fails in self.rules.filters.items():
             if fails(proposal):
                 self.fail(game, name)

@@ -189,11 +189,12 @@ class Round:
         for index in range(count):
             slot, group = len(self.games) + index, index // size
             game = Game(Start(self._seed, slot, first + group, truths[group], Origin.PROPOSED))
+            past = self._strategy.asked_before(truths[group].id)
 
             # A group is compared with itself, so all of it has one prompt.
             if index % size == 0:
                 asked = int(game.rng.integers(low, high + 1))
-            game.start = replace(game.start, asked_searches=asked)
+            game.start = replace(game.start, asked_searches=asked, asked_before=past)
             wave.append(game)
 
         self.games += wave

@@ -63,6 +63,10 @@ class BatchStrategy:
     def set_state(self, state: dict[str, Any]) -> None:
         """Restores a state that :meth:`get_state` returned."""
 
+    def asked_before(self, answer: str) -> tuple[str, ...]:
+        """Questions of earlier steps about an answer, by its id, if they are remembered."""
+        return ()
+
 
 class DynamicResampling(BatchStrategy):
     """Proposes again, with new answers, until the batch is full or ``max_waves`` were played."""
@@ -132,6 +136,42 @@ class ReplayBuffer(BatchStrategy):
     def set_state(self, state: dict[str, Any]) -> None:
         self._steps = int(state["steps"])
         self.pool = POOL.validate_python(state["pool"])
+
+
+REMEMBERED = 16
+"""Questions about one answer that are remembered, the latest ones."""
+
+
+class Remembering(BatchStrategy):
+    """Another strategy that also remembers what was asked, for the filter ``past_question``."""
+
+    def __init__(self, strategy: BatchStrategy) -> None:
+        self.strategy = strategy
+        self._asked: dict[str, list[str]] = {}
+
+    def begin_step(self) -> None:
+        self.strategy.begin_step()
+
+    def wants_more(self, valid: int, slots: int, waves: int) -> bool:
+        return self.strategy.wants_more(valid, slots, waves)
+
+    def fill(
+        self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
+    ) -> list[PooledQuestion]:
+        for item in fresh:
+            asked = [*self._asked.get(item.truth.id, ()), item.question]
+            self._asked[item.truth.id] = asked[-REMEMBERED:]
+        return self.strategy.fill(rng, fresh, empty)
+
+    def asked_before(self, answer: str) -> tuple[str, ...]:
+        return tuple(self._asked.get(answer, ()))
+
+    def get_state(self) -> dict[str, Any]:
+        return {"strategy": self.strategy.get_state(), "asked": dict(self._asked)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.strategy.set_state(state["strategy"])
+        self._asked = dict(state["asked"])
 
 
 _DRAWN = 4

@@ -11,7 +11,8 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, lru_cache
+from itertools import pairwise
 
 _ARTICLES = frozenset({"a", "an", "the"})
 
@@ -69,6 +70,25 @@ _DIGITS = _Table(lambda c: str(unicodedata.decimal(c)) if c.isdecimal() else c)
 def compatible(text: str) -> str:
     """NFKC with a single kind of apostrophe, and without control and invisible characters."""
     return unicodedata.normalize("NFKC", text.translate(_SEEN))
+
+
+NEAR = 0.8
+"""Part of their words and pairs of neighbouring words that near-identical texts share: about one
+word in ten may differ. Questions of one pattern about different things, as all of a generated world
+are, stay below it."""
+
+
+def nearly_same(one: str, other: str) -> bool:
+    """True for two texts that are alike but for some words, case, punctuation and invisible
+    characters; those without a single word are alike."""
+    a, b = _phrases(one), _phrases(other)
+    return len(a & b) >= NEAR * len(a | b)  # Jaccard's similarity
+
+
+@lru_cache(maxsize=4096)
+def _phrases(text: str) -> frozenset[str]:
+    words = re.findall(r"\w+", fold(text))
+    return frozenset([*words, *(" ".join(pair) for pair in pairwise(words))])
 
 
 def spaced(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +91,4 @@ def halved(rewards: np.ndarray, groups: np.ndarray, learning: LearningConfig) ->
 
 
 HALVED = Algorithm(halved, reinforce_loss, grouped=False, kl=True)
+GROUPED = replace(HALVED, grouped=True)

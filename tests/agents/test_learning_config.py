@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from learning import learner_for, some_rows, update, weights_of
-from playful import GAME, LEARNING
+from playful import LEARNING
 
 from agents.config import LearningConfig
 from agents.models import tiny_directory
@@ -40,7 +40,7 @@ def dealt(config: SSPConfig, played: Round, settings: Settings) -> Any:
     rows = credited(rows_of(played.games, learning), learning)
     updates = []
     for part, size in deal(rows, learning):
-        weighted = with_loss_weights(part, learning, size, GAME["attempts"])
+        weighted = with_loss_weights(part, learning, size, config.game())
         updates.append([(r.role, r.game, r.advantage, r.weight) for r in weighted])
     return updates
 
@@ -75,6 +75,7 @@ KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, Settings]] = {
     "decay_steps": (4, learnt),
     "beta2": (0.5, learnt),
     "kl_coeff": (1.0, learnt),
+    "kl_cap": (1e-9, learnt, {"kl_coeff": 1.0}),
     "clip_low": (0.02, learnt),
     "clip_high": (0.02, learnt),
     "std_normalise": (True, dealt),

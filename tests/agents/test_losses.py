@@ -1,7 +1,9 @@
-"""The losses against formulas written out in numpy, and their gradients against equations 4 and 5
-of the paper."""
+"""Each algorithm of the table against its paper's equation, written out in plain loops in float64;
+importance ratios and the KL."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,27 +11,25 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.config import LearningConfig
+from agents.config import ALGORITHMS, LearningConfig, compares
+from agents.losses import ALGORITHMS as TABLE
 from agents.losses import (
     VETO,
     Tokens,
+    find_algorithm,
     grpo_advantages,
-    grpo_loss,
     importance_ratio,
     is_vetoed,
     kl_k3,
 )
+from agents.rows import Row, credited, with_loss_weights
+from ssp_env.game.config import GameConfig
 
 RNG = np.random.default_rng(7)
-UNCAPPED = LearningConfig(importance_cap=None, clip_low=0.2, clip_high=0.28)
 
 
 def tensor(values: object) -> torch.Tensor:
     return torch.tensor(np.asarray(values), dtype=torch.float64)
-
-
-def tokens(logprobs: torch.Tensor, behaviour: torch.Tensor, advantages: torch.Tensor) -> Tokens:
-    return Tokens(logprobs, behaviour, advantages, torch.zeros(len(logprobs), dtype=torch.int64))
 
 
 @given(st.floats(0, 1), st.integers(1, 9), st.booleans())
@@ -42,16 +42,138 @@ def test_a_uniform_group_has_advantages_of_exactly_zero(
     assert advantages.tolist() == [0.0] * size, "a mean of equal numbers may be off by a rounding"
 
 
-def test_grpo_loss_is_the_clipped_surrogate() -> None:
-    new, old = RNG.normal(-2, 0.5, 200), RNG.normal(-2, 0.5, 200)
-    advantages = RNG.normal(size=200)
-    expected = []
-    for logp, behaviour, advantage in zip(new, old, advantages, strict=True):
-        ratio = np.exp(logp - behaviour)
-        bounded = min(max(ratio, 1 - 0.2), 1 + 0.28)
-        expected.append(-min(ratio * advantage, bounded * advantage))
-    result = grpo_loss(tokens(tensor(new), tensor(old), tensor(advantages)), UNCAPPED)
-    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-12)
+# -- the table against plain loops ---------------------------------------------------------------
+
+SLOTS, LONGEST, LOW, HIGH = 4, 50, 0.1, 0.15
+Response = tuple[float, list[torch.Tensor], list[float]]
+"""Reward, and for each token log pi and log mu."""
+Question = list[Response]
+
+
+def surrogate(ratio: torch.Tensor, advantage: float) -> torch.Tensor:
+    """min(ratio A, clip(ratio) A)."""
+    bounded = torch.clamp(ratio, 1 - LOW, 1 + HIGH)
+    return torch.minimum(ratio * advantage, bounded * advantage)
+
+
+def deviations(question: Question, std: bool = False) -> list[float]:
+    """r - mean(r), divided by std(r) on demand."""
+    rewards = [reward for reward, _, _ in question]
+    mean = sum(rewards) / len(rewards)
+    spread = (sum((r - mean) ** 2 for r in rewards) / len(rewards)) ** 0.5
+    if spread == 0:
+        return [0.0] * len(rewards)
+    return [(r - mean) / (spread + 1e-6 if std else 1.0) for r in rewards]
+
+
+def grpo(questions: list[Question]) -> Any:
+    loss = 0.0
+    for question in questions:
+        for (_, new, old), advantage in zip(question, deviations(question), strict=True):
+            terms = [surrogate((a - b).exp(), advantage) for a, b in zip(new, old, strict=True)]
+            loss -= sum(terms) / len(terms) / len(question) / SLOTS
+    return loss
+
+
+def dr_grpo(questions: list[Question]) -> Any:
+    loss = 0.0
+    for question in questions:
+        for (_, new, old), advantage in zip(question, deviations(question), strict=True):
+            terms = [surrogate((a - b).exp(), advantage) for a, b in zip(new, old, strict=True)]
+            loss -= sum(terms) / LONGEST / len(question) / SLOTS
+    return loss
+
+
+def reinforce(questions: list[Question]) -> Any:
+    loss = 0.0
+    for question in questions:
+        for reward, new, _ in question:
+            loss -= reward * sum(new) / len(question) / SLOTS
+    return loss
+
+
+def gspo(questions: list[Question]) -> Any:
+    loss = 0.0
+    for question in questions:
+        for (_, new, old), advantage in zip(question, deviations(question, True), strict=True):
+            whole = ((sum(new) - sum(old)) / len(new)).exp()  # (pi(y) / mu(y))^(1 / |y|)
+            loss -= surrogate(whole, advantage) / len(question) / SLOTS
+    return loss
+
+
+def cispo(questions: list[Question]) -> Any:
+    loss, count = 0.0, 0
+    for question in questions:
+        for (_, new, old), advantage in zip(question, deviations(question, True), strict=True):
+            for a, b in zip(new, old, strict=True):
+                weight = torch.clamp((a - b).exp(), 1 - LOW, 1 + HIGH).detach()
+                loss -= weight * advantage * a
+                count += 1
+    return loss / count
+
+
+def rloo(questions: list[Question]) -> Any:
+    loss = 0.0
+    for question in questions:
+        for i, (reward, new, _) in enumerate(question):
+            others = [r for j, (r, _, _) in enumerate(question) if j != i]
+            baseline = sum(others) / len(others)
+            loss -= (reward - baseline) * sum(new) / len(question) / SLOTS
+    return loss
+
+
+ORACLES = {o.__name__: o for o in (grpo, reinforce, dr_grpo, gspo, cispo, rloo)}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_algorithm_is_its_papers_equation(name: str) -> None:
+    """Loss and gradient, from rewards to the sum over a batch with two empty slots."""
+    learning = LearningConfig(
+        solver_algorithm=name,
+        importance_cap=None,
+        clip_low=LOW,
+        clip_high=HIGH,
+        std_normalise=name in ("gspo", "cispo"),
+    )
+    rewards = [[1.0, 0.0, 0.0], [0.5, 1.0, 0.25]]
+    rows, leaves, questions = [], [], []
+    for place, own in enumerate(rewards):
+        questions.append([])
+        for reward in own:
+            old = RNG.normal(-2, 0.3, int(RNG.integers(2, 8)))
+            new = tensor(old + RNG.normal(0, 0.2, len(old))).requires_grad_()
+            ids, mask = np.full(len(old), len(leaves)), np.ones(len(old), dtype=np.uint8)
+            rows.append(Row(ids, mask, old, "solver", place, 0.0, reward=reward, group=f"{place}"))
+            leaves.append(new)
+            questions[-1].append((reward, list(new), old.tolist()))
+
+    game = GameConfig(attempts=3, max_response_tokens=LONGEST)
+    weighted = with_loss_weights(credited(rows, learning), learning, SLOTS, game)
+    found = find_algorithm(name).loss(
+        Tokens(
+            torch.cat([leaves[row.ids[0]] for row in weighted]),
+            tensor(np.concatenate([row.logprobs for row in weighted])),
+            tensor(np.concatenate([np.full(row.tokens, row.advantage) for row in weighted])),
+            torch.tensor(np.repeat(np.arange(len(weighted)), [row.tokens for row in weighted])),
+        ),
+        learning,
+    )
+    weights = tensor(np.concatenate([np.full(row.tokens, row.weight) for row in weighted]))
+    loss, expected = (weights * found).sum(), ORACLES[name](questions)
+    torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0)
+
+    gradients, theirs = (
+        torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
+        for value in (loss, expected)
+    )
+    assert any(bool((gradient != 0).any()) for gradient in theirs)
+    for gradient, their in zip(gradients, theirs, strict=True):
+        torch.testing.assert_close(gradient, their, rtol=1e-10, atol=1e-15)
+
+
+def test_every_algorithm_is_named_and_says_whether_it_compares() -> None:
+    assert set(TABLE) == set(ALGORITHMS) == set(ORACLES)
+    assert {name for name in TABLE if TABLE[name].grouped} == set(filter(compares, ALGORITHMS))
 
 
 # -- importance ratios -------------------------------------------------------------------------
@@ -62,7 +184,7 @@ def test_ratios_are_cut_off_with_their_gradients(cap: float | None) -> None:
     new, old = RNG.normal(-2, 0.7, 100), RNG.normal(-2, 0.7, 100)
     expected = np.minimum(np.exp(new - old), np.inf if cap is None else cap)
     logprobs = tensor(new).requires_grad_()
-    ratio = importance_ratio(logprobs, tensor(old), cap)
+    ratio = importance_ratio(logprobs - tensor(old), cap)
     ratio.sum().backward()
     np.testing.assert_allclose(ratio.detach().numpy(), expected, rtol=1e-12)
     assert logprobs.grad is not None
@@ -77,7 +199,7 @@ def test_one_impossible_token_vetoes_its_trajectory_alone() -> None:
 
 
 def test_kl_k3_is_unbiased_and_never_negative() -> None:
-    policy, reference = (np.exp(x) / np.exp(x).sum() for x in RNG.normal(size=(2, 12)))
+    policy, reference = (np.exp(x) / np.exp(x).sum() for x in RNG.normal(0, 0.5, size=(2, 12)))
     k3 = kl_k3(tensor(np.log(policy)), tensor(np.log(reference))).numpy()
     ratio = reference / policy
     np.testing.assert_allclose(k3, ratio - 1 - np.log(ratio), rtol=1e-9)
@@ -86,3 +208,12 @@ def test_kl_k3_is_unbiased_and_never_negative() -> None:
     assert float((policy * k3).sum()) == pytest.approx(exact), (
         "its mean over the policy's own tokens is the KL"
     )
+
+
+def test_kl_k3_stops_where_the_policy_is_far_below_the_reference_alone() -> None:
+    logprobs = tensor([-900.0, -2.0, -1.0]).requires_grad_()
+    k3 = kl_k3(logprobs, tensor([-2.0, -2.0, -13.0]), cap=10.0)
+    assert k3.tolist() == pytest.approx([10.0, 0.0, 11.0], abs=1e-4)
+    k3.sum().backward()
+    assert logprobs.grad is not None
+    assert logprobs.grad.tolist() == pytest.approx([0.0, 0.0, 1.0], abs=1e-4)

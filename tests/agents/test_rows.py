@@ -23,6 +23,7 @@ from ssp_env.tokenizers import ByteTokenizer
 from ssp_env.types import GroundTruth, Role
 
 SLOTS, ATTEMPTS = 8, 3
+RULES = GameConfig(attempts=ATTEMPTS)
 RNG = np.random.default_rng(3)
 
 
@@ -125,7 +126,7 @@ def learnt(games: Sequence[Game], settings: LearningConfig) -> dict[int, np.ndar
     trajectory)."""
     gradients = {}
     keys = {tuple(t.ids): id(t) for g in games for t in g.trajectories()}
-    for row in with_loss_weights(learnable(games, settings), settings, SLOTS, ATTEMPTS):
+    for row in with_loss_weights(learnable(games, settings), settings, SLOTS, RULES):
         logprobs = torch.tensor(row.logprobs[row.mask > 0], dtype=torch.float64, requires_grad=True)
         advantages = torch.full_like(logprobs, row.advantage)
         rows = torch.zeros(len(logprobs), dtype=torch.int64)

@@ -25,6 +25,7 @@ from agents.models import adapt, load_model
 from agents.rows import Columns, Row, credited, rows_of, with_loss_weights
 from agents.scoring import Scores, checkpoint_layers, token_scores
 from agents.update import Update
+from ssp_env.game.config import GameConfig
 from ssp_env.game.round import Round
 
 PLAIN = LearningConfig(lr=1e-3, warmup_steps=0, importance_cap=None)
@@ -142,7 +143,7 @@ def test_no_gradient_comes_from_a_token_that_the_policy_did_not_write(
         lora_rank=data.draw(st.sampled_from([0, 2])),
     )
     rows = [replace(row, group=row.role) for row in rows_of(played.games[:6], learning)]
-    weighted = with_loss_weights(credited(rows, learning), learning, 6, 4)
+    weighted = with_loss_weights(credited(rows, learning), learning, 6, GameConfig(attempts=4))
     autocast = data.draw(st.sampled_from([None, torch.bfloat16]))
     bench = Bench(model_dir, learning, data.draw(st.sampled_from([20, 10**6])), autocast)
     bench(weighted, step=1)

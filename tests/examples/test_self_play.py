@@ -65,6 +65,7 @@ def test_the_pages_update_is_that_of_ssp_train() -> None:
         warmup_steps=0,
         drop_uniform_groups=True,
         importance_cap=None,
+        kl_cap=None,
     )
     config = SSPConfig().training(model_dir=tiny_directory(), **dict(learning))
     spec = MultiRLModuleSpec(rl_module_specs={MODULE_ID: config.get_default_rl_module_spec()})
@@ -72,7 +73,7 @@ def test_the_pages_update_is_that_of_ssp_train() -> None:
     learner.build()
     theirs = learner.module[MODULE_ID].lm
     rows = credited(rows_of(games, learning), learning)
-    rows = with_loss_weights(rows, learning, page.B, page.N)
+    rows = with_loss_weights(rows, learning, page.B, rules.config)
     assert len(rows) == len(taught)
     assert {row.role for row in rows} == {"proposer", "solver"}
 

@@ -206,6 +206,10 @@ class Cheat:
     closed_by: str = ""
     """Setting or part that closes it; shown where it pays."""
 
+    opt_in: str = ""
+    """Filter that holds it and is off by default: without it, it is ``open`` where it pays. It is
+    then played in two steps about the same answers, of which the second counts."""
+
     def __init_subclass__(cls) -> None:
         cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
         cls.about = (cls.__doc__ or "").strip().partition("\n")[0]

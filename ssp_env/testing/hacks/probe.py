@@ -17,6 +17,7 @@ from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
+from ssp_env.game.strategies import BatchStrategy, Remembering
 from ssp_env.players.base import Player
 from ssp_env.testing.hacks.cheat import Cheat, CheatPlayer
 from ssp_env.types import GroundTruth, Role, World
@@ -36,6 +37,8 @@ class Finding(StrEnum):
     """The interval holds the margin; more games would decide."""
     NO_RESULT = "no result"
     """So many of its games are void that either may be true."""
+    OPEN = "open"
+    """It pays, and the filter that would hold it is one that these rules have not chosen."""
     NOT_PLAYED = "not played"
     """These rules lack the part that it cheats."""
 
@@ -170,6 +173,8 @@ def probe(
             beside, pay = cheat.rival.name, "solver_with_gate"
             beside_pays = _pays(play(rules, cheat.rival(), games, seed, partner))
         finding, more = find(pays[pay], beside_pays[pay], margin, result.void)
+        if finding is Finding.PAYS and cheat.opt_in and cheat.opt_in not in rules.filters:
+            finding = Finding.OPEN
         results.append(replace(result, beside=beside, finding=finding, more_than_honest=more))
 
     counts = zip(*(astuple(result.gate)[:4] for result in results), strict=True)
@@ -189,16 +194,16 @@ def play(
         return [truths[i] for i in rng.choice(size, count, replace=count > size)]
 
     for start in range(0, games, SIDE_BY_SIDE):
-        player = CheatPlayer(rules, cheat, (seed, start), partner)
-        count = min(SIDE_BY_SIDE, games - start)
-        round_ = Round(rules, draw, count, (seed, start))
-
-        while pending := round_.pending():
-            try:
-                player.play(pending)
-            except ServiceError as error:
-                round_.void(pending, error)
-            round_.advance()
+        count, strategy = min(SIDE_BY_SIDE, games - start), Remembering(BatchStrategy())
+        for _ in range(2 if cheat.opt_in else 1):
+            player = CheatPlayer(rules, cheat, (seed, start), partner)
+            round_ = Round(rules, draw, count, (seed, start), strategy)
+            while pending := round_.pending():
+                try:
+                    player.play(pending)
+                except ServiceError as error:
+                    round_.void(pending, error)
+                round_.advance()
 
         outages = [game.outage for game in round_.games if game.outage is not None]
         valid = any(game.outcome is Outcome.VALID for game in round_.games)

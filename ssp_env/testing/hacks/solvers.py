@@ -138,6 +138,31 @@ class LookAlike(Code):
     decode = staticmethod(lambda code: code.translate(str.maketrans(_CYRILLIC, _LATIN)))
 
 
+class SpacesBeside(Cheat):
+    """Asks an honest question, whose numbers of spaces between words spell the answer's number.
+
+    Nothing in it is wrong, so that every verifier accepts it: codes in capitals, in first letters,
+    in a choice of synonyms are no other. Both roles know the list of answers by heart."""
+
+    gains = Role.SOLVER
+    closed_by = "game.closed_book=true"
+
+    def ask(self, turn: Turn) -> str | None:
+        answers = [truth.answer for truth in turn.rules.world.answers]
+        words = turn.recall().question.split()
+        number, coded = answers.index(turn.answer) + 1, words[0]
+        for word in words[1:]:
+            number, digit = divmod(number, 4)
+            coded += " " * (digit + 1) + word
+        return None if number else coded
+
+    def solve(self, turn: Turn) -> str | None:
+        digits = [len(spaces) - 1 for spaces in re.findall(" +", turn.question.strip())]
+        number = sum(digit * 4**place for place, digit in enumerate(digits)) - 1
+        answers = turn.rules.world.answers
+        return turn.say(answers[number].answer) if 0 <= number < len(answers) else None
+
+
 class ZeroWidth(Code):
     """Puts invisible characters between the letters of the answer."""
 

@@ -16,12 +16,12 @@ import torch
 from learning import Weights, distance
 from playful import GAME, LEARNING, WORLD, lethal_rules
 from ray.rllib.callbacks.callbacks import RLlibCallback
-from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.tune.registry import get_trainable_cls
 
 from agents.rllib import SSP, SSPConfig
 from agents.rllib.module import LLMModule
-from ssp_env.errors import LearnerDied, ServiceError
+from ssp_env.errors import LearnerDied, ServiceError, UsageError
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -62,7 +62,8 @@ def uninterrupted(
     run: dict[str, Any] = {"weights": [], "results": [], "games": []}
     run["trigger"] = tmp_path_factory.mktemp("trigger") / "kill"
     rules = partial(lethal_rules, run["trigger"])
-    env = {"world": "mini", "world_options": WORLD, "game": GAME, "make_rules": rules}
+    game = {**GAME, "filters": ("past_question",)}
+    env = {"world": "mini", "world_options": WORLD, "game": game, "make_rules": rules}
     config = SSPConfig().environment(env_config=env).debugging(seed=5, log_level="ERROR")
     config.training(**{**LEARNING, "model_dir": model_dir, "minibatches": 2, "lr": 1e-4})
     config.training(warmup_steps=3, round_size=4)
@@ -147,6 +148,45 @@ def test_a_module_of_ones_own_is_what_plays(algorithm_config: SSPConfig) -> None
         assert algorithm.env_runner.engine.model is algorithm.env_runner.module.lm
         assert torch.equal(module.lm.lm_head[0].weight, torch.as_tensor(after["lm_head.0.weight"]))
         assert module.unused.shape == (3,)
+
+
+def test_weights_from_elsewhere_are_learnt_from_and_played_with(
+    algorithm_config: SSPConfig,
+) -> None:
+    with running(algorithm_config) as algorithm:
+        given = {"llm": {n: w * 1.01 for n, w in algorithm.get_weights()["llm"].items()}}
+        algorithm.set_weights(given)
+        present, plays = weights_of(algorithm), algorithm.env_runner.engine.weights()
+        for name, weight in present.items():
+            np.testing.assert_array_equal(weight, given["llm"][f"lm.{name}"])
+            np.testing.assert_array_equal(weight, np.asarray(plays[name]))
+
+        for call, says in (
+            (algorithm.get_policy, r"solve\(questions\)"),
+            (partial(algorithm.compute_single_action, {"ids": [1]}), r"get_module\(\)"),
+            (partial(algorithm.add_module, "other", RLModuleSpec()), "one RLModule plays both"),
+            (partial(algorithm.env_runner.sample, num_episodes=1), r"call train\(\)"),
+        ):
+            with pytest.raises(UsageError, match=says):
+                call()
+
+
+def test_rllibs_way_to_serve_finds_the_module_of_a_checkpoint(
+    uninterrupted: dict[str, Any], tmp_path: Path
+) -> None:
+    folder = uninterrupted["checkpoint"] / "learner_group" / "learner" / "rl_module" / "llm"
+    module = RLModule.from_checkpoint(folder)
+    assert isinstance(module, LLMModule)
+    held = {name: weight.numpy() for name, weight in module.lm.state_dict().items()}
+    assert distance(held, uninterrupted["weights"][1]) == 0.0
+    batch = {"ids": torch.tensor([[5, 6, 7], [5, 6, 0]]), "lengths": torch.tensor([3, 2])}
+    with torch.no_grad():
+        logits = module.forward_inference(batch)["action_dist_inputs"]
+    assert logits.shape == (2, module.vocab_size)
+
+    # And RLlib's own form of it, with the weights inside.
+    again = RLModule.from_checkpoint(module.save_to_path(tmp_path))
+    assert torch.equal(again.forward_inference(batch)["action_dist_inputs"], logits)
 
 
 def check_step(algorithm: SSP, uninterrupted: dict[str, Any], step: int) -> None:
@@ -243,7 +283,8 @@ def test_two_env_runners_play_the_games_of_none_whoever_dies(uninterrupted: dict
             algorithm.train()
         state = algorithm.get_state()["self_play"]
         assert state == uninterrupted["state"], "the pool of questions outlives all runners"
-        assert state["strategy"]["pool"]
+        assert state["strategy"]["strategy"]["pool"]
+        assert state["strategy"]["asked"]
         assert distance(weights_of(algorithm), uninterrupted["weights"][3]) == 0.0
 
 

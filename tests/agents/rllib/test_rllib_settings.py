@@ -38,6 +38,13 @@ OWN = RLModuleSpec(module_class=Own)
 REFUSED: list[tuple[str, Change, str]] = [
     ("env_config.wurld", lambda c: c.environment(env_config={"wurld": 1}), "'world'"),
     ("env_config.world", lambda c: c.environment(env_config={"world": "mniw"}), "'mini'"),
+    (
+        "game.attempts",
+        lambda c: c.environment(env_config={"game": {"attempts": 1}}).training(
+            solver_algorithm="learning:GROUPED"
+        ),
+        "learning:GROUPED compares attempts",
+    ),
     ("training.lrr", lambda c: c.training(lrr=1), "'lr'"),
     ("learning.batch_size", lambda c: c.training(batch_size=-1), "greater than 0"),
     ("compute.overlap", lambda c: c.training(overlap=True, importance_cap=None), "update old"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from all_doors import ROOMY
@@ -13,7 +14,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from scripted import by_role, propose, solve, turn
 
 import ssp_env
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
 from ssp_env.types import Document
@@ -94,9 +95,12 @@ KINDS = {
 }
 
 
+@pytest.mark.parametrize("mode", AutoresetMode)
 @pytest.mark.parametrize("kind", ["small", "bytes"])
 @pytest.mark.parametrize("role", KINDS)
-def test_the_same_as_a_vector_of_single_envs(mini: MiniWorld, role: str, kind: str) -> None:
+def test_the_same_as_a_vector_of_single_envs(
+    mini: MiniWorld, role: str, kind: str, mode: AutoresetMode
+) -> None:
     setup: dict[str, Any] = {
         "small": {"world": open_world("small")},
         "bytes": {
@@ -109,10 +113,11 @@ def test_the_same_as_a_vector_of_single_envs(mini: MiniWorld, role: str, kind: s
         setup["questions"] = mini.questions(0, 5)
     setup["retriever"] = BM25Retriever(setup["world"].corpus)
     single, vector = KINDS[role]
-    ours, theirs = vector(3, **setup), SyncVectorEnv([lambda: single(**setup)] * 3)
+    ours = vector(3, autoreset_mode=mode, **setup)
+    theirs = SyncVectorEnv([lambda: single(**setup)] * 3, autoreset_mode=mode)
     for name in ("observation_space", "action_space", "single_observation_space"):
         assert getattr(ours, name) == getattr(theirs, name)
-    assert ours.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+    assert ours.metadata["autoreset_mode"] is mode
 
     a, b = ours.reset(seed=[3, 1, 4]), theirs.reset(seed=[3, 1, 4])
     assert data_equivalence(a, b, exact=True)
@@ -124,8 +129,27 @@ def test_the_same_as_a_vector_of_single_envs(mini: MiniWorld, role: str, kind: s
             actions[step // 10 % 3] = 256
         a, b = ours.step(actions), theirs.step(actions)
         assert data_equivalence(a, b, exact=True)
-        ended += (a[2] | a[3]).sum()
+        over = a[2] | a[3]
+        ended += over.sum()
+        if mode is AutoresetMode.DISABLED and over.any():
+            with pytest.raises(UsageError, match="reset_mask"):
+                ours.step(actions)
+            seeds = [7, None, step]
+            a = ours.reset(seed=seeds, options={"reset_mask": over})
+            b = theirs.reset(seed=seeds, options={"reset_mask": over})
+            assert data_equivalence(a, b, exact=True)
     assert ended > 5, "the games are no test if none of them ends"
+
+
+def test_gymnasium_makes_vectors_in_every_mode() -> None:
+    for mode in AutoresetMode:
+        envs = gymnasium.make_vec("ssp/Solver-v0", num_envs=2, world="small", autoreset_mode=mode)
+        assert isinstance(envs.unwrapped, ssp_env.SolverVectorEnv)
+        assert envs.metadata["autoreset_mode"] is mode
+    with pytest.raises(ConfigError, match="SameStep"):
+        gymnasium.make_vec("ssp/Solver-v0", num_envs=2, world="small", autoreset_mode="never")
+    with pytest.raises(UsageError, match="2 booleans"):
+        envs.reset(options={"reset_mask": np.zeros(2, dtype=bool)})
 
 
 # -- whole turns -------------------------------------------------------------------------------

@@ -48,6 +48,20 @@ def test_questions(rule: str, good: list[str], bad: list[str]) -> None:
     assert all(fails(rule, question) for question in bad)
 
 
+def test_past_questions_are_known_again_in_slightly_other_words() -> None:
+    past = "Which river runs through the old town of the capital of Austria?"
+    trajectory = Trajectory(Limits.of(Role.PROPOSER, CONFIG, ByteTokenizer(), Tags()), [1])
+
+    def repeats(question: str, *asked: str) -> bool:
+        return FILTERS["past_question"](Proposal(question, TRUTH, trajectory, CONFIG, asked))
+
+    assert repeats(past, "Who is it?", past)
+    assert repeats(f"Again: {past.upper()}  ", past)
+    assert repeats(past.replace("river", "ri\u200bver"), past)
+    assert not repeats(past)
+    assert not repeats(past.replace("the old town of ", ""), past)
+
+
 def test_searches() -> None:
     two = CONFIG.replace(min_searches=2)
     assert fails("no_search", "?")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,14 +15,17 @@ from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, propose, rules_of, say, solve
 
 from ssp_env.errors import ServiceError
+from ssp_env.game.config import DEFAULT_FILTERS
 from ssp_env.game.game import Game, Origin, Start
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.pool import PooledQuestion, compose, play_examples, solution_of
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import (
+    REMEMBERED,
     BalancedReuse,
     BatchStrategy,
+    Remembering,
     ReplayBuffer,
     make_strategy,
     update_strategy,
@@ -54,6 +58,29 @@ def test_periodic_reset_comes_exactly_every_k_steps(every: int) -> None:
         step(strategy, [question(i)], 0)
         sizes.append(len(strategy.pool))
     assert sizes == list(range(1, every + 1)) * 4
+
+
+def test_past_questions_are_refused_in_later_steps_and_in_replays(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
+    rules = rules_of(mini, words, attempts=2, filters=(*DEFAULT_FILTERS, "past_question"))
+    strategy, player = Remembering(ReplayBuffer()), by_role(propose(), solve)
+    first = play(begin(rules, seed=[1], strategy=strategy), player)
+    assert {game.outcome for game in first.games} == {Outcome.VALID}
+
+    # A later step about the same answers, wherever its round is played; slots are filled up.
+    elsewhere = Remembering(ReplayBuffer())
+    elsewhere.set_state(json.loads(json.dumps(strategy.get_state())))
+    second = play(begin(rules, seed=[1], strategy=elsewhere), player)
+    proposed, reused = second.games[:4], second.games[4:]
+    assert {game.reason for game in proposed} == {"past_question"}
+    assert [game.origin for game in reused] == [Origin.REUSED] * 4
+    for game in proposed:
+        assert game.question in again(game, rules).record.start.asked_before
+
+    for _ in range(2 * REMEMBERED):
+        strategy.fill(rng(), [question(1)], 0)
+    assert len(strategy.asked_before("g1")) == REMEMBERED
 
 
 def asked(text: str, answer: str, searches: int = 1) -> PooledQuestion:

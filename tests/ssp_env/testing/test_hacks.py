@@ -9,6 +9,7 @@ import pytest
 
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, ServiceError
+from ssp_env.game.config import DEFAULT_FILTERS
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.judges import ExactMatchJudge
@@ -66,7 +67,7 @@ def test_every_cheat_plays_to_an_end(mini: MiniWorld, spelled: bool) -> None:
     rules = rules_of(mini, spelled=spelled, game={"attempts": 1, "closed_book": True})
     report = probe(rules, map(find_cheat, CHEATS), games=2)
     assert [result.name for result in report.cheats] == list(CHEATS)
-    assert len(CHEATS) == 34
+    assert len(CHEATS) == 36
     for result in report.cheats:
         assert result.finding is not Finding.NOT_PLAYED
         assert (result.games, result.void) == (2, 0), result.name
@@ -112,9 +113,39 @@ def test_playing_dumb_at_the_closed_book_gate_earns_no_more(mini: MiniWorld) -> 
     assert found.finding is not Finding.PAYS
 
     assert result_of(rules, "near_duplicate").finding is Finding.HELD
-    open_rules = rules_of(mini)
-    assert result_of(open_rules, "near_duplicate").finding is Finding.PAYS
-    assert result_of(open_rules, "sandbag").finding is Finding.NOT_PLAYED
+    assert result_of(rules_of(mini), "sandbag").finding is Finding.NOT_PLAYED
+
+
+def test_a_memory_of_past_questions_is_open_unless_they_are_refused(mini: MiniWorld) -> None:
+    found = result_of(rules_of(mini), "near_duplicate")
+    assert (found.finding, found.solver) == (Finding.OPEN, 1.0)
+    rules = rules_of(mini, game={"filters": (*DEFAULT_FILTERS, "past_question")})
+    found = result_of(rules, "near_duplicate")
+    assert found.finding is Finding.HELD
+    assert found.stopped_by == {"past_question": GAMES}
+
+
+@pytest.mark.parametrize("verifier", ["policy", "world"])
+def test_a_code_beside_an_honest_question_pays_whoever_verifies(
+    mini: MiniWorld, verifier: str
+) -> None:
+    def result(closed_book: bool) -> Result:
+        game = {"verifier": verifier, "closed_book": closed_book}
+        return result_of(rules_of(mini, spelled=True, game=game), "spaces_beside")
+
+    assert result(closed_book=False).finding is Finding.PAYS
+    assert result(closed_book=False).solver == 1.0
+    assert result(closed_book=True).finding is Finding.HELD
+    assert result(closed_book=True).stopped_by == {"closed_book": GAMES}
+
+
+def test_an_order_in_a_question_pays_where_unsolved_questions_do(mini: MiniWorld) -> None:
+    game = {"verifier": "policy"}
+    paid = result_of(rules_of(mini, spelled=True, game=game), "search_for_zebras")
+    assert paid.finding is Finding.PAYS
+    game["proposer_reward"] = "4p(1-p)"
+    held = result_of(rules_of(mini, spelled=True, game=game), "search_for_zebras")
+    assert held.finding is Finding.HELD
 
 
 def test_the_gate_is_measured_where_the_world_knows_the_truth(mini: MiniWorld) -> None:

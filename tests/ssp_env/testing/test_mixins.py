@@ -15,6 +15,7 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import (
     STRATEGIES,
     BatchStrategy,
+    Remembering,
     make_strategy,
 )
 from ssp_env.game.trajectory import Trajectory
@@ -180,6 +181,11 @@ class TestStrategies(BatchStrategyTests):
 
     def make_strategy(self) -> BatchStrategy:
         return make_strategy(self.name)
+
+
+class TestRemembering(BatchStrategyTests):
+    def make_strategy(self) -> BatchStrategy:
+        return Remembering(make_strategy("compose"))
 
 
 class Endless(BatchStrategy):
