@@ -145,11 +145,20 @@ class EngineConfig(Settings):
 
     kind: Literal["transformers", "vllm"] = "transformers"
     """``transformers``, or ``vllm``, which needs its package."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of weights and arithmetic; ``auto``: bfloat16 on GPUs, float32 on CPUs."""
+    attention: Literal["sdpa", "eager"] = "sdpa"
+    """PyTorch's fused attention, or the plain one. On CPUs ``sdpa`` is three times as fast at 2,000
+    tokens, and no faster at some hundred; their last bits differ. vLLM has its own."""
     memory: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Share of a GPU's memory that vLLM may fill; ``null``: 0.9, and 0.4 of a GPU that it shares.
     """
     max_gap: PositiveFloat = 0.05
     """Mean distance of log-probabilities, in nats, beyond which a run ends."""
+
+    def in_half(self, on_gpu: bool) -> bool:
+        """True where the engine computes in bfloat16."""
+        return self.dtype == "bfloat16" or (self.dtype == "auto" and on_gpu)
 
 
 # -- settings that have to fit together ----------------------------------------------------------

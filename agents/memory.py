@@ -207,7 +207,7 @@ def _activations(shape: Shape, config: Any, half: bool, sharded: bool) -> int:
 def _engine(shape: Shape, config: Any, memory: float) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes of each GPU of an env runner's engine: always, and while it plays."""
     game, learning, compute = config.game, config.learning, config.compute
-    size = FLOAT if compute.gpus == "none" else HALF
+    size = HALF if config.engine.in_half(compute.gpus != "none") else FLOAT
     longest, played = longest_row(game), played_at_once(game, learning)
     questions = played // game.attempts
     verifies = game.verifier in ("policy", "auto") and not game.verifies_by_attempt

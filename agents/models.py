@@ -7,11 +7,13 @@ without its adapters is the one that training began with.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import resources
 from itertools import chain
@@ -22,6 +24,7 @@ import torch
 from torch import Tensor
 
 from agents.config import LORA
+from ssp_env.disk import write_atomically
 from ssp_env.errors import MissingExtra, ModelError, UsageError
 
 LORA_SCALE = 2
@@ -29,6 +32,8 @@ LORA_SCALE = 2
 _A, _B = ".lora_A.default.weight", ".lora_B.default.weight"
 _COPIED = (".json", ".txt", ".model", ".jinja")
 """Files of config and tokenizer."""
+CHECKSUMS = "SHA256SUMS"
+"""File beside weights, as ``sha256sum --check`` reads it."""
 
 
 # -- model directories -------------------------------------------------------------------------
@@ -75,6 +80,7 @@ def load_model(
     path = Path(directory)
     if not (path / "config.json").is_file():
         raise ModelError(f"{path} is not a model directory (config.json is missing)")
+    check_weights(path)
     if attention is None:
         attention = "eager" if torch.device(device).type == "cpu" else "sdpa"
 
@@ -163,6 +169,45 @@ def save_policy(
     path = target / "model.safetensors"
     save_file(tensors, path, metadata={"format": "pt"})
     path.chmod(0o644)
+    write_checksums(target)
+
+
+# -- checksums ---------------------------------------------------------------------------------
+
+
+def write_checksums(directory: str | Path) -> None:
+    """Writes the checksums of all weights (safetensors) in a directory beside them."""
+    files = sorted(Path(directory).glob("*.safetensors"))
+    with ThreadPoolExecutor() as threads:
+        sums = zip(threads.map(_digest, files), files, strict=True)
+        text = "".join(f"{digest}  {file.name}\n" for digest, file in sums)
+    write_atomically(Path(directory) / CHECKSUMS, text)
+
+
+def check_weights(directory: str | Path) -> None:
+    """Makes sure that weights are those that were written, where their checksums were too."""
+    sums = Path(directory) / CHECKSUMS
+    if not sums.exists():
+        return  # not written by this package
+
+    try:
+        lines = sums.read_text(encoding="utf-8", errors="replace").splitlines()
+        files = [sums.parent / line.partition("  ")[2] for line in lines]
+        with ThreadPoolExecutor() as threads:
+            digests = [*threads.map(_digest, files)]
+    except OSError as error:
+        raise ModelError(f"weights cannot be compared with {sums}: {error}") from error
+
+    for line, file, digest in zip(lines, files, digests, strict=True):
+        if not line.startswith(digest):
+            fix = "restore it from a copy or, of a run, delete this checkpoint and resume the one "
+            fix += f"before; if it was changed on purpose, delete {sums}"
+            raise ModelError(f"{file} is damaged, its checksum is not that of {CHECKSUMS}: {fix}")
+
+
+def _digest(file: Path) -> str:
+    with open(file, "rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 # -- adapters ----------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from torch.distributed.fsdp import (
 )
 from torch.distributed.tensor import DTensor
 
-from agents.models import load_model, meta_model, state_of
+from agents.models import check_weights, load_model, meta_model, state_of
 from ssp_env.errors import RunError
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -163,6 +163,7 @@ def load_shares(
 
 def read_weights(directory: str | Path) -> dict[str, Tensor]:
     """All weights that any number of processes have written there, whole, on the CPU."""
+    check_weights(directory)
     with _storage(directory, "read"):
         reader = _reader(directory)
         held = reader.read_metadata().state_dict_metadata

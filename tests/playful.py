@@ -158,6 +158,13 @@ def tilted(model: Any, seed: int) -> Any:
     return model
 
 
+def damage(file: Path) -> None:
+    """Turns over a bit in the middle of a file."""
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
 def save_playful(directory: Path, seed: int = 0) -> Path:
     """Writes such a policy as a model directory."""
     save_policy(playful_model(seed), directory)

@@ -27,6 +27,7 @@ def open_engine(
     longest: int | None = None,
     shares: bool = False,
     model: Any = None,
+    tensor_parallel: int = 1,
 ) -> Engine:
     """Loads a causal LM into an engine.
 
@@ -35,24 +36,35 @@ def open_engine(
         model_dir: directory of the LM.
         tokenizer: gives the bytes behind ids.
         stop: ends turns.
-        device: computes in bfloat16 if it is a GPU, in float32 on the CPU.
+        device: where it computes.
         longest: tokens of the longest trajectory.
         shares: true where a learner has to get by on the same GPU.
-        model: what the engine of `transformers` samples from, in place of the directory's model.
+        model: what the engine of `transformers` samples from, in place of the directory's model;
+            its parameters are rounded to the engine's dtype.
+        tensor_parallel: GPUs over which vLLM spreads the model.
     """
+    on_gpu = torch.device(device).type == "cuda"
+    dtype = torch.bfloat16 if config.in_half(on_gpu) else torch.float32
     if config.kind == "vllm":
         # It reads the environment when it is imported.
         from agents.engines.vllm_engine import VLLMEngine
 
-        memory = vllm_share(config, shares)
-        given: dict[str, Any] = {"device": device, "memory": memory, "longest": longest}
-        return VLLMEngine(model_dir, tokenizer, stop, sleeps=shares, **given)
+        return VLLMEngine(
+            model_dir,
+            tokenizer,
+            stop,
+            device=device,
+            dtype=dtype,
+            memory=vllm_share(config, shares),
+            longest=longest,
+            sleeps=shares,
+            tensor_parallel=tensor_parallel,
+        )
 
     if model is None:
-        model = load_model(model_dir, device)
-        if torch.device(device).type == "cuda":
-            round_parameters(model, torch.bfloat16)
-    return TransformersEngine(model, tokenizer, stop)
+        model = load_model(model_dir, attention=config.attention)
+    round_parameters(model, dtype)  # before it goes to a GPU, which may have no room for more
+    return TransformersEngine(model.to(device), tokenizer, stop)
 
 
 class Partnered:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from agents.config import VLLM
 from agents.engines.base import Generation, Request, StopRule, Turn
-from agents.models import as_tensor, is_adapter, load_model, merged, state_of
+from agents.models import as_tensor, check_weights, is_adapter, load_model, merged, state_of
 from ssp_env.errors import MissingExtra, ModelError, ServiceError, UsageError
 from ssp_env.tokenizers.base import Tokenizer
 
@@ -56,17 +56,20 @@ class VLLMEngine:
         stop: StopRule,
         *,
         device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
         memory: float = 0.4,
         longest: int | None = None,
         sleeps: bool = False,
+        tensor_parallel: int = 1,
     ) -> None:
         """Arguments as of :func:`~agents.engines.opening.open_engine`. ``memory`` is the share of a
         GPU's that vLLM may fill; ``longest`` defaults to the model's own limit; with ``sleeps``,
-        :meth:`sleep` gives the memory back, for a learner beside it."""
+        :meth:`sleep` gives the memory back, for a learner beside it; with ``tensor_parallel`` above
+        1, as many processes of vLLM's have a GPU each, and all get the weights."""
         self._tokenizer, self._stop, self._model_dir = tokenizer, stop, model_dir
         self._base: dict[str, Tensor] | None = None
-        self._on_gpu = torch.device(device).type == "cuda"
-        self._sleeps = sleeps and self._on_gpu
+        self._dtype, on_gpu = dtype, torch.device(device).type == "cuda"
+        self._sleeps = sleeps and on_gpu
         self._asleep: set[str] = set()
         self.weights_version = 0
         self._turns: dict[str, Turn] = {}
@@ -77,7 +80,18 @@ class VLLMEngine:
         self._lacks_weights: str | None = None
         """Why it does not have the weights of this version."""
 
-        self._llm = _started(arguments(model_dir, self._on_gpu, memory, longest, self._sleeps))
+        check_weights(model_dir)
+        given = arguments(
+            model_dir,
+            on_gpu=on_gpu,
+            dtype=dtype,
+            memory=memory,
+            longest=longest,
+            sleeps=self._sleeps,
+            tensor_parallel=tensor_parallel,
+        )
+        self._llm = _started(given, on_gpu)
+        self._tell_version(0)
         config = self._llm.model_config.hf_text_config
         self._tied = bool(getattr(config, "tie_word_embeddings", False))
         self._bias = surplus_bias(config.vocab_size, tokenizer.vocab_size)
@@ -114,6 +128,7 @@ class VLLMEngine:
                 continue
 
             (part,) = output.outputs
+            self._check_versions(part)
             self._take(turn, part.token_ids, part.logprobs)
             if turn.stopped and not output.finished:
                 beyond.append(output.request_id)
@@ -147,9 +162,23 @@ class VLLMEngine:
             self._llm.collective_rpc(_reload, args=(weights,))
             if not self._llm.reset_prefix_cache():
                 raise ServiceError("engine", "it keeps what it computed with the old weights")
+            self._tell_version(version)
 
         self._lacks_weights, self._failure = self._failure, None
         self.weights_version = version
+
+    def _tell_version(self, version: int) -> None:
+        """Lets vLLM note which weights its tokens are from; releases before 0.32 cannot."""
+        if hasattr(self._llm, "set_weight_version"):
+            self._llm.set_weight_version(str(version))
+
+    def _check_versions(self, part: Any) -> None:
+        """Raises an outage where vLLM, which says so of whole turns, sampled with other weights."""
+        spans = getattr(part, "weight_versions", None) or ()
+        strange = {span.version for span in spans} - {str(self.weights_version)}
+        if strange:
+            what = f"vLLM sampled with weights of version {', '.join(sorted(strange))}"
+            raise self._outage(f"{what}, and version {self.weights_version} was due")
 
     def _plain(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Weights as a plain model names them, of a model or of its adapters alone."""
@@ -158,9 +187,8 @@ class VLLMEngine:
 
         if self._base is None:
             # In the CPU's memory, and of its own: vLLM packs its weights, and forgets them asleep.
-            kept = torch.bfloat16 if self._on_gpu else torch.float32
             base = state_of(load_model(self._model_dir))
-            self._base = {name: tensor.to(kept) for name, tensor in base.items()}
+            self._base = {name: tensor.to(self._dtype) for name, tensor in base.items()}
         return merged(self._base, {name: as_tensor(value).cpu() for name, value in state.items()})
 
     def weights(self) -> dict[str, Any]:
@@ -223,6 +251,7 @@ class VLLMEngine:
             logprobs=0,  # of the sampled token alone
             detokenize=False,
             output_kind=RequestOutputKind.DELTA,
+            skip_clone=True,  # of the bias, which takes longer than all the rest
         )
 
     def _take(self, turn: Turn, tokens: Sequence[int], logprobs: Sequence[Any]) -> None:
@@ -237,13 +266,21 @@ class VLLMEngine:
 
 
 def arguments(
-    model_dir: str | Path, on_gpu: bool, memory: float, longest: int | None, sleeps: bool
+    model_dir: str | Path,
+    *,
+    on_gpu: bool,
+    dtype: torch.dtype,
+    memory: float,
+    longest: int | None,
+    sleeps: bool,
+    tensor_parallel: int,
 ) -> dict[str, Any]:
     """Arguments that vLLM is started with; see :class:`VLLMEngine`."""
     given: dict[str, Any] = {
         "model": str(model_dir),
         "skip_tokenizer_init": True,
-        "dtype": "bfloat16" if on_gpu else "float32",
+        "dtype": dtype,
+        "tensor_parallel_size": tensor_parallel,
         "max_model_len": longest,
         "generation_config": "vllm",  # else the model's own end tokens would stop turns
         "logprobs_mode": "processed_logprobs",  # of the distribution sampled from
@@ -279,7 +316,7 @@ def _hybrid(model_dir: str | Path) -> bool:
     return bool(set(getattr(config, "layer_types", None) or ()) - {"full_attention"})
 
 
-def _started(given: Mapping[str, Any]) -> Any:
+def _started(given: Mapping[str, Any], on_gpu: bool) -> Any:
     """vLLM's engine, in this process."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -288,7 +325,7 @@ def _started(given: Mapping[str, Any]) -> Any:
     except ImportError as error:
         raise MissingExtra("engine.kind=vllm", VLLM) from error
 
-    if given["dtype"] == "float32":
+    if not on_gpu:
         _prepare_cpu()
     try:
         return LLM(**given).llm_engine

@@ -37,7 +37,13 @@ from ray.util import get_current_placement_group
 from agents.config import side_by_side
 from agents.engines.gap import CHECK_EVERY, Gap, compared_rows, measure
 from agents.metrics import merge_figures, step_figures
-from agents.models import as_tensor, load_state, plain_weights
+from agents.models import (
+    as_tensor,
+    check_weights,
+    load_state,
+    plain_weights,
+    write_checksums,
+)
 from agents.rllib.config import SSPConfig
 from agents.rllib.env_runner import Sample, busiest, renumber, rounds_of
 from agents.rllib.learner import ask_learners, freeze_collected, naming_dead_learners
@@ -395,6 +401,7 @@ class SSP(Algorithm):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             ask_learners(self.learner_group, methodcaller("save", str(folder)))
+        write_checksums(folder)
         describe(self.config.rl_module_spec, Path(saved) / MODULE_PATH)
         return saved
 
@@ -430,10 +437,11 @@ class SSP(Algorithm):
         number as their version."""
         if kwargs.get("component"):
             raise UsageError("a checkpoint of self-play is restored as a whole")
+        folder = (Path(path) / CHECKPOINT).absolute()
+        check_weights(folder)  # here, once for all learners
         super().restore_from_path(path, *args, **kwargs)
-        folder = str((Path(path) / CHECKPOINT).absolute())
         with self._learners():
-            ask_learners(self.learner_group, methodcaller("load", folder))
+            ask_learners(self.learner_group, methodcaller("load", str(folder)))
         self._hand_over_weights(self.env_runner_group)
 
 

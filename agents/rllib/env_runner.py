@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import ray
-import torch
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
@@ -26,7 +25,6 @@ from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 from agents.config import LearningConfig, played_at_once
 from agents.engines.base import Engine, Generation, StopRule
 from agents.engines.opening import Partnered, open_engine
-from agents.models import round_parameters
 from agents.rllib.learner import freeze_collected
 from agents.rllib.module import LM, MODULE_ID, LLMModule, module_spaces, unpack
 from agents.rollout import answer, play
@@ -84,18 +82,15 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         stop = StopRule.of(self.game, self.tokenizer)
         self.module: LLMModule | None = None
         """Module that plays; vLLM has none."""
-        if config.engine_config().kind == "transformers":
+        engine = config.engine_config()
+        if engine.kind == "transformers":
             spec = config.rl_module_spec
             # The learners' choice may be another: they have a backward pass.
-            attention = "sdpa" if device.type == "cuda" else "eager"
-            spec.model_config = {**spec.model_config, "attention": attention}
-            module: LLMModule = spec.build().eval()
-            if device.type == "cuda":
-                round_parameters(module.lm, torch.bfloat16)
-            self.module = module.to(device)
+            spec.model_config = {**spec.model_config, "attention": engine.attention}
+            self.module = spec.build().eval()
 
         self.engine: Engine = open_engine(
-            config.engine_config(),
+            engine,
             config.model_dir,
             self.tokenizer,
             stop,
@@ -103,13 +98,16 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             longest=self.rules.longest_trajectory,
             shares=shared,
             model=self.module.lm if self.module is not None else None,
+            tensor_parallel=max(1, int(config.num_gpus_per_env_runner)),
         )
+        if self.module is not None:
+            self.module.to(device)
         if shared and self.worker_index:
             self.sleep()  # until it is sent weights: the learner may be at work already
         self._players = self.engine
         if self.learning.partner:
             partner = open_engine(
-                config.engine_config(), self.learning.partner, self.tokenizer, stop, device=device
+                engine, self.learning.partner, self.tokenizer, stop, device=device
             )
             self._players = Partnered(self.engine, partner, self.learning.plays)
 

@@ -47,8 +47,8 @@ class Runners:
         back while others played."""
         self._config, self._recreated = config, recreated
         self._sent: dict[str, Any] = {}
-        self.in_half = config.num_gpus_per_env_runner > 0
-        """True where weights travel in bfloat16, as engines on a GPU compute in it."""
+        self.in_half = config.engine_config().in_half(config.num_gpus_per_env_runner > 0)
+        """True where weights travel in bfloat16, as engines compute in it."""
 
     # -- weights -------------------------------------------------------------------------------
 

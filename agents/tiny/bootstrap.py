@@ -16,6 +16,7 @@ from tokenizers.models import WordLevel
 from torch.nn.utils.rnn import pad_sequence
 from transformers import Lfm2Config, Lfm2ForCausalLM, PreTrainedTokenizerFast
 
+from agents.models import write_checksums
 from agents.tiny.traces import Trace, TraceWriter
 from ssp_env.game.config import GameConfig
 from ssp_env.game.protocol import Tags
@@ -167,6 +168,7 @@ def save_policy(model: Lfm2ForCausalLM, directory: str | Path) -> None:
     """Writes config, weights (safetensors) and tokenizer, readable by everybody."""
     model.save_pretrained(directory)
     tiny_tokenizer().save_pretrained(directory)
+    write_checksums(directory)
     for file in Path(directory).iterdir():
         file.chmod(0o644)
 

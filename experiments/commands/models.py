@@ -14,7 +14,7 @@ from rich.progress import Progress
 from safetensors.torch import load_file
 from torch import Tensor
 
-from agents.models import plain_weights, save_policy
+from agents.models import check_weights, plain_weights, save_policy
 from agents.sharding import read_weights
 from agents.tiny.bootstrap import HEAD_SIZE, bootstrap
 from agents.tiny.bootstrap import save_policy as save_tiny
@@ -91,6 +91,7 @@ def policy_of(checkpoint: Path, model: str | None) -> tuple[dict[str, Tensor], P
     """
     policy = checkpoint / "policy"
     if policy.is_dir():
+        check_weights(policy)
         return load_file(policy / "model.safetensors"), policy
 
     shares = [checkpoint / name for name in SHARES if (checkpoint / name).is_dir()]

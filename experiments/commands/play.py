@@ -14,10 +14,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.panel import Panel
 
-from agents.engines.base import Engine, StopRule
-from agents.engines.transformers_engine import TransformersEngine
-from agents.models import load_model
+from agents.engines.base import Engine
 from agents.rollout import play
+from experiments.evaluation.answers import engine_of
 from experiments.options import Chosen, plural
 from experiments.run.checks import open_run
 from experiments.run.process import quiet_libraries
@@ -49,8 +48,7 @@ def run(chosen: Chosen, *, role: str, games: int | None) -> int:
     rules, _ = open_run(config)
 
     torch.set_num_threads(config.compute.threads)
-    model = load_model(config.model_dir, "cpu" if config.compute.gpus == "none" else "cuda")
-    engine = TransformersEngine(model, rules.tokenizer, StopRule.of(config.game, rules.tokenizer))
+    engine = engine_of(config, rules, config.model_dir)
     session = Session(rules, engine, config.seed, role)
     task = TASKS[role].format(attempts=config.game.attempts)
     session.panel(f"search self-play: {config.world}", f"{task}\n{session.keys}")

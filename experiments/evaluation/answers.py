@@ -42,6 +42,7 @@ def engine_of(config: RunConfig, rules: Rules, policy: Path) -> Engine:
         StopRule.of(config.game, rules.tokenizer),
         device="cpu" if config.compute.gpus == "none" else "cuda",
         longest=rules.longest_trajectory,
+        tensor_parallel=config.compute.tensor_parallel,
     )
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from playful import small_config
+from playful import damage, small_config
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from agents.models import load_model, save_policy
+from agents.models import CHECKSUMS, load_model, save_policy
 from agents.tiny.bootstrap import save_policy as save_tiny
 from agents.tiny.bootstrap import tiny_config, tiny_tokenizer
 from ssp_env.errors import ModelError
@@ -49,10 +49,22 @@ def test_a_model_that_cannot_be_loaded_says_why(
     harm: Callable[[Path], object], says: str, model_dir: Path, tmp_path: Path
 ) -> None:
     copy = Path(shutil.copytree(model_dir, tmp_path / "copy"))
+    (copy / CHECKSUMS).unlink()  # as others write models
     harm(copy)
     with pytest.raises(ModelError, match=says) as caught:
         load_model(copy)
     assert str(copy) in str(caught.value)
+
+
+def test_one_damaged_byte_is_noticed(model_dir: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(model_dir, tmp_path / "copy"))
+    file = copy / "model.safetensors"
+    damage(file)
+    with pytest.raises(ModelError, match=f"{file} is damaged.*restore it.*delete {copy}"):
+        load_model(copy)
+    file.rename(copy / "other")
+    with pytest.raises(ModelError, match="No such file"):
+        load_model(copy)
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -13,19 +13,31 @@ from typing import Any
 
 import pytest
 import torch
-from engine_tests import CONFIGS, SIZES, EngineTests, scored_by
+from engine_tests import (
+    CONFIGS,
+    SIZES,
+    STOPS,
+    EngineTests,
+    check,
+    made,
+    model,
+    scored_by,
+    words,
+)
 from playful import GAME, WORLD, make_rules, new_round, play_watched, tilted
 from transformers.models.auto import AutoModelForCausalLM
 
+from agents.config import EngineConfig
 from agents.engines import vllm_engine as vllm_engine_module
-from agents.engines.base import Engine, StopRule
+from agents.engines.base import Engine, Request, StopRule, generate
 from agents.engines.gap import Gap, compared_rows, measure
+from agents.engines.opening import open_engine
 from agents.engines.transformers_engine import TransformersEngine
 from agents.engines.vllm_engine import VLLMEngine, arguments, surplus_bias
 from agents.models import adapt, is_adapter, load_model, state_of, tiny_directory
 from agents.rollout import play
 from agents.tiny.bootstrap import tiny_tokenizer
-from ssp_env.errors import ModelError
+from ssp_env.errors import ModelError, ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game
 from ssp_env.game.record import record_game
@@ -36,13 +48,16 @@ from ssp_env.worlds.mini import MiniWorld
 
 
 def test_what_vllm_is_started_with(model_dir: Path) -> None:
-    plain: dict[str, Any] = {"on_gpu": True, "memory": 0.4, "longest": None, "sleeps": False}
+    plain: dict[str, Any] = {"on_gpu": True, "dtype": torch.bfloat16, "memory": 0.4}
+    plain |= {"longest": None, "sleeps": False, "tensor_parallel": 1}
     before = arguments(model_dir, **plain)
     for changes, name in (
         ({"memory": 0.7}, "gpu_memory_utilization"),
         ({"longest": 99}, "max_model_len"),
         ({"sleeps": True}, "enable_sleep_mode"),
-        ({"on_gpu": False}, "dtype"),
+        ({"on_gpu": False}, "gpu_memory_utilization"),
+        ({"dtype": torch.float32}, "dtype"),
+        ({"tensor_parallel": 2}, "tensor_parallel_size"),
     ):
         assert before[name] != arguments(model_dir, **{**plain, **changes}).get(name)
 
@@ -99,9 +114,9 @@ def test_whatever_vllm_fails_in_voids_games_as_an_outage_of_the_engine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broken = Broken(*failing, error=error)
-    monkeypatch.setattr(vllm_engine_module, "_started", lambda given: broken)
+    monkeypatch.setattr(vllm_engine_module, "_started", lambda *given: broken)
     monkeypatch.setattr(VLLMEngine, "_parameters", lambda engine, request: None)
-    monkeypatch.setattr(vllm_engine_module, "arguments", lambda *given: {})
+    monkeypatch.setattr(vllm_engine_module, "arguments", lambda *_, **given: {})
     engine = VLLMEngine("model", *parts(rules))
     engine._asleep = {"weights", "kv_cache"}
 
@@ -119,16 +134,20 @@ def test_whatever_vllm_fails_in_voids_games_as_an_outage_of_the_engine(
 
 needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 
-HELD: dict[tuple[str, int], Any] = {}
-"""Engines that have been started, by kind of model and number of tokens: each takes seconds."""
+HELD: dict[tuple[str, int, str], Any] = {}
+"""Engines that have been started, by kind of model, number of tokens and dtype: each takes
+seconds."""
 
 
-def vllm_engine(lm: Any, tokenizer: Tokenizer, stop: StopRule, folder: Path) -> Any:
+def vllm_engine(
+    lm: Any, tokenizer: Tokenizer, stop: StopRule, folder: Path, dtype: str = "float32"
+) -> Any:
     """An engine with these weights, and nothing in it."""
-    kind = (type(lm).__name__, tokenizer.vocab_size)
+    kind = (type(lm).__name__, tokenizer.vocab_size, dtype)
     if kind not in HELD:
         lm.save_pretrained(folder)
-        HELD[kind] = VLLMEngine(folder, tokenizer, stop, longest=256)
+        config = EngineConfig(kind="vllm", dtype=dtype)
+        HELD[kind] = open_engine(config, folder, tokenizer, stop)
 
     # The rest of the engine is as new.
     engine = copy(HELD[kind])
@@ -143,8 +162,58 @@ class TestVLLMEngine(EngineTests):
     def _folder(self, tmp_path: Path) -> None:
         self.folder = tmp_path
 
-    def engine(self, lm: Any, tokenizer: Tokenizer, stop: StopRule) -> Engine:
-        return vllm_engine(lm, tokenizer, stop, self.folder)
+    def engine(
+        self, lm: Any, tokenizer: Tokenizer, stop: StopRule, dtype: str = "float32"
+    ) -> Engine:
+        return vllm_engine(lm, tokenizer, stop, self.folder, dtype)
+
+
+@needs_vllm
+def test_its_sampler_on_gpus_takes_requests_of_a_policy_of_qwens_sizes() -> None:
+    """vLLM's own classes, which its CPU build does not sample with."""
+    from vllm.v1.worker.gpu.sample import logit_bias, states
+
+    engine = object.__new__(VLLMEngine)
+    engine._stop, engine._bias = StopRule(STOPS, ()), surplus_bias(152_064, 151_665)
+    parameters = engine._parameters(Request(0, [1, 2], 5, 0.7, 2**63 - 1))
+    sampling = states.SamplingStates(4, 152_064)
+    sampling.add_request(3, parameters)
+    assert (sampling.seeds.np[3], sampling.num_logprobs[3]) == (2**63 - 1, 0)
+
+    rows = SimpleNamespace(np=[0] * 4)
+    held = SimpleNamespace(max_num_reqs=4, device=torch.device("cpu"), prompt_len=rows)
+    bias = logit_bias.LogitBiasState(None, held)
+    assert bias.add_request(3, parameters)
+    assert bias.num_logit_bias.np[3] == 399
+
+    # What it was once asked for, and is refused.
+    parameters.allowed_token_ids = range(151_665)
+    with pytest.raises(ValueError, match="The max size is 1024"):
+        bias.add_request(3, parameters)
+
+
+@needs_vllm
+def test_tokens_of_other_weights_than_the_due_ones_are_an_outage(tmp_path: Path) -> None:
+    engine = vllm_engine(model("qwen2"), words(), StopRule(frozenset(), ()), tmp_path)
+    assert len(generate(engine, [Request(0, [9, 8], 4, 1.0, 1)])[0].ids) == 4
+
+    # As if an update had not arrived.
+    engine.weights_version = 5
+    with pytest.raises(ServiceError, match="weights of version 0, and version 5 was due"):
+        generate(engine, [Request(0, [9, 8], 4, 1.0, 1)])
+    assert engine.running == 0
+
+
+@needs_vllm
+def test_weights_reach_both_processes_of_a_spread_policy(tmp_path: Path) -> None:
+    lm, other, stop = made("qwen2"), made("qwen2", 1), StopRule(frozenset(), ())
+    lm.save_pretrained(tmp_path)
+    engine = open_engine(EngineConfig(kind="vllm"), tmp_path, words(), stop, tensor_parallel=2)
+    asked = [Request(key, [9, 8 + key], 8, 1.0, key) for key in range(3)]
+    for version, policy in enumerate((lm, other)):
+        engine.update_weights(policy.state_dict(), version)
+        for request, found in zip(asked, generate(engine, asked), strict=True):
+            check(policy, request, found)
 
 
 def playful(name: str, seed: int) -> Any:

@@ -136,8 +136,9 @@ class Adapted(LLMModule):
 def test_a_module_of_ones_own_is_what_plays(algorithm_config: SSPConfig) -> None:
     spec = RLModuleSpec(module_class=Adapted, model_config={"unused": 3})
     algorithm_config.rl_module(rl_module_spec=spec)
+    algorithm_config.training(engine={"dtype": "bfloat16", "attention": "eager"})
     with running(algorithm_config) as algorithm:
-        before = weights_of(algorithm)
+        before, plays = weights_of(algorithm), algorithm.env_runner.engine.model
         figures = algorithm.train()["learners"]["llm"]
         assert figures["logprob_gap"] < 0.02, "the learner's own model has played"
         after, module = weights_of(algorithm), algorithm.get_module()
@@ -145,7 +146,10 @@ def test_a_module_of_ones_own_is_what_plays(algorithm_config: SSPConfig) -> None
         moved = {name for name in before if distance({0: before[name]}, {0: after[name]}) > 0}
         assert moved == {"lm_head.0.weight"}, "the rest is frozen"
         assert isinstance(module, Adapted)
-        assert algorithm.env_runner.engine.model is algorithm.env_runner.module.lm
+        assert plays is algorithm.env_runner.module.lm
+        assert plays.config._attn_implementation == "eager"
+        rounded = torch.as_tensor(after["lm_head.0.weight"]).bfloat16()
+        assert torch.equal(plays.lm_head[0].weight, rounded), "the learner's are float32"
         assert torch.equal(module.lm.lm_head[0].weight, torch.as_tensor(after["lm_head.0.weight"]))
         assert module.unused.shape == (3,)
 

@@ -17,6 +17,7 @@ import pytest
 import ray
 from ray.rllib.utils.actor_manager import FaultTolerantActorManager
 
+from agents.config import EngineConfig
 from agents.rllib.runners import Runners
 from ssp_env.errors import ConfigError, ServiceError
 
@@ -63,6 +64,7 @@ def pool(manager: FaultTolerantActorManager, **changes: Any) -> Map:
         "restart_failed_env_runners": True,
         "env_runner_restore_timeout_s": 60.0,
         "num_gpus_per_env_runner": 0,
+        "engine_config": EngineConfig,
     }
     runners = Runners(SimpleNamespace(**{**config, **changes}), lambda *_: None)
     return partial(runners.map, group)

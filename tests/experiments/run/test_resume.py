@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playful import damage
 from runs import SSP, arguments, environment, games, metrics, timeless
 
 from agents.engines.transformers_engine import TransformersEngine
@@ -107,6 +108,26 @@ def test_a_resumed_run_ends_as_if_it_had_never_stopped(
     assert games(run) == games(whole)
     ours, theirs = (json.loads((r / "summary.json").read_text()) for r in (run, whole))
     assert (ours["accuracy"], ours["interval"]) == (theirs["accuracy"], theirs["interval"])
+
+
+def test_a_damaged_byte_in_a_checkpoint_ends_whatever_reads_it(
+    whole_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(whole_run[0], tmp_path / "run"))
+    checkpoint = max(run.glob("checkpoints/step_*"))
+    (share,) = checkpoint.glob("algorithm/learner/*.safetensors")
+    policy, out = checkpoint / "policy", str(tmp_path / "out")
+    for file, command in (
+        (share, ["train", "--resume", "--out", str(run), "--steps", "7"]),
+        (policy / "model.safetensors", ["eval", str(policy)]),
+        (policy / "model.safetensors", ["export", str(run), "-o", out]),
+    ):
+        damage(file)
+        assert main(command) == 2
+        (line,) = [s for s in capsys.readouterr().err.splitlines() if s.startswith("ssp: ")]
+        assert line.startswith(f"ssp: {file} is damaged")
+        assert "delete this checkpoint and resume" in line
+        damage(file)  # twice is not at all
 
 
 def test_ctrl_c_again_and_again_is_status_130_and_no_dead_end(
