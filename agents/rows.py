@@ -84,7 +84,8 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
             ]
         if game.outcome is Outcome.VALID and game.example is not None:
             # A right attempt that nobody sampled joins the group of those that were.
-            row = _row(game, game.example, "solver", 1.0, question)
+            reward = game.example.reward or 0.0
+            row = _row(game, game.example.trajectory, "solver", reward, question)
             examples.append(replace(row, logprobs=np.full_like(row.logprobs, np.nan)))
         if game.closed_book is not None and game.closed_book_reward is not None:
             # Answers from memory are paid like any other, so that the solver does not play dumb.

@@ -98,7 +98,7 @@ class Game:
     """Reward of the answer from memory: that of an attempt with this answer."""
     attempts: list[Attempt] = field(default_factory=list)
     proposer_reward: float | None = None
-    example: Trajectory | None = None
+    example: Attempt | None = None
     """A right attempt that nobody sampled, to learn from; it counts in nothing else."""
 
     def __post_init__(self) -> None:

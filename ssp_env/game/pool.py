@@ -150,8 +150,10 @@ def play_examples(rules: Rules, games: Sequence[Game]) -> None:
 
     ended = [(game, trajectory) for game, trajectory, _ in plays if trajectory.result is not None]
     for (game, trajectory), word in zip(ended, Referee(rules).judge(ended), strict=True):
-        if isinstance(word, Verdict) and game.verdict_on(Attempt(trajectory), word).correct:
-            game.example = trajectory
+        if isinstance(word, Verdict):
+            example = Attempt(trajectory)
+            example.verdict = game.verdict_on(example, word)
+            game.example = example if example.right else None
 
 
 def _search(rules: Rules, trajectories: Sequence[Trajectory]) -> None:

@@ -270,7 +270,7 @@ class Referee:
         # The rewards are functions of a valid game.
         game.outcome = Outcome.VALID
 
-        for attempt in game.counted:
+        for attempt in [*game.counted, *filter(None, [game.example])]:
             attempt.reward = self._solver_reward(game, attempt)
         if game.origin is Origin.PROPOSED:
             game.proposer_reward = _finite("proposer", self.rules.proposer_reward(game))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
 from ssp_env.disk import opened
-from ssp_env.errors import DataError, ServiceError, UsageError
+from ssp_env.errors import ConfigError, DataError, ServiceError, UsageError
 from ssp_env.types import Document, Passages
 
 Results = list[list[Document] | ServiceError]
@@ -68,6 +68,14 @@ def whole(results: Results) -> list[list[Document]]:
         if isinstance(result, ServiceError):
             raise result
     return cast(list[list[Document]], results)
+
+
+def check_request(queries: Sequence[str], k: int) -> None:
+    """Refuses a ``k`` below 1, and one string, which would be searched letter by letter."""
+    if k < 1:
+        raise ConfigError("k", k, "give at least 1")
+    if isinstance(queries, str):
+        raise UsageError(f"search takes a list of queries, not one string: {queries!r:.200}")
 
 
 def check_count(results: Sequence[object], queries: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import bm25s
 import numpy as np
 
+from ssp_env.search.base import check_request
 from ssp_env.search.store import track
 from ssp_env.types import Document, Passages
 
@@ -58,6 +59,7 @@ class BM25Retriever:
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """As in ``Retriever``; a query without a word of the corpus gets an empty list."""
+        check_request(queries, k)
         return [
             [replace(self.corpus[place], score=score) for place, score in self._ranked(query, k)]
             for query in queries

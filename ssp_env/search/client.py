@@ -18,7 +18,7 @@ import httpx
 
 from ssp_env.errors import ServiceError, TransientServiceError
 from ssp_env.net import OVERLOADED, Client, check_url, read_key, retried, run
-from ssp_env.search.base import Results, split_contents, well_formed, whole
+from ssp_env.search.base import Results, check_request, split_contents, well_formed, whole
 from ssp_env.types import Document
 
 BATCH = 64
@@ -79,6 +79,7 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
         return whole(self.search_each(queries, k))
 
     def search_each(self, queries: Sequence[str], k: int) -> Results:
+        check_request(queries, k)
         return run(self._each(queries, int(k)))
 
     async def _each(self, queries: Sequence[str], k: int) -> Results:

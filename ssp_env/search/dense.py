@@ -31,7 +31,7 @@ import numpy as np
 
 from ssp_env.disk import write_atomically
 from ssp_env.errors import DataError
-from ssp_env.search.base import passage_text
+from ssp_env.search.base import check_request, passage_text
 from ssp_env.search.store import Encoder, Manifest, PassageStore, again, read_manifest, track
 from ssp_env.types import Document
 
@@ -70,6 +70,7 @@ class DenseRetriever:
         self._index = index
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        check_request(queries, k)
         distinct = list(dict.fromkeys(queries))
         if not distinct:
             return []

@@ -19,6 +19,7 @@ from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.protocol import Tags
 from ssp_env.game.trajectory import Limits, Trajectory
+from ssp_env.judge.base import Verdict
 from ssp_env.tokenizers import ByteTokenizer
 from ssp_env.types import GroundTruth, Role
 
@@ -60,14 +61,14 @@ def game(
 
 def test_an_example_joins_the_attempts_at_its_question() -> None:
     played = game(0, Outcome.VALID, rewards=[0.0, 0.0], paid=1.0, origin=Origin.REUSED)
-    played.example = trajectory(Role.SOLVER, 4)
+    played.example = Attempt(trajectory(Role.SOLVER, 4), Verdict(True), reward=3.0)
     config = LearningConfig()
     *sampled, example = rows_of([played], config)
     assert [row.group for row in sampled] == [example.group] * 2
     assert np.isnan(example.logprobs).all()
     assert not any(np.isnan(row.logprobs).any() for row in sampled)
     advantages = [row.advantage for row in credited([*sampled, example], config)]
-    assert advantages == pytest.approx([-1 / 3, -1 / 3, 2 / 3])
+    assert advantages == pytest.approx([-1.0, -1.0, 2.0])
 
     only_proposer = LearningConfig(learning_roles=("proposer",))
     assert rows_of([played], only_proposer) == []

@@ -204,8 +204,10 @@ def test_solutions_of_the_parts_solve_the_whole(rules: Rules, whole: PooledQuest
         f"<think> {middle} </think>",
         f"<answer> {whole.truth.answer} </answer>",
     )
-    example = shown(rules, whole).example
-    assert example is not None
+    attempt = shown(rules, whole).example
+    assert attempt is not None
+    assert attempt.right
+    example = attempt.trajectory
     assert (example.role, example.result) == (Role.SOLVER, whole.truth.answer)
     assert [search.query for search in example.searches] == [start, middle]
     own = [token for token, mine in zip(example.ids, example.mask, strict=True) if mine]
@@ -238,6 +240,7 @@ def test_an_earlier_question_brings_its_solution_along(
 ) -> None:
     """And everything else of the game is as it would be without."""
     rules, strategy = rules_of(mini, words, attempts=2), ReplayBuffer(examples=examples)
+    rules = replace(rules, solver_reward=lambda game, attempt: 3.0 * attempt.right)
     first = play(begin(rules, seed=[1], strategy=make_strategy("dummy")), by_role(propose()))
     update_strategy(strategy, [first.verified])
     played = play(begin(rules, seed=[2], strategy=strategy), by_role(say([1]), say([1])))
@@ -247,4 +250,5 @@ def test_an_earlier_question_brings_its_solution_along(
     for game in games:
         assert (game.solve_rate, len(game.attempts)) == (0.0, 2)
         assert (game.example is not None) == examples == bool(game.start.solution)
+        assert game.example is None or game.example.reward == 3.0
         assert again(game, rules).record.start == game.start

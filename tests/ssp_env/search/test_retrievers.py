@@ -18,7 +18,7 @@ from corpus_files import jsonl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.errors import ConfigError, DataError, ServiceError
+from ssp_env.errors import ConfigError, DataError, ServiceError, UsageError
 from ssp_env.search.base import (
     Corpus,
     Retriever,
@@ -174,6 +174,14 @@ class TestBM25(RetrieverTests):
         with ThreadPoolExecutor(6) as pool:
             found = pool.map(lambda _: self.retriever.search(self.queries, 3), range(18))
             assert list(found) == [alone] * 18
+
+
+def test_one_string_or_no_document_is_refused(opened: Callable[[Corpus], Retriever]) -> None:
+    retriever = opened(Corpus([Document("a", "", "text")]))
+    with pytest.raises(UsageError, match="a list of queries"):
+        retriever.search("text", 1)
+    with pytest.raises(ConfigError, match="at least 1"):
+        retriever.search(["text"], 0)
 
 
 def test_passages_without_words_are_never_found(opened: Callable[[Corpus], Retriever]) -> None:
