@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor
 
 from agents.config import Aggregation, LearningConfig
+from ssp_env.config import load
 from ssp_env.errors import ConfigError
 
 VETO = 1e-4
@@ -261,11 +261,7 @@ def find_algorithm(name: str) -> Algorithm:
     if name in ALGORITHMS:
         return ALGORITHMS[name]
 
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError("learning.algorithm", name, f"cannot be imported: {error}") from error
+    found = load("learning.algorithm", name)
     if not isinstance(found, Algorithm):
         fix = f"is a {type(found).__name__}, not an agents.losses.Algorithm"
         raise ConfigError("learning.algorithm", name, fix)

@@ -67,11 +67,11 @@ def plain_fields(kind: type[Settings]) -> list[tuple[str, FieldInfo]]:
 
 def worlds(kind: type[Settings]) -> str:
     """What the worlds with rules of their own set instead of the defaults."""
-    lines = ["| in the worlds | `mini` | `small` | `wiki-mini`, `files` |", "|---|---|---|---|"]
+    lines = ["| in the worlds | `mini` | `small` |", "|---|---|---|"]
     for name, field in plain_fields(kind):
         values = [
             getattr(own, name)
-            for world in ("mini", "small", "files")
+            for world in ("mini", "small")
             for own in suited(world)
             if isinstance(own, kind)
         ]

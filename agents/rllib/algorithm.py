@@ -254,7 +254,10 @@ class SSP(Algorithm):
     def solve(
         self, questions: Sequence[Question], temperature: float = 0.0, seed: int = 0
     ) -> list[GameRecord]:
-        """Lets the present policy answer questions; one record a question, in order."""
+        """Lets the present policy answer questions; one record a question, in order.
+
+        Above temperature 0, what is sampled also depends on how many env runners share them.
+        """
         group = self.eval_env_runner_group or self.env_runner_group
         count = 1 if group.local_env_runner is not None else group.num_remote_env_runners()
         shares = [questions[i::count] for i in range(count)]
@@ -273,8 +276,8 @@ class SSP(Algorithm):
 
         They are always the same, of all groups (hop counts) in turn, and answered greedily, once
         each, by the evaluation's env runners, or by those of training if it has none. Of RLlib's
-        figures under ``env_runners``, ``episode_return_mean`` is the share of right answers, and
-        ``accuracy`` that of each group.
+        figures under ``env_runners``, ``episode_return_mean`` is the solver's mean reward, and
+        ``accuracy`` the share of right answers of each group.
         """
         self._call_back("on_evaluate_start")
         questions = self._questions

@@ -43,11 +43,11 @@ def evaluation_figures(games: Sequence[GameRecord], groups: Iterable[str]) -> di
     """Figures of an evaluation: as of any episodes, and the share of right answers by group, those
     without a game included."""
     accuracy = {}
+    played = [game for game in games if game.outcome != "void"]
     for group in sorted(groups):
-        own = episode_figures([game for game in games if game.question_group == group])
-        accuracy[group] = own[names.EPISODE_RETURN_MEAN]
-    episodes = sum(game.outcome != "void" for game in games)
-    return {**episode_figures(games), names.NUM_EPISODES: episodes, "accuracy": accuracy}
+        own = [game for game in played if game.question_group == group]
+        accuracy[group] = _mean([any(attempt.right for attempt in g.attempts) for g in own])
+    return {**episode_figures(games), names.NUM_EPISODES: len(played), "accuracy": accuracy}
 
 
 def complete(figures: Mapping[str, float | None], reasons: Iterable[str]) -> dict[str, float]:

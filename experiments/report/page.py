@@ -157,7 +157,7 @@ def row(game: GameRecord) -> dict[str, Any]:
         "hops": game.hops,
         "reward": game.proposer_reward,
         "rate": game.solve_rate,
-        "right": sum(bool(attempt.verdict and attempt.verdict.correct) for attempt in judged),
+        "right": sum(attempt.right for attempt in judged),
         "judged": len(judged),
         "answer": game.answer,
         "question": (game.question or "")[:110],

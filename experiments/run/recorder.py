@@ -52,7 +52,7 @@ def accuracies(questions: Sequence[Question], records: Sequence[GameRecord]) -> 
     found = {}
     for group, played in sorted(groups.items()):
         judged = [record for record in played if record.outcome != "void"]
-        right = sum(bool(r.attempts and r.attempts[0].reward) for r in judged)
+        right = sum(any(attempt.right for attempt in record.attempts[:1]) for record in judged)
         first = next(iter(outages(played)), None)
         found[group] = Accuracy(right, len(judged), len(played) - len(judged), first)
     return found

@@ -89,7 +89,7 @@ class GameConfig(Settings):
     """Temperature at which it is sampled then; 0 is greedy. The paper: 1."""
     closed_book: bool = False
     """Also reject a question that the solver answers from memory, in one try with no documents at
-    all."""
+    all; on by default in the worlds ``wiki-mini`` and ``files``."""
     noise_documents: NonNegativeInt = 4
     """Documents mixed in for verification that this game's proposer did not retrieve."""
     noise_kind: NoiseKind = "batch"

@@ -13,7 +13,7 @@ class Outcome(StrEnum):
     VALID = "valid"
     """The question passed every check; both roles are rewarded."""
     INVALID = "invalid"
-    """The proposer failed, for a reason; it earns ``invalid_reward``, the solver nothing."""
+    """The proposer failed, for a reason; it earns ``invalid_reward``."""
     VOID = "void"
     """Search, judge, verifier or engine failed after retries, and too few attempts remain: no
     reward, nothing is trained on."""

@@ -59,6 +59,11 @@ class TrajectoryRecord:
     """Reason for which an attempt to solve is void; ``None`` for all others."""
 
     @property
+    def right(self) -> bool:
+        """True if its answer was judged right, whatever that pays."""
+        return self.verdict is not None and self.verdict.correct
+
+    @property
     def policy_tokens(self) -> int:
         return sum(segment.tokens for segment in self.segments if segment.by == POLICY)
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import io
 import re
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from agents.rllib.results import evaluation_figures
 from agents.rollout import sampled
 from experiments.run import progress as progress_module
 from experiments.run.progress import Progress
 from experiments.run.recorder import Accuracy, accuracies
 from ssp_env.game.outcome import Ending, Outage
 from ssp_env.game.record import GameRecord, TrajectoryRecord
+from ssp_env.judge.base import Verdict
 from ssp_env.types import Question, Role
 
 FIGURES = {
@@ -87,11 +90,14 @@ def test_a_long_step_shows_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> No
 # -- accuracies --------------------------------------------------------------------------------
 
 
-def record(outcome: str, *rewards: float | None) -> GameRecord:
+def record(outcome: str, *right: bool) -> GameRecord:
     empty: dict[str, Any] = dict.fromkeys(GameRecord.__dataclass_fields__)
+    # One's own reward may pay wrong answers a little, and right ones nothing.
     plays = tuple(
-        TrajectoryRecord(Role.SOLVER, (), (), Ending.ACTION, "x", reward=reward)
-        for reward in rewards
+        TrajectoryRecord(
+            Role.SOLVER, (), (), Ending.ACTION, "x", Verdict(correct), 0.0 if correct else -0.05
+        )
+        for correct in right
     )
     return GameRecord(**{**empty, "outcome": outcome, "trajectories": plays})
 
@@ -103,10 +109,15 @@ def question(group: str) -> Question:
 def test_accuracy_is_the_first_attempt_s_by_group() -> None:
     asked = [question(group) for group in ("2", "1", "2", "2", "1")]
     played = [
-        record("valid", 1.0),
-        record("valid", 0.0, 1.0),
-        record("valid", 0.0),
+        record("valid", True),
+        record("valid", False, True),
+        record("valid", False),
         record("void"),
         record("invalid"),
     ]
     assert accuracies(asked, played) == {"1": Accuracy(0, 2), "2": Accuracy(1, 2, 1)}
+
+
+def test_rllib_s_accuracy_counts_verdicts_too() -> None:
+    played = [replace(record("valid", right), question_group="1") for right in (True, False)]
+    assert evaluation_figures(played, {"1"})["accuracy"] == {"1": 0.5}
