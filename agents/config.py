@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Annotated, ClassVar, Literal, Self, get_args
 
@@ -30,6 +31,11 @@ LORA, VLLM = "pip install -e '.[lora]'", "pip install -e '.[gpu]'"
 """Commands that install adapters and vLLM."""
 Sharding = Literal["ddp", "fsdp2"]
 """Ways in which several learners may hold a policy."""
+Gpus = Literal["none", "own", "shared"]
+"""Ways in which env runners and learners may use GPUs."""
+SHARED = 0.6, 0.4
+"""Parts of a GPU that an env runner and a learner ask Ray for where they share it: no two of a kind
+fit on one."""
 
 
 class LearningConfig(Settings):
@@ -144,8 +150,9 @@ class EngineConfig(Settings):
     attention: Literal["sdpa", "eager"] = "sdpa"
     """PyTorch's fused attention, or the plain one. On CPUs ``sdpa`` is three times as fast at 2,000
     tokens, and no faster at some hundred; their last bits differ. vLLM has its own."""
-    memory: Annotated[float, Field(gt=0, lt=1)] = 0.4
-    """Share of a GPU's memory that vLLM may fill."""
+    memory: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Share of a GPU's memory that vLLM may fill; ``null``: 0.9, and 0.4 of a GPU that it shares.
+    """
     max_gap: PositiveFloat = 0.05
     """Mean distance of log-probabilities, in nats, beyond which a run ends."""
 
@@ -155,6 +162,19 @@ class EngineConfig(Settings):
 
 
 # -- settings that have to fit together ----------------------------------------------------------
+
+
+def vllm_share(engine: EngineConfig, shared: bool) -> float:
+    """Share of a GPU's memory that vLLM fills."""
+    return engine.memory or (0.4 if shared else 0.9)
+
+
+def side_by_side(
+    runners: Sequence[Mapping[str, float]], learners: Sequence[Mapping[str, float]]
+) -> list[dict[str, float]]:
+    """Resources of Ray for pairs of an env runner and a learner that share a GPU."""
+    pairs = zip(runners, learners, strict=True)
+    return [{name: a.get(name, 0) + b.get(name, 0) for name in {**a, **b}} for a, b in pairs]
 
 
 def compares(algorithm: str) -> bool:
@@ -180,8 +200,11 @@ def check_settings(
     overlap: bool = False,
     learners: int = 0,
     sharding: str = "ddp",
+    gpus: Gpus = "none",
+    tensor_parallel: int = 1,
 ) -> None:
     """Makes sure that settings of several sections fit together."""
+    _check_layout(gpus, tensor_parallel, engine, env_runners, learners, overlap)
     # All but REINFORCE need something to compare; one of your own may.
     for role, name in (("solver", "attempts"), ("proposer", "proposals")):
         algorithm = learning.algorithm(role)
@@ -215,6 +238,26 @@ def check_settings(
     if sharding == "fsdp2" and learners < 2:
         fix = f"give two learners or more to share the policy among (there are {learners}), or ddp"
         raise ConfigError("compute.sharding", sharding, fix)
+
+
+def _check_layout(
+    gpus: Gpus, tensor_parallel: int, engine: str, env_runners: int, learners: int, overlap: bool
+) -> None:
+    """Makes sure that no two env runners, and no two learners, meet on one GPU."""
+    if gpus == "own" and not (env_runners and learners):
+        what = "the main process would work on a GPU that Ray gives to others"
+        fix = f"{what}: give at least one env runner and one learner, or share a GPU with 0 of each"
+        raise ConfigError("compute.gpus", gpus, fix)
+    if gpus == "shared" and env_runners != learners:
+        what = f"{env_runners} env runners and {learners} learners cannot share GPUs one to one"
+        fix = f"{what}: give {max(env_runners, learners)} of each, or GPUs of their own"
+        raise ConfigError("compute.gpus", gpus, fix)
+    if gpus == "shared" and overlap:
+        fix = "engines sleep while learners work on the same GPUs: set it to false, or gpus=own"
+        raise ConfigError("compute.overlap", overlap, fix)
+    if tensor_parallel > 1 and (gpus, engine) != ("own", "vllm"):
+        fix = "only vLLM on GPUs of its own spreads a policy: engine.kind=vllm, compute.gpus=own"
+        raise ConfigError("compute.tensor_parallel", tensor_parallel, fix)
 
 
 def check_packages(learning: LearningConfig, engine: str = "") -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from agents.config import LearningConfig, played_at_once
+from agents.config import LearningConfig, played_at_once, vllm_share
 from agents.losses import find_algorithm
 from agents.scoring import LOGITS_PER_CHUNK
 from agents.sharding import layers_of
@@ -118,22 +118,19 @@ def plan(shape: Shape, config: Any, memory: float = 0) -> tuple[Device, ...]:
     held, passing = _learner(shape, config)
     weights, playing = _engine(shape, config, memory)
     learners, runners = max(1, compute.learners), max(1, compute.env_runners)
-    gpus = compute.gpus_per_learner, compute.gpus_per_env_runner
-    one_process = not (compute.env_runners or compute.learners)
+    on_gpu, shared = compute.gpus != "none", compute.gpus == "shared"
 
-    if one_process and (gpus == (0, 0) or all(gpus)):
-        # Engine and learner take turns: caches are dropped before an update, and activations after.
-        if sum(passing.values()) >= sum(playing.values()):
-            playing = {}
-        else:
-            passing = {}
-    if (one_process and gpus == (0, 0)) or (all(gpus) and sum(gpus) <= 1):
-        parts = {**held, **passing, **weights, **playing}
-        return (Device("learner and engine", max(learners, runners), parts, any(gpus)),)
+    if shared or not (on_gpu or compute.env_runners or compute.learners):
+        # Engine and learner take turns: caches are dropped before an update, activations after it.
+        if shared and config.engine.kind == "vllm":
+            weights, playing = {}, {**weights, **playing}  # it sleeps without its weights
+        larger = passing if sum(passing.values()) >= sum(playing.values()) else playing
+        parts = {**held, **weights, **larger}
+        return (Device("learner and engine", learners, parts, on_gpu),)
 
     return (
-        Device("learner", learners, {**held, **passing}, gpus[0] > 0),
-        Device("engine", runners, {**weights, **playing}, gpus[1] > 0),
+        Device("learner", learners, {**held, **passing}, on_gpu),
+        Device("engine", runners * compute.tensor_parallel, {**weights, **playing}, on_gpu),
     )
 
 
@@ -149,7 +146,7 @@ def _learner(shape: Shape, config: Any) -> tuple[dict[str, int], dict[str, int]]
     """Bytes of each learner: always, and during an update."""
     learning, compute = config.learning, config.compute
     sharded = compute.sharding == "fsdp2" and compute.learners > 1
-    half = compute.gpus_per_learner > 0
+    half = compute.gpus != "none"
     trained = learning.lora_rank * shape.adapted or shape.parameters
     algorithms = [find_algorithm(learning.algorithm(role)) for role in learning.learning_roles]
     has_kl = learning.kl_coeff > 0 and any(algorithm.kl for algorithm in algorithms)
@@ -185,7 +182,7 @@ def _activations(shape: Shape, config: Any, half: bool, sharded: bool) -> int:
     rows, read = rows_per_pass(game, learning), longest_row(game) - 1
     tokens, own = rows * read, rows * game.max_response_tokens
     # Eager attention, on the CPU, keeps its scores.
-    scores = 0 if config.compute.gpus_per_learner else rows * shape.heads * read**2
+    scores = 0 if config.compute.gpus != "none" else rows * shape.heads * read**2
     vocabulary = shape.vocabulary * shape.width
 
     # Bytes per number: norms, queries, keys, values and the residual stream; the MLP; scores. Under
@@ -208,20 +205,22 @@ def _activations(shape: Shape, config: Any, half: bool, sharded: bool) -> int:
 
 
 def _engine(shape: Shape, config: Any, memory: float) -> tuple[dict[str, int], dict[str, int]]:
-    """Bytes of each env runner's engine: always, and while it plays."""
-    game, learning = config.game, config.learning
-    size = HALF if config.engine.in_half(config.compute.gpus_per_env_runner > 0) else FLOAT
+    """Bytes of each GPU of an env runner's engine: always, and while it plays."""
+    game, learning, compute = config.game, config.learning, config.compute
+    size = HALF if config.engine.in_half(compute.gpus != "none") else FLOAT
     longest, played = longest_row(game), played_at_once(game, learning)
     questions = played // game.attempts
     verifies = game.verifier in ("policy", "auto") and not game.verifies_by_attempt
     verification = longest + game.verification_tokens if verifies else 0
 
-    weights = {"engine's weights": size * shape.parameters}
+    spread = compute.tensor_parallel
+    weights = {"engine's weights": size * shape.parameters // spread}
     if learning.partner:
         weights["partner's weights"] = weights["engine's weights"]  # taken for one of that size
     if config.engine.kind == "vllm":
-        row = size * shape.cached * max(longest, verification)
-        filled = int(config.engine.memory * memory) - weights["engine's weights"]
+        row = size * shape.cached * max(longest, verification) // spread
+        share = vllm_share(config.engine, compute.gpus == "shared")
+        filled = int(share * memory) - weights["engine's weights"]
         return weights, {"KV cache": max(row, filled)}
 
     # All trajectories of a phase, each at its longest.
@@ -234,8 +233,8 @@ def _engine(shape: Shape, config: Any, memory: float) -> tuple[dict[str, int], d
     prompts = questions * game.max_prompt_tokens * (read + (size + 1) * game.max_prompt_tokens)
     documents = played * found * (read + (size + 1) * longest)
     # A layer's keys and values are copied for each of the query heads that share them.
-    spread = 2 * shape.heads * shape.head_size * size * resident
-    passes = spread + max(prompts, documents) + _SAMPLED * shape.vocabulary * played
+    copied = 2 * shape.heads * shape.head_size * size * resident
+    passes = copied + max(prompts, documents) + _SAMPLED * shape.vocabulary * played
     return weights, {
         "KV cache": cache,
         "KV cache, while rows join": cache,  # a second one, into which both are copied

@@ -44,15 +44,18 @@ def tiny_directory() -> Path:
     return Path(str(resources.files("agents.tiny") / "checkpoint"))
 
 
-def meta_model(directory: str | Path) -> Any:
-    """The causal LM of a directory on PyTorch's meta device: only ``config.json`` is read."""
+def meta_model(directory: str | Path, attention: str | None = None) -> Any:
+    """The causal LM of a directory on PyTorch's meta device, as :func:`load_model` would load it:
+    only ``config.json`` is read."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     offline = {"local_files_only": True, "trust_remote_code": False}
     try:
         config = AutoConfig.from_pretrained(directory, **offline)
         with torch.device("meta"):
-            return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+            kind = {"attn_implementation": attention, "dtype": torch.float32}
+            lm = AutoModelForCausalLM.from_config(config, trust_remote_code=False, **kind)
+            return lm.eval()
     except (OSError, ValueError, KeyError, TypeError) as error:
         said = str(error).splitlines()[0]
         raise ModelError(f"{Path(directory) / 'config.json'} cannot be used: {said}") from error
@@ -150,7 +153,7 @@ def save_policy(
             shutil.copyfile(file, target / file.name)
 
     config = json.loads((target / "config.json").read_text(encoding="utf-8"))
-    tensors = {name: torch.as_tensor(value).contiguous().clone() for name, value in weights.items()}
+    tensors = {name: as_tensor(value).contiguous() for name, value in weights.items()}
     if dtype is not None:
         tensors = {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
     if config.get("tie_word_embeddings"):
@@ -227,7 +230,7 @@ def adapt(lm: Any, rank: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in lm.named_parameters():
         parameter.requires_grad_(is_adapter(name))
-        if name.endswith(_A):
+        if name.endswith(_A) and not parameter.is_meta:
             torch.nn.init.kaiming_uniform_(parameter, a=math.sqrt(5), generator=generator)
     lm.eval()
 

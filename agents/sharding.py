@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -35,7 +36,7 @@ from torch.distributed.fsdp import (
 )
 from torch.distributed.tensor import DTensor
 
-from agents.models import check_weights, state_of
+from agents.models import check_weights, load_model, meta_model, state_of
 from ssp_env.errors import RunError
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -50,6 +51,14 @@ def layers_of(module: torch.nn.Module) -> list[torch.nn.Module]:
     return [part for part in module.modules() if isinstance(part, GradientCheckpointingLayer)]
 
 
+def load_first(directory: str | Path, attention: str = "eager") -> Any:
+    """Loads a causal LM in the first process, for :func:`shard` to give to the others: these get
+    one without numbers, so that a machine holds a large policy once."""
+    if dist.is_initialized() and dist.get_rank():
+        return meta_model(directory, attention)
+    return load_model(directory, attention=attention)
+
+
 def shard(
     module: torch.nn.Module,
     device: torch.device,
@@ -58,8 +67,8 @@ def shard(
 ) -> None:
     """Spreads a module over all processes of the process group, in place.
 
-    All processes end up with the weights of the first one. Layers go to the device one by one, so
-    that it never holds the whole module.
+    All processes end up with the weights of the first one; the others' may be on the meta device.
+    Layers go to the device one by one, so that it never holds the whole module.
 
     Args:
         module: layers of `transformers` anywhere in it are spread one by one, the rest together.
@@ -75,6 +84,7 @@ def shard(
     )
 
     for part in (*layers_of(module), module):
+        _make_room(part, device)
         part.to(device)
         for tensor in (*part.parameters(), *part.buffers()):
             if not isinstance(tensor, DTensor):
@@ -83,6 +93,20 @@ def shard(
 
     if forward != "forward":
         register_fsdp_forward_method(module, forward)
+
+
+def _make_room(module: torch.nn.Module, device: torch.device) -> None:
+    """Gives tensors on the meta device memory, without numbers; tied ones the same."""
+    made: dict[int, Tensor] = {}
+    for part in module.modules():
+        tensors: tuple[dict[str, Any], ...] = part._parameters, part._buffers
+        for held in tensors:
+            for name, tensor in held.items():
+                if tensor is not None and tensor.is_meta:
+                    empty = torch.empty_like(tensor, device=device)
+                    if isinstance(tensor, torch.nn.Parameter):
+                        empty = torch.nn.Parameter(empty, tensor.requires_grad)
+                    held[name] = made.setdefault(id(tensor), empty)
 
 
 def whole(tensor: Tensor) -> Tensor:

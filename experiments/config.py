@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import yaml
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from agents.config import EngineConfig, LearningConfig, Sharding, check_settings
+from agents.config import SHARED, EngineConfig, Gpus, LearningConfig, Sharding, check_settings
 from ssp_env.config import Settings, setting_names
 from ssp_env.errors import ConfigError, ModelError, nearest
 from ssp_env.game.config import GameConfig, suited
@@ -31,10 +31,11 @@ class ComputeConfig(Settings):
     """Remote env runners; 0 plays in the main process."""
     learners: NonNegativeInt = 0
     """Remote learners; 0 learns in the main process."""
-    gpus_per_env_runner: NonNegativeFloat = 0.0
-    """GPUs of each env runner (with 0 runners: of the main process)."""
-    gpus_per_learner: NonNegativeFloat = 0.0
-    """GPUs of each learner (with 0 learners: of the main process)."""
+    gpus: Gpus = "none"
+    """``own``: each env runner and each learner has a GPU of its own. ``shared``: one env runner
+    and one learner take turns on each GPU (with 0 of both: the main process on one)."""
+    tensor_parallel: PositiveInt = 1
+    """GPUs over which each env runner's vLLM spreads a large policy, with ``own``."""
     sharding: Sharding = "ddp"
     """Way in which several learners hold the policy: ``ddp`` (each all of it) or ``fsdp2`` (each a
     share)."""
@@ -43,6 +44,18 @@ class ComputeConfig(Settings):
     overlap: bool = False
     """Play each step while the one before is learnt from, with weights that are one update old.
     Saves time with ``env_runners``."""
+
+    @property
+    def gpus_of_each(self) -> tuple[float, float]:
+        """GPUs that an env runner and a learner ask Ray for."""
+        own = float(self.tensor_parallel), 1.0
+        return {"none": (0.0, 0.0), "own": own, "shared": SHARED}[self.gpus]
+
+    @property
+    def gpus_in_all(self) -> int:
+        """GPUs that a run takes."""
+        own = self.env_runners * self.tensor_parallel + self.learners
+        return {"none": 0, "own": own, "shared": max(1, self.env_runners)}[self.gpus]
 
 
 class RunConfig(Settings):
@@ -120,6 +133,8 @@ class RunConfig(Settings):
             overlap=self.compute.overlap,
             learners=self.compute.learners,
             sharding=self.compute.sharding,
+            gpus=self.compute.gpus,
+            tensor_parallel=self.compute.tensor_parallel,
         )
 
     def served_model(self) -> ChatConfig:
@@ -147,12 +162,16 @@ def shipped(kind: str) -> dict[str, Path]:
 
 
 def load_preset(name: str) -> dict[str, Any]:
-    """A preset's settings as plain data."""
+    """A preset's settings as plain data; one that names another has its settings too."""
     known = shipped("presets")
     if name not in known:
         raise ConfigError("preset", name, nearest(name, known))
     values: dict[str, Any] = yaml.safe_load(known[name].read_text(encoding="utf-8"))
-    return values
+    base = load_preset(values.pop("preset")) if "preset" in values else {}
+    for section, changes in values.items():
+        both = isinstance(changes, dict) and isinstance(base.get(section), dict)
+        base[section] = {**base[section], **changes} if both else changes
+    return base
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:

@@ -1,19 +1,20 @@
-"""``ssp plan``, and the check before each run: does it fit on its GPUs?
+"""``ssp plan``, and the check before each run: does it fit on its GPUs, and how long is a step?
 
-Everything follows from settings, by the formulas of ``agents/memory.py``.
+Everything follows from settings, by the formulas of ``agents/memory.py`` and ``layouts.py``.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import math
 import os
+from dataclasses import asdict
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
+from agents.config import vllm_share
 from agents.memory import (
     Device,
     Shape,
@@ -24,7 +25,8 @@ from agents.memory import (
     shape_of,
 )
 from agents.models import meta_model
-from experiments.config import ComputeConfig, RunConfig, check_policy
+from experiments.config import RunConfig, check_policy
+from experiments.layouts import difference, estimate, layouts
 from experiments.run.process import quiet_libraries
 from ssp_env.errors import ConfigError
 
@@ -32,6 +34,8 @@ MEMORY = 80.0
 """GiB of a GPU, unless it is said."""
 USABLE = 0.92
 """Share of a GPU's memory that a plan may fill; the rest is for CUDA, NCCL and fragments."""
+WORTHWHILE = 0.9
+"""Share of a step's seconds that another layout may take at most to be named."""
 UNCHECKED = (
     "no GPU could be asked how much memory it has; `ssp plan --memory GIB`, with the settings of "
     "this run, tells whether it fits"
@@ -43,7 +47,7 @@ HELPS = {
     ),
     "KV cache": ("learning.round_size", "lower it, or set engine.kind=vllm"),
     "the engine's passes": ("learning.round_size", "lower it, or set engine.kind=vllm"),
-    "engine's weights": ("compute.gpus_per_env_runner", "take larger GPUs"),
+    "engine's weights": ("compute.tensor_parallel", "give 2 or more, or take larger GPUs"),
     "weights": (
         "compute.sharding",
         "set compute.sharding=fsdp2 with more compute.learners, or learning.lora_rank=16",
@@ -61,16 +65,28 @@ def show_plan(
     quiet_libraries()
     check_policy(config)
 
-    used = gpus_of(config.compute)
+    used = config.compute.gpus_in_all
     for name, given in (("--gpus", gpus), ("--memory", memory)):
         if given is not None and given <= 0:
             raise ConfigError(name, given, "give more than 0")
         if given is not None and not used:
-            fix = "set compute.gpus_per_learner and gpus_per_env_runner, or take --preset h200"
+            fix = "set compute.gpus, or take --preset h200"
             raise ConfigError(name, given, f"these settings use no GPU; {fix}")
 
     shape, size = shape_of(meta_model(config.model_dir)), (memory or MEMORY) * 2**30
-    devices = check_fit(config, shape, size, gpus or math.ceil(used))
+    count = gpus or used
+    best = fastest(config, shape, size, count) if used else None
+    proposed = ""
+    if best is not None and used > count:
+        proposed = f"on {count} GPUs, not {used}: {difference(config, best)}"
+        config = best
+    devices = check_fit(config, shape, size, count)
+    seconds = estimate(shape, config, size) if used else None
+    if best is not None and seconds is not None:
+        better = estimate(shape, best, size)
+        if better.step < WORTHWHILE * seconds.step:
+            proposed = f"faster: {difference(config, best)}, {better}"
+
     if as_json:
         held = [
             {"name": each.name, "count": each.count, "holds": each.parts, "all": each.total}
@@ -81,10 +97,23 @@ def show_plan(
             "longest_row": longest_row(config.game),
             "rows_per_pass": rows_per_pass(config.game, config.learning),
         }
-        print(json.dumps({"model": str(config.model_dir), **sizes, "devices": held}))
-    else:
-        _show(config, shape, devices, size)
+        times = {"seconds": seconds and asdict(seconds), "proposed": proposed}
+        print(json.dumps({"model": str(config.model_dir), **sizes, "devices": held, **times}))
+        return 0
+
+    _show(config, shape, devices, size)
+    if seconds is not None:
+        print(seconds)
+    if proposed:
+        print(proposed)
     return 0
+
+
+def fastest(config: RunConfig, shape: Shape, memory: float, gpus: int) -> RunConfig | None:
+    """The run in the layout of that many GPUs that fits and takes the fewest seconds a step by
+    :func:`~experiments.layouts.estimate`; ``None`` if there is none."""
+    fitting = [one for one in layouts(config, gpus) if _too_full(one, shape, memory) is None]
+    return min(fitting, key=lambda one: estimate(shape, one, memory).step, default=None)
 
 
 def check_memory(config: RunConfig) -> tuple[Device, ...] | None:
@@ -94,7 +123,7 @@ def check_memory(config: RunConfig) -> tuple[Device, ...] | None:
         Its plan; ``None`` if it uses no GPU, or if none could be asked, which is then logged: those
         of a Ray cluster are not.
     """
-    if not gpus_of(config.compute):
+    if config.compute.gpus == "none":
         return None
 
     memories = gpu_memories()
@@ -107,44 +136,48 @@ def check_memory(config: RunConfig) -> tuple[Device, ...] | None:
 
 def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> tuple[Device, ...]:
     """The plan of a run that fits on that many GPUs of ``memory`` bytes each; a ConfigError, which
-    names the setting to change, if it does not fit."""
+    names the setting to change and the fastest layout that fits, if it does not."""
     config.check()
-    asked = gpus_of(config.compute)
+    asked = config.compute.gpus_in_all
     if not asked:
         return plan(shape, config)
-    if asked > gpus:
-        what = f"{asked:g} GPUs are asked for in all, and there are {gpus}"
+
+    refused = _too_full(config, shape, memory) if gpus else None
+    if refused is None and asked > gpus:
+        what = f"{asked} GPUs are asked for in all, and there are {gpus}"
         fix = f"{what}; ask for fewer, with compute.env_runners too, or set RAY_ADDRESS"
-        raise ConfigError("compute.learners", config.compute.learners, fix)
+        refused = ConfigError("compute.learners", config.compute.learners, fix)
+    if refused is None:
+        return plan(shape, config, memory)
 
+    best = fastest(config, shape, memory, gpus)
+    if best is not None and best != config:
+        refused = ConfigError(
+            refused.field, refused.value, f"{refused.fix}. This fits: {difference(config, best)}"
+        )
+    raise refused
+
+
+def _too_full(config: RunConfig, shape: Shape, memory: float) -> ConfigError | None:
+    """Complaint about the fullest GPU of a run, if it is too full."""
     devices = plan(shape, config, memory)
-    full = max((device for device in devices if device.gpu), key=lambda each: each.total)
+    share = vllm_share(config.engine, config.compute.gpus == "shared")
+    full = max(devices, key=lambda each: each.total)
     if full.total > USABLE * memory:
-        raise _too_full(config, full, memory)
-    if config.engine.kind == "vllm" and config.compute.gpus_per_env_runner:
-        least = least_share(shape, config, memory)
-        if config.engine.memory < least - 0.05:
-            fix = f"policy and longest row take {least:.2f} of the GPU; give at least that"
-            raise ConfigError("engine.memory", config.engine.memory, fix)
-    return devices
-
-
-def _too_full(config: RunConfig, full: Device, memory: float) -> ConfigError:
-    largest = max(full.parts, key=lambda name: full.parts[name])
-    what = f"each {full.name} needs {gib(full.total)} of the {gib(memory)} of its GPU"
-    what += f" ({gib(full.parts[largest])} of it {largest})"
-    if largest == "KV cache" and config.engine.kind == "vllm":
-        name, fix = "engine.memory", "lower it"
-    else:
+        largest = max(full.parts, key=lambda name: full.parts[name])
+        what = f"each {full.name} needs {gib(full.total)} of the {gib(memory)} of its GPU"
+        what += f" ({gib(full.parts[largest])} of it {largest})"
+        if largest == "KV cache" and config.engine.kind == "vllm":
+            return ConfigError("engine.memory", share, f"{what}; lower it")
         name, fix = HELPS.get(largest.partition(",")[0], HELPS["weights"])
-    section, _, field = name.partition(".")
-    return ConfigError(name, getattr(getattr(config, section), field), f"{what}; {fix}")
+        section, _, field = name.partition(".")
+        return ConfigError(name, getattr(getattr(config, section), field), f"{what}; {fix}")
 
-
-def gpus_of(compute: ComputeConfig) -> float:
-    """GPUs that all processes of a run take together."""
-    runners = max(1, compute.env_runners) * compute.gpus_per_env_runner
-    return runners + max(1, compute.learners) * compute.gpus_per_learner
+    least = least_share(shape, config, memory)
+    if config.engine.kind == "vllm" and share < least - 0.05:
+        fix = f"policy and longest row take {least:.2f} of the GPU; give at least that"
+        return ConfigError("engine.memory", share, fix)
+    return None
 
 
 def gpu_memories() -> list[int]:

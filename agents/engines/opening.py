@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from agents.config import EngineConfig
+from agents.config import EngineConfig, vllm_share
 from agents.engines.base import Engine, Generation, Request, StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model, round_parameters
@@ -55,7 +55,7 @@ def open_engine(
             stop,
             device=device,
             dtype=dtype,
-            memory=config.memory,
+            memory=vllm_share(config, shares),
             longest=longest,
             sleeps=shares,
             tensor_parallel=tensor_parallel,

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import ray
+import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import (
@@ -30,7 +31,10 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS
+from ray.tune.execution.placement_groups import PlacementGroupFactory
+from ray.util import get_current_placement_group
 
+from agents.config import side_by_side
 from agents.engines.gap import CHECK_EVERY, Gap, compared_rows, measure
 from agents.metrics import merge_figures, step_figures
 from agents.models import (
@@ -47,7 +51,7 @@ from agents.rllib.module import CHECKPOINT, LM, MODULE_ID, MODULE_PATH, describe
 from agents.rllib.results import complete, evaluation_figures, log_learnt, log_played
 from agents.rllib.runners import Runners
 from agents.rows import Row, credited, deal, deal_to_learners, with_loss_weights
-from ssp_env.errors import UsageError
+from ssp_env.errors import ConfigError, UsageError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.record import GameRecord
 from ssp_env.game.strategies import BatchStrategy, update_strategy
@@ -113,6 +117,7 @@ class SSP(Algorithm):
         self._frozen = False
         self._ahead: list[Sample] = []
         self._evaluated: dict[str, Any] | None = None
+        check_cluster(self.config)
         super().setup(config)
 
         self._strategy = self.config.batch_strategy()
@@ -122,6 +127,20 @@ class SSP(Algorithm):
             self._hand_over_weights(self.env_runner_group)
         (self._reasons,) = self._runners.map(self.env_runner_group, [methodcaller("reasons")])
         self._frozen = freeze_collected()
+
+    @classmethod
+    def default_resource_request(cls, config: Any) -> Any:
+        """As RLlib's, for Tune; where GPUs are shared, each of them is whole."""
+        request = super().default_resource_request(config)
+        made = cls.get_default_config().update_from_dict(config)
+        if made.gpus != "shared":
+            return request
+
+        (main, *actors), count = request.bundles, made.num_env_runners
+        if not count:
+            return PlacementGroupFactory([{**main, "GPU": 1}])
+        pairs = side_by_side(actors[:count], actors[count:])
+        return PlacementGroupFactory([main, *pairs], strategy="STRICT_PACK")  # on one machine
 
     def cleanup(self) -> None:
         if self._frozen:
@@ -186,12 +205,15 @@ class SSP(Algorithm):
         if self.env_runner is not None:
             runner = self.env_runner
             samples = [runner.sample(**task, strategy=state) for task in tasks]
-            runner.engine.sleep()  # the learner's turn
+            runner.sleep()  # the learner's turn
             return renumber(samples)
 
         shared = ray.put(state)
         calls = [methodcaller("sample", **task, strategy=shared) for task in tasks]
-        return renumber(self._runners.map(self.env_runner_group, calls))
+        samples = self._runners.map(self.env_runner_group, calls)
+        if self.config.gpus == "shared":
+            self.env_runner_group.foreach_env_runner(methodcaller("sleep"))
+        return renumber(samples)
 
     def _check_engine(self, following: Callable[[], list[Sample]]) -> None:
         """Compares the engine's log-probabilities with the learner's, if it is time to."""
@@ -319,6 +341,12 @@ class SSP(Algorithm):
         plain = plain_weights(own, self.config.model_dir)
         return {name: tensor.numpy() for name, tensor in plain.items()}
 
+    def save_policy(self, directory: str | Path) -> None:
+        """Writes the present policy as a model directory, which the first learner sees."""
+        with self._learners():
+            where = str(Path(directory).absolute())
+            ask_learners(self.learner_group, methodcaller("save_policy", where))
+
     def get_module(self, module_id: str = MODULE_ID) -> RLModule | None:
         """A copy of the RLModule with the present weights; there is only one."""
         if module_id != MODULE_ID:
@@ -418,3 +446,30 @@ class SSP(Algorithm):
         with self._learners():
             ask_learners(self.learner_group, methodcaller("load", str(folder)))
         self._hand_over_weights(self.env_runner_group)
+
+
+def check_cluster(config: SSPConfig) -> None:
+    """Makes sure that Ray has the GPUs of a run, and can place pairs on them; inside of Tune, which
+    has reserved them, there is nothing to ask."""
+    runners, learners = config.num_env_runners, config.num_learners
+    if config.gpus == "none" or get_current_placement_group() is not None:
+        return
+    if not runners:
+        if not torch.cuda.is_available():
+            fix = "the main process sees no GPU: leave it at 0"
+            raise ConfigError("num_gpus_per_learner", config.num_gpus_per_learner, fix)
+        return
+
+    alive = [node["Resources"].get("GPU", 0) for node in ray.nodes() if node["Alive"]]
+    machines = [int(gpus) for gpus in alive if gpus]
+    own = runners * int(config.num_gpus_per_env_runner) + learners
+    asked, there = runners if config.gpus == "shared" else own, sum(machines)
+    if asked > there:
+        what = f"{runners} env runners and {learners} learners need {asked} GPUs"
+        fix = f"{what}, and Ray has {there}; start Ray on more machines, or ask for fewer"
+        raise ConfigError("num_env_runners, num_learners", (runners, learners), fix)
+    if config.gpus == "shared" and len(machines) > 1:
+        # Ray adds up what is left of a machine's GPUs, and waits for a whole share of one there.
+        what = f"Ray has GPUs on {len(machines)} machines, and pairs could not be placed on them"
+        fix = f"{what}; give GPUs of their own, or start Ray on one machine alone"
+        raise ConfigError("num_env_runners, num_learners", (runners, learners), fix)

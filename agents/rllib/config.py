@@ -14,7 +14,14 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.utils import force_list
 
-from agents.config import EngineConfig, LearningConfig, check_packages, check_settings
+from agents.config import (
+    SHARED,
+    EngineConfig,
+    Gpus,
+    LearningConfig,
+    check_packages,
+    check_settings,
+)
 from agents.engines.opening import check_same_tokens
 from agents.models import tiny_directory
 from agents.rllib.env_runner import SSPEnvRunner
@@ -66,7 +73,7 @@ REFUSED = {
     "env": "the game is set by env_config alone; leave env out",
     "num_envs_per_env_runner": "a runner plays its share of training(batch_size=...) side by side",
     "rollout_fragment_length": "games are played to their end",
-    "num_gpus": "set learners(num_gpus_per_learner=...)",
+    "num_gpus": "set num_gpus_per_learner and num_gpus_per_env_runner",
     "model_config": "set training(model_dir=...), the directory of a causal LM",
     "policies": "one policy plays both roles",
     "policies_to_train": "set training(learning_roles=...)",
@@ -160,6 +167,18 @@ class SSPConfig(AlgorithmConfig):
         return self
 
     @property
+    def gpus(self) -> Gpus:
+        """Way in which env runners and learners use GPUs."""
+        asked = self.num_gpus_per_env_runner, self.num_gpus_per_learner
+        if asked[1] == 1 and asked[0] >= 1 and float(asked[0]).is_integer():
+            return "own"
+        if asked not in ((0, 0), SHARED):
+            fix = "two of a kind may meet on a GPU, or some sees none; give 1 and 1 for GPUs of "
+            fix += f"their own, or {SHARED[0]} and {SHARED[1]} for one of each on every GPU"
+            raise ConfigError("num_gpus_per_env_runner, num_gpus_per_learner", asked, fix)
+        return "shared" if asked == SHARED else "none"
+
+    @property
     def is_sharded(self) -> bool:
         return self.sharding == "fsdp2"
 
@@ -236,6 +255,8 @@ class SSPConfig(AlgorithmConfig):
                 fix = "make_rules chooses the retriever; leave one of them out"
                 raise ConfigError("search", self.env_config["search"], fix)
             check_search(self.search())
+        # The layout is that of training; of its runners, an evaluation has other numbers.
+        gpus: Gpus = "none" if self.in_evaluation else self.gpus
         check_settings(
             game,
             learning,
@@ -244,7 +265,13 @@ class SSPConfig(AlgorithmConfig):
             overlap=self.overlap,
             learners=self.num_learners,
             sharding=self.sharding,
+            gpus=gpus,
+            tensor_parallel=int(self.num_gpus_per_env_runner) if gpus == "own" else 1,
         )
+        if gpus == "shared" and self.evaluation_num_env_runners:
+            fix = "learners leave no GPU to them; leave it at 0, and the env runners answer"
+            count = self.evaluation_num_env_runners
+            raise ConfigError("evaluation_num_env_runners", count, fix)
         check_packages(learning)
         if learning.partner:
             check_same_tokens(learning.partner, self.model_dir)
@@ -312,6 +339,7 @@ class SSPConfig(AlgorithmConfig):
             model_config={
                 "model": self.model_dir,
                 "attention": "sdpa" if self.num_gpus_per_learner else "eager",
+                "sharding": self.sharding,
                 "lora_rank": self.lora_rank,
                 "seed": self.seed or 0,
             },

@@ -19,6 +19,7 @@ from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.utils import force_list
 from ray.rllib.utils.checkpoints import Checkpointable
+from ray.rllib.utils.framework import get_device
 from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
 from agents.config import LearningConfig, played_at_once
@@ -77,7 +78,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         vLLM has no module: it loads the model directory.
         """
         config = self.config
-        device = "cuda" if config.num_gpus_per_env_runner else "cpu"
+        device, shared = get_device(config, config.num_gpus_per_env_runner), config.gpus == "shared"
         stop = StopRule.of(self.game, self.tokenizer)
         self.module: LLMModule | None = None
         """Module that plays; vLLM has none."""
@@ -95,12 +96,14 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             stop,
             device=device,
             longest=self.rules.longest_trajectory,
-            shares=not (config.num_env_runners or config.num_learners),
+            shares=shared,
             model=self.module.lm if self.module is not None else None,
             tensor_parallel=max(1, int(config.num_gpus_per_env_runner)),
         )
         if self.module is not None:
             self.module.to(device)
+        if shared and self.worker_index:
+            self.sleep()  # until it is sent weights: the learner may be at work already
         self._players = self.engine
         if self.learning.partner:
             partner = open_engine(
@@ -146,6 +149,10 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             kwargs={"env_runner": self, "metrics_logger": self.metrics, "samples": sample},
         )
         return replace(sample, logged=self.metrics.reduce())
+
+    def sleep(self) -> None:
+        """Leaves a GPU to the learner until new weights come."""
+        self.engine.sleep()
 
     def reasons(self) -> list[str]:
         """Every reason code that a game played here can end with."""

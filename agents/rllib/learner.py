@@ -19,11 +19,25 @@ from torch import Tensor
 
 from agents.config import LearningConfig
 from agents.losses import find_algorithm
-from agents.models import autocast_dtype, load_model, state_of, without_adapters
-from agents.rllib.module import ENTROPY, MODULE_ID, pack
+from agents.models import (
+    autocast_dtype,
+    load_model,
+    plain_weights,
+    save_policy,
+    state_of,
+    without_adapters,
+)
+from agents.rllib.module import ENTROPY, LM, MODULE_ID, pack
 from agents.rows import Columns, Row, columns_of
 from agents.scoring import Scores, TokenScorer, checkpoint_layers
-from agents.sharding import agreed_maximum, load_shares, save_shares, shard, whole
+from agents.sharding import (
+    agreed_maximum,
+    load_first,
+    load_shares,
+    save_shares,
+    shard,
+    whole,
+)
 from agents.update import Scorer, Update, adam
 from ssp_env.errors import ConfigError, LearnerDied, RunError
 
@@ -85,7 +99,8 @@ class SSPLearner(TorchLearner):
 
     def _load_reference(self) -> TokenScorer:
         device = torch.device(self._device)
-        lm = load_model(self.config.model_dir, "cpu" if self.is_sharded else device)
+        directory, attention = self.config.model_dir, "sdpa" if device.type == "cuda" else "eager"
+        lm = load_first(directory, attention) if self.is_sharded else load_model(directory, device)
         vocab_size = int(self.module[MODULE_ID].action_space.n)
         reference = TokenScorer(
             lm.requires_grad_(False), self.learning.temperature, vocab_size, entropies=False
@@ -203,7 +218,23 @@ class SSPLearner(TorchLearner):
             gathered = whole(tensor)
             if self._is_first:
                 arrays[name] = pack(name, gathered, half)
+        if self.config.gpus == "shared":
+            torch.cuda.empty_cache()  # the engine is another process
         return [ray.put(arrays)] if self._is_first else []
+
+    def save_policy(self, directory: str) -> list[Any]:
+        """Writes the policy as a model directory, with adapters merged, in the dtype that passes
+        are computed in; all learners have to be asked."""
+        weights = {}
+        for name, tensor in state_of(self.module[MODULE_ID].unwrapped()).items():
+            gathered = whole(tensor)
+            if self._is_first and name.startswith(LM):
+                weights[name.removeprefix(LM)] = gathered.cpu()
+        if self._is_first:
+            source = self.config.model_dir
+            dtype = autocast_dtype(torch.device(self._device))
+            save_policy(plain_weights(weights, source), source, directory, dtype)
+        return []
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """RLlib's state; without weights and moments where this learner has only a share."""

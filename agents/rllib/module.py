@@ -20,7 +20,7 @@ from torch import Tensor
 from agents.models import adapt, as_tensor, load_model, load_state
 from agents.rows import Row, columns_of
 from agents.scoring import token_scores
-from agents.sharding import read_weights
+from agents.sharding import load_first, read_weights
 
 MODULE_ID = "llm"
 """The one module; roles are a column. A module missing on one learner would hang all of them."""
@@ -39,14 +39,15 @@ MODULE_PATH = f"learner_group/learner/rl_module/{MODULE_ID}"
 class LLMModule(TorchRLModule):
     """Wraps the model of ``model_config["model"]``.
 
-    Optional are its ``attention``, and a ``lora_rank`` above 0 with the ``seed`` of its adapters.
+    Optional are its ``attention``, the ``sharding`` of learners, and a ``lora_rank`` above 0 with
+    the ``seed`` of its adapters.
     """
 
     def setup(self) -> None:
         """Loads the model; the learner moves it to its device."""
-        self.lm = load_model(
-            self.model_config["model"], attention=self.model_config.get("attention")
-        )
+        load = load_first if self.model_config.get("sharding") == "fsdp2" else load_model
+        attention = self.model_config.get("attention", "eager")
+        self.lm = load(self.model_config["model"], attention=attention)
         if rank := self.model_config.get("lora_rank", 0):
             adapt(self.lm, rank, self.model_config.get("seed", 0))
 

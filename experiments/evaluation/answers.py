@@ -40,8 +40,9 @@ def engine_of(config: RunConfig, rules: Rules, policy: Path) -> Engine:
         policy,
         rules.tokenizer,
         StopRule.of(config.game, rules.tokenizer),
-        device="cuda" if config.compute.gpus_per_env_runner else "cpu",
+        device="cpu" if config.compute.gpus == "none" else "cuda",
         longest=rules.longest_trajectory,
+        tensor_parallel=config.compute.tensor_parallel,
     )
 
 

@@ -31,6 +31,7 @@ from ssp_env.errors import ServiceError
 def algorithm_config(config: RunConfig) -> SSPConfig:
     """The RLlib config of a run."""
     compute = config.compute
+    of_runner, of_learner = compute.gpus_of_each
     made = SSPConfig()
     made.environment(
         env_config={
@@ -50,15 +51,15 @@ def algorithm_config(config: RunConfig) -> SSPConfig:
     # Ray gives each actor as many threads as it has CPUs.
     made.env_runners(
         num_env_runners=compute.env_runners,
-        num_gpus_per_env_runner=compute.gpus_per_env_runner,
+        num_gpus_per_env_runner=of_runner,
         num_cpus_per_env_runner=compute.threads,
     )
 
     # RLlib refuses a learner with GPUs and more than one CPU.
-    learner_cpus = 1 if compute.gpus_per_learner else compute.threads
+    learner_cpus = 1 if of_learner else compute.threads
     made.learners(
         num_learners=compute.learners,
-        num_gpus_per_learner=compute.gpus_per_learner,
+        num_gpus_per_learner=of_learner,
         num_cpus_per_learner=learner_cpus,
         sharding=compute.sharding,
     )

@@ -41,7 +41,7 @@ from ssp_env.replay.files import SavedGame, SavedRules, game_lines
 
 CHANGEABLE = re.compile(
     r"steps|checkpoint_every|checkpoints_kept|patience"
-    r"|compute\.(env_runners|learners|gpus_per_\w+|sharding|threads)"
+    r"|compute\.(env_runners|learners|gpus|tensor_parallel|sharding|threads)"
     r"|search\.(server|token_env)"
     r"|openai\.(base_url|api_key_env|timeout|concurrency)"
 )

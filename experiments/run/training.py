@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from agents.health import Monitor
-from agents.models import save_policy
 from agents.rllib.algorithm import SSP
 from experiments.config import RunConfig
 from experiments.run.checks import check_settings, open_run
@@ -146,7 +145,7 @@ class _Run:
         def save(folder: Path) -> None:
             """Writes all that is needed to resume, and the policy as a model directory."""
             algorithm.save_to_path(str((folder / "algorithm").resolve()))
-            save_policy(algorithm.policy_weights(), self.config.model_dir, folder / "policy")
+            algorithm.save_policy(folder / "policy")
 
         last = step == self.config.steps
         diagnosis = None if last else monitor(step, figures, outages(games))

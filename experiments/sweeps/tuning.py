@@ -11,12 +11,13 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from agents.config import side_by_side
 from agents.health import OUTAGE
 from experiments.config import ComputeConfig, make_config
 from experiments.options import SweepOptions
@@ -135,15 +136,16 @@ def resources(config: dict[str, Any]) -> Any:
     from ray import tune
 
     compute = ComputeConfig(**config["trial"]["config"]["compute"])
-    # What has no actors of its own is played or learnt in the main process.
-    gpus = 0.0 if compute.env_runners else compute.gpus_per_env_runner
-    gpus += 0.0 if compute.learners else compute.gpus_per_learner
-    main = {"CPU": compute.threads, "GPU": gpus}
-    runner = {"CPU": compute.threads, "GPU": compute.gpus_per_env_runner}
+    of_runner, of_learner = compute.gpus_of_each
+    shared = compute.gpus == "shared"
+    main = {"CPU": compute.threads, "GPU": int(shared and not compute.env_runners)}
+    runner = {"CPU": compute.threads, "GPU": of_runner}
     # As RLlib asks for them: a learner with GPUs has one CPU.
-    cpus = 1 if compute.gpus_per_learner else compute.threads
-    learner = {"CPU": cpus, "GPU": compute.gpus_per_learner}
-    bundles = [main, *[runner] * compute.env_runners, *[learner] * compute.learners]
+    learner = {"CPU": 1 if of_learner else compute.threads, "GPU": of_learner}
+    runners, learners = [runner] * compute.env_runners, [learner] * compute.learners
+    bundles: list[Mapping[str, float]] = [main]
+    bundles += side_by_side(runners, learners) if shared else [*runners, *learners]
     return tune.PlacementGroupFactory(
-        [{name: amount for name, amount in bundle.items() if amount} for bundle in bundles]
+        [{name: amount for name, amount in bundle.items() if amount} for bundle in bundles],
+        strategy="STRICT_PACK" if shared else "PACK",  # pairs are for one machine
     )

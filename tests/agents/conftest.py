@@ -69,6 +69,7 @@ def cluster() -> Iterator[None]:
 
         # The one that tests/experiments started, if they ran before on this worker.
         ray.shutdown()
-        ray.init("local", num_cpus=3, object_store_memory=128 * 1024**2, **quiet)
+        # It believes in GPUs, which only those that ask for them are given.
+        ray.init("local", num_cpus=3, num_gpus=16, object_store_memory=128 * 1024**2, **quiet)
         yield
         ray.shutdown()

@@ -10,7 +10,8 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agents.memory import Device, Shape, least_share, plan, shape_of
 from experiments.config import RunConfig, load_preset, make_config
-from experiments.planner import USABLE, check_fit
+from experiments.layouts import MEAN_ROW, MFU, PEAK, RATE, SAMPLED, estimate, layouts
+from experiments.planner import USABLE, check_fit, fastest
 from ssp_env.errors import ConfigError
 
 # Counted by running the learner's and the engine's code over fake tensors (paper-7b, rows of
@@ -37,15 +38,15 @@ def qwen(*sizes: Any) -> Shape:
 
 
 SMALL = qwen(64, 160, 3, 4, 2, 512, True)
+QWEN_7B = qwen(3584, 18_944, 28, 28, 4, 152_064, False)
 
 
 def run(**changes: Any) -> RunConfig:
     """A small run on four GPUs, with some settings changed."""
-    compute = ("env_runners", "learners", "gpus_per_env_runner", "gpus_per_learner")
     settings: dict[str, Any] = {
         "game": {"attempts": 2, "max_prompt_tokens": 64, "max_response_tokens": 64},
         "learning": {"batch_size": 4, "round_size": 2, "microbatch_tokens": 512},
-        "compute": dict(zip(compute, (2, 2, 1, 1), strict=True)),
+        "compute": {"env_runners": 2, "learners": 2, "gpus": "own"},
         "engine": {},
     }
     return make_config({part: {**settings[part], **changes.get(part, {})} for part in settings})
@@ -59,7 +60,7 @@ def made(config: RunConfig, memory: float = 0) -> tuple[Device, ...]:
 def test_formulas_agree_with_counts_over_fake_tensors(
     sizes: tuple[Any, ...], counted: tuple[int, ...]
 ) -> None:
-    paper = make_config(load_preset("paper-7b"))
+    paper = make_config(load_preset("paper-7b"), {"engine.kind": "transformers"})
     parameters, kept, learner, kept_shared, learner_shared, passes = counted
     shape = qwen(*sizes)
     assert shape.parameters == parameters
@@ -99,11 +100,70 @@ def test_an_engine_holds_the_caches_of_a_round() -> None:
     assert 2 * SMALL.parameters / memory <= least_share(SMALL, vllm, memory) < 1
 
 
-def test_one_process_takes_turns() -> None:
-    one = {"env_runners": 0, "learners": 0, "gpus_per_env_runner": 0.5, "gpus_per_learner": 0.5}
-    (device,) = made(run(compute=one))
+@pytest.mark.parametrize("count", [0, 2])
+def test_on_shared_gpus_engine_and_learner_take_turns(count: int) -> None:
+    shared = {"env_runners": count, "learners": count, "gpus": "shared"}
+    (device,) = made(run(compute=shared))
+    assert device.count == max(1, count)
     assert ("activations" in device.parts) != ("KV cache" in device.parts)
     assert {"weights", "reference", "engine's weights"} <= device.parts.keys()
+
+    # vLLM sleeps without its weights, so they come with its cache or not at all.
+    asleep = run(compute=shared, engine={"kind": "vllm"}, learning={"microbatch_tokens": 65_536})
+    (device,) = made(asleep)
+    assert "activations" in device.parts
+    assert "engine's weights" not in device.parts
+    memory = 10 * device.total
+    (device,) = made(asleep, memory)
+    playing = device.parts["KV cache"] + device.parts["engine's weights"]
+    assert playing == pytest.approx(0.4 * memory, rel=1e-6)
+
+
+def test_tensor_parallel_spreads_an_engine() -> None:
+    def engine(spread: int) -> Device:
+        compute = {"tensor_parallel": spread}
+        return made(run(compute=compute, engine={"kind": "vllm"}), 10**9)[1]
+
+    one, both = engine(1), engine(2)
+    assert (one.count, both.count) == (2, 4)
+    assert one.total == both.total == 9 * 10**8
+    assert both.parts["engine's weights"] == one.parts["engine's weights"] / 2
+
+
+def test_proposals_are_the_fastest_layouts_that_fit() -> None:
+    config = make_config(load_preset("paper-7b"))
+    shape, memory = QWEN_7B, 80 * 2**30
+    for gpus, kind in ((8, "shared"), (16, "own")):
+        best = fastest(config, shape, memory, gpus)
+        assert best is not None
+        assert best.compute.gpus == kind
+        assert best.compute.gpus_in_all == gpus
+        check_fit(best, shape, memory, gpus)
+        seconds = [estimate(shape, one, memory).step for one in layouts(config, gpus)]
+        assert estimate(shape, best, memory).step == min(seconds)
+        assert len(seconds) > 3
+    assert fastest(config, shape, memory / 4, 2) is None
+    # 64 GiB of weights are too many for one GPU's engine, beside a cache.
+    large = make_config(load_preset("paper-7b"), {"compute.tensor_parallel": 2})
+    best = fastest(large, qwen(*COUNTED[1][0]), memory, 32)
+    assert best is not None
+    assert best.compute.tensor_parallel == 2
+
+
+def test_seconds_follow_from_what_is_assumed() -> None:
+    config = make_config(load_preset("paper-7b"))
+    shape, memory = QWEN_7B, 80 * 2**30
+    found = estimate(shape, config, memory)
+    rows = 256 * 6 * MEAN_ROW * 12_288
+    assert found.learn == pytest.approx(10 * 7.6156e9 * rows / (12 * PEAK * MFU), rel=1e-3)
+    assert found.play == pytest.approx(SAMPLED * rows / 4 / RATE, rel=0.01)
+    assert found.step == max(found.play, found.learn) + found.weights
+    apart = config.replace(compute=config.compute.replace(overlap=False))
+    assert estimate(shape, apart, memory).step == found.play + found.learn + found.weights
+
+    # Rows of a round that its cache does not hold wait.
+    full = config.replace(engine=config.engine.replace(memory=0.3))
+    assert estimate(shape, full, memory).play > 1.5 * found.play
 
 
 @pytest.mark.parametrize(

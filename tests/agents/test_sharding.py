@@ -13,6 +13,7 @@ import torch
 from learning import distance
 from two_ranks import LEARNING, batches, columns, moments_of, scorer
 
+from agents.models import load_model
 from agents.sharding import load_shares
 from agents.update import Update, adam
 from ssp_env.errors import RunError
@@ -85,3 +86,14 @@ def test_one_process_goes_on_from_what_two_have_saved(
     policy = scorer(model_dir)
     with pytest.raises(RunError, match="no shares"):
         load_shares(policy, adam(policy.parameters(), LEARNING), tmp_path)
+
+
+def test_only_the_first_process_ever_holds_the_whole_policy(folder: Path, model_dir: Path) -> None:
+    whole = sum(weight.nbytes for weight in load_model(model_dir).parameters())
+    first, second = (torch.load(folder / f"bytes{rank}.pt") for rank in range(2))
+    assert first[0] == whole
+    assert second[0] == 0, "loaded without numbers"
+    assert max(second) < whole
+    assert first[-1] + second[-1] == whole
+    for rank in range(2):
+        assert torch.load(folder / f"distances{rank}.pt") == {"tied": 0.0, "adapted": 0.0}

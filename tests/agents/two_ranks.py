@@ -1,35 +1,43 @@
 """Two processes that learn together, over gloo: ``python two_ranks.py MODEL_DIR FOLDER``.
 
 Leaves the weights after two updates in ``FOLDER/ddp.pt`` and ``FOLDER/fsdp2.pt``, with the norms of
-both gradients, and a sharded checkpoint from between the two updates in ``FOLDER/checkpoint``.
+both gradients, a sharded checkpoint from between the two updates in ``FOLDER/checkpoint``, and in
+``FOLDER/bytes0.pt`` and ``FOLDER/bytes1.pt`` what each held while the policy was dealt out, and
+likewise what :func:`distances` found.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from learning import some_rows
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
+from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agents.config import LearningConfig
-from agents.models import load_model
+from agents.models import adapt, load_model
 from agents.rows import Row, columns_of
 from agents.scoring import TokenScorer, checkpoint_layers
-from agents.sharding import MOMENTS, agreed_maximum, save_shares, shard, whole
+from agents.sharding import MOMENTS, agreed_maximum, load_first, save_shares, shard, whole
 from agents.update import Update, adam
 
 LEARNING = LearningConfig(lr=1e-3, warmup_steps=0, kl_coeff=0.1, microbatch_tokens=64)
 CPU = torch.device("cpu")
 
 
-def scorer(model_dir: Path) -> TokenScorer:
+def scorer(model_dir: Path, load: Callable[[Path], Any] = load_model) -> TokenScorer:
     """The policy; the same in every process."""
-    lm = load_model(model_dir)
+    lm = load(model_dir)
     return TokenScorer(lm, 1.0, lm.config.vocab_size)
 
 
@@ -39,6 +47,25 @@ def moments_of(
     """Each of Adam's moments, of all weights in one vector; every process has to ask."""
     held = [optimizer.state[parameter] for parameter in policy.parameters()]
     return {name: torch.cat([whole(state[name]).flatten() for state in held]) for name in MOMENTS}
+
+
+def bytes_of(policy: torch.nn.Module) -> int:
+    """Bytes of the weights that this process holds."""
+    held = [p.to_local() if isinstance(p, DTensor) else p for p in policy.parameters()]
+    return sum(tensor.nbytes for tensor in held if not tensor.is_meta)
+
+
+@contextmanager
+def recording(policy: torch.nn.Module, found: list[int]) -> Iterator[None]:
+    """Notes what this process holds each time that a part of the policy is whole."""
+    original = fully_shard
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        found.append(bytes_of(policy))
+        return original(*args, **kwargs)
+
+    with patch("agents.sharding.fully_shard", noted):
+        yield
 
 
 def columns(rows: list[Row]) -> dict[str, torch.Tensor]:
@@ -51,19 +78,38 @@ def batches(model_dir: Path) -> list[list[Row]]:
     return [some_rows(model_dir, 6, noise=0.3, seed=seed) for seed in (1, 2)]
 
 
+def distances(folder: Path) -> dict[str, float]:
+    """How far what each process has of a policy with tied weights, and of one with adapters, is
+    from what was saved; every process has to ask."""
+    found = {}
+    for name, rank in (("tied", 0), ("adapted", 4)):
+        policy, saved = load_first(folder), load_model(folder)
+        for lm in (policy, saved) if rank else ():
+            adapt(lm, rank, seed=1)
+        shard(policy, CPU)
+        weights = dict(saved.named_parameters())
+        apart = [whole(p.detach()) - weights[name] for name, p in policy.named_parameters()]
+        apart += [b - dict(saved.named_buffers())[name] for name, b in policy.named_buffers()]
+        assert len(apart) == len([*saved.parameters(), *saved.buffers()]), "tied ones once"
+        found[name] = max(float(x.abs().max()) for x in apart)
+    return found
+
+
 def main(rank: int, model_dir: Path, folder: Path, updates: list[list[Row]]) -> None:
     """One of the two processes."""
     dist.init_process_group("gloo", f"file://{folder}/rendezvous", rank=rank, world_size=2)
     for name in ("ddp", "fsdp2"):
-        policy, reference = scorer(model_dir), scorer(model_dir).requires_grad_(False)
+        load = load_first if name == "fsdp2" else load_model
+        policy, reference = (scorer(model_dir, load) for _ in range(2))
+        reference.requires_grad_(False)
         shared: dict[str, Any] = {}
 
         if name == "fsdp2":
-            if rank:
-                # What the second process has loaded does not matter.
-                torch.nn.init.zeros_(policy.lm.get_output_embeddings().weight)
             checkpoint_layers(policy)
-            shard(policy, CPU)
+            held = [bytes_of(policy)]
+            with recording(policy, held):
+                shard(policy, CPU)
+            torch.save([*held, bytes_of(policy)], folder / f"bytes{rank}.pt")
             shard(reference, CPU)
             trained: torch.nn.Module = policy
             shared["agree"] = lambda passes: agreed_maximum(passes, CPU)
@@ -82,15 +128,24 @@ def main(rank: int, model_dir: Path, folder: Path, updates: list[list[Row]]) -> 
             if name == "fsdp2" and step == 0:
                 save_shares(policy, optimizer, folder / "checkpoint", alone=False)
 
-        held = {key: whole(t.detach()).clone() for key, t in policy.state_dict().items()}
+        weights = {key: whole(t.detach()).clone() for key, t in policy.state_dict().items()}
         moments = moments_of(policy, optimizer)
         if rank == 0:
-            torch.save({"weights": held, "norms": norms, "moments": moments}, folder / f"{name}.pt")
+            torch.save(
+                {"weights": weights, "norms": norms, "moments": moments}, folder / f"{name}.pt"
+            )
         dist.barrier()
+    torch.save(distances(folder / "tied"), folder / f"distances{rank}.pt")
+    dist.barrier()
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     model, out = Path(sys.argv[1]), Path(sys.argv[2])
+    tied = Qwen2Config(
+        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, vocab_size=300, tie_word_embeddings=True,
+    )  # fmt: skip
+    AutoModelForCausalLM.from_config(tied).save_pretrained(out / "tied")
     mp.start_processes(main, (model, out, batches(model)), nprocs=2, start_method="fork")

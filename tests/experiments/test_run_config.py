@@ -24,7 +24,10 @@ def config_of(*assignments: str, preset: str = "tiny") -> RunConfig:
 
 
 @pytest.mark.parametrize("name", shipped("presets"))
-def test_preset_can_be_trained_with(name: str, policy: Path) -> None:
+def test_preset_can_be_trained_with(
+    name: str, policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.config.find_spec", lambda _: True)  # vLLM, which large ones want
     config = config_of(f"model={policy}", preset=name)
     check_settings(config)
     algorithm_config(config).validate()
@@ -150,14 +153,14 @@ def test_mistake_is_named_with_its_fix(assignment: str, field: str, fix: str) ->
 
 
 def test_every_setting_of_compute_reaches_rllib() -> None:
-    compute = ComputeConfig(
-        env_runners=2, learners=4, gpus_per_env_runner=0.5, gpus_per_learner=0.25, threads=3
-    )
+    compute = ComputeConfig(env_runners=2, learners=4, gpus="own", tensor_parallel=2, threads=3)
     made = algorithm_config(RunConfig(compute=compute))
-    assert (made.num_env_runners, made.num_gpus_per_env_runner) == (2, 0.5)
+    assert (made.num_env_runners, made.num_gpus_per_env_runner) == (2, 2)
     assert made.num_cpus_per_env_runner == 3
     # RLlib refuses a learner with both GPUs and several CPUs.
-    assert (made.num_learners, made.num_gpus_per_learner, made.num_cpus_per_learner) == (4, 0.25, 1)
+    assert (made.num_learners, made.num_gpus_per_learner, made.num_cpus_per_learner) == (4, 1, 1)
+    for gpus in ("none", "own", "shared"):
+        assert algorithm_config(RunConfig(compute=ComputeConfig(gpus=gpus))).gpus == gpus
     assert algorithm_config(RunConfig(compute=ComputeConfig(threads=3))).num_cpus_per_learner == 3
     assert not made.is_sharded
     assert algorithm_config(RunConfig(compute=compute.replace(sharding="fsdp2"))).is_sharded

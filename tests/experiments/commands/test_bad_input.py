@@ -98,7 +98,7 @@ def test_what_needs_no_pytorch_is_found_before_it_is_loaded(
         (["eval", "--questions", "nowhere"], "nowhere"),
         (["questions", "nowhere"], "holds no games of a run"),
         (["questions", "nowhere", "--window", "0"], "--window"),
-        (["sweep", "nose"], "did you mean 'noise'?"),
+        (["sweep", "nose"], "did you mean 'noise'"),
         (["sweep", "batch", "--arms", "dumy"], "did you mean 'dummy'"),
         (["sweep", "batch", "--seed", "1"], "give --seeds"),
         (["sweep", "batch", "--resume"], "holds no sweep to resume"),

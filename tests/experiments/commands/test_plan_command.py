@@ -16,6 +16,39 @@ from ssp_env.errors import ConfigError
 
 
 @pytest.fixture
+def qwen_7b(tmp_path: Path) -> Path:
+    """Qwen2.5-7B's config."""
+    Qwen2Config(
+        hidden_size=3584, intermediate_size=18_944, num_hidden_layers=28, num_attention_heads=28,
+        num_key_value_heads=4, vocab_size=152_064, tie_word_embeddings=False,
+    ).save_pretrained(tmp_path)  # fmt: skip
+    return tmp_path
+
+
+def test_the_paper_fits_as_it_ships(qwen_7b: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def shown(*given: str) -> str:
+        assert cli.main(["plan", *given, "--model", str(qwen_7b), "--memory", "80"]) == 0
+        return capsys.readouterr().out
+
+    on_16 = shown("--preset", "paper-7b", "--gpus", "16")
+    assert "s a step on H100s" in on_16
+    assert "faster:" not in on_16, "no layout that is known would be by a tenth"
+    on_8 = shown("--preset", "paper-7b", "--gpus", "8")
+    assert "learner and engine: 8 GPUs, each" in on_8
+    assert "on 8 GPUs, not 16: --set compute.env_runners=8" in on_8
+    own = shown("--preset", "paper-7b-8", "--gpus", "8")
+    assert own.splitlines() == on_8.splitlines()[:-1], "that preset is what is proposed"
+
+    plan = ["plan", "--model", str(qwen_7b), "--preset", "paper-7b"]
+    assert cli.main([*plan, "--set", "compute.env_runners=3", "--set", "compute.gpus=shared"]) == 2
+    assert "cannot share GPUs one to one" in capsys.readouterr().err
+    assert cli.main([*plan, "--set", "compute.sharding=ddp"]) == 2
+    said = capsys.readouterr().err
+    assert "each learner needs" in said
+    assert "This fits: --set compute.env_runners=" in said
+
+
+@pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """A config alone: no weights, no tokenizer."""
     Qwen2Config(
@@ -30,7 +63,7 @@ def test_a_plan_of_a_preset(directory: Path, capsys: pytest.CaptureFixture[str])
     assert cli.main(given) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"{directory}: 0.55M parameters; a pass takes up to 1 row of")
-    assert "learner: 8 GPUs, each" in shown
+    assert "learner: 12 GPUs, each" in shown
     assert "KV cache" in shown
 
     assert cli.main([*given, "--json"]) == 0
@@ -39,7 +72,7 @@ def test_a_plan_of_a_preset(directory: Path, capsys: pytest.CaptureFixture[str])
     learner, engine = shown_plan["devices"]
     assert learner["all"] == sum(learner["holds"].values())
     assert learner["holds"]["reference"] == learner["holds"]["weights"]
-    assert (engine["name"], engine["count"]) == ("engine", 8)
+    assert (engine["name"], engine["count"]) == ("engine", 4)
     assert shown_plan["longest_row"] == 4096 + 8192
 
     assert cli.main([*given, "--memory", "0.1"]) == 2
@@ -61,7 +94,7 @@ def test_nobody_takes_the_tiny_policy_for_another(
     assert told("--model", str(nowhere)) == f"ssp: there is no model directory {nowhere}\n"
     for option in ("--gpus", "--memory"):
         assert f"{option} = 1" in (said := told(option, "1"))
-        assert "these settings use no GPU; set compute.gpus_per_learner" in said
+        assert "these settings use no GPU; set compute.gpus" in said
 
     assert cli.main(["plan", "--set", "learning.batch_size=2"]) == 0
     shown = capsys.readouterr().out
@@ -72,7 +105,7 @@ def test_nobody_takes_the_tiny_policy_for_another(
 def test_a_run_is_planned_for_the_gpus_that_it_will_have(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = make_config({**load_preset("tiny"), "compute": {"gpus_per_learner": 1}})
+    config = make_config({**load_preset("tiny"), "compute": {"gpus": "shared"}})
     asked: list[list[int]] = [[80 << 30] * 2, [80 << 30, 1 << 20], [], []]
     monkeypatch.setattr(planner, "gpu_memories", lambda: asked.pop(0))
     assert check_memory(config) is not None

@@ -110,18 +110,19 @@ def test_a_dry_run_plays_nothing(
 
 
 def test_a_trial_takes_what_its_settings_ask_for() -> None:
-    def bundles(**settings: float) -> list[dict[str, float]]:
+    def bundles(**settings: Any) -> list[dict[str, float]]:
         changes = {f"compute.{name}": value for name, value in settings.items()}
         config = make_config(load_preset("tiny"), changes)
         found = resources({"trial": {"config": config.model_dump(mode="json")}})
         return list(found.bundles)
 
     assert bundles() == [{"CPU": 1}]
-    gpus = {"gpus_per_env_runner": 1, "gpus_per_learner": 0.5}
-    assert bundles(**gpus) == [{"CPU": 1, "GPU": 1.5}]
-    runner, learner = {"CPU": 2, "GPU": 1}, {"CPU": 1, "GPU": 0.5}
-    found = bundles(threads=2, env_runners=2, learners=1, **gpus)
-    assert found == [{"CPU": 2}, runner, runner, learner]
+    assert bundles(gpus="shared") == [{"CPU": 1, "GPU": 1}]
+    runner, learner = {"CPU": 2, "GPU": 3}, {"CPU": 1, "GPU": 1}
+    actors = {"threads": 2, "env_runners": 2, "learners": 1}
+    assert bundles(**actors, gpus="own", tensor_parallel=3) == [{"CPU": 2}, runner, runner, learner]
+    pair = {"CPU": 3, "GPU": 1}
+    assert bundles(**{**actors, "learners": 2}, gpus="shared") == [{"CPU": 2}, pair, pair]
 
 
 # -- tables ------------------------------------------------------------------------------------

@@ -1,0 +1,132 @@
+"""The large presets on GPUs that Ray only believes in: ``python -m benchmarks.rehearsal``.
+
+Each preset is planned for Qwen2.5's shape, then actors that hold nothing ask for what its env
+runners and learners would, in RLlib's order, on machines of eight GPUs. No weights and no CUDA:
+docs/first_hour.md lists what that leaves out.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.cluster_utils import Cluster
+from ray.exceptions import RayError
+from transformers import Qwen2Config
+
+from agents.memory import Shape, shape_of
+from agents.models import meta_model
+from agents.rllib import SSPConfig
+from agents.rllib.algorithm import check_cluster
+from experiments.config import load_preset, make_config
+from experiments.layouts import estimate
+from experiments.planner import check_fit
+from experiments.run.cluster import algorithm_config
+from ssp_env.errors import ConfigError
+
+GPUS, MEMORY = 8, 80 * 2**30
+QWEN = {
+    7: (3584, 18_944, 28, 28, 4),
+    32: (5120, 27_648, 64, 40, 8),
+}
+"""Width, width of the MLP, layers, heads and KV heads of Qwen2.5, by billions of parameters."""
+RUNS: list[tuple[str, int, int, dict[str, Any]]] = [
+    ("paper-7b-8", 7, 1, {}),
+    ("paper-7b", 7, 2, {}),
+    ("paper-7b", 32, 4, {"compute.tensor_parallel": 2, "compute.learners": 24}),
+]
+"""Preset, policy, machines, changes."""
+Place = tuple[str, tuple[int, ...]]
+
+
+class Holder:
+    """Stands for an env runner or a learner."""
+
+    def place(self) -> Place:
+        return ray.get_runtime_context().get_node_id()[:4], tuple(ray.get_gpu_ids())
+
+    def die(self) -> None:
+        os._exit(1)
+
+
+def placed(config: SSPConfig) -> str:
+    """Where env runners and learners are, after one runner has died as well."""
+    check_cluster(config)
+    counts = config.num_env_runners, config.num_learners
+    shares = config.num_gpus_per_env_runner, config.num_gpus_per_learner
+    actors: list[list[Any]] = []
+    places: list[list[Place]] = []
+    for count, share in zip(counts, shares, strict=True):
+        held: Any = ray.remote(num_cpus=0, num_gpus=share, max_restarts=-1)(Holder)
+        actors.append([held.remote() for _ in range(count)])
+        places.append(ray.get([actor.place.remote() for actor in actors[-1]]))
+
+    actors[0][0].die.remote()
+    places[0][0] = _once_back(actors[0][0])
+    for name, found in zip(("env runners", "learners"), places, strict=True):
+        each = [(node, gpu) for node, gpus in found for gpu in gpus]
+        assert len(set(each)) == len(each), f"two {name} meet: {sorted(each)}"
+    for actor in [*actors[0], *actors[1]]:
+        ray.kill(actor)
+    one, two = ({(node, gpu) for node, gpus in found for gpu in gpus} for found in places)
+    assert (one == two) if config.gpus == "shared" else not one & two
+    return f"{counts[0]} env runners, {counts[1]} learners, {len(one | two)} GPUs"
+
+
+def _once_back(actor: Any) -> Place:
+    for _ in range(60):
+        try:
+            return tuple(ray.get(actor.place.remote(), timeout=30))
+        except RayError:
+            time.sleep(1)
+    raise AssertionError("it was not restarted")
+
+
+def main() -> None:
+    cluster = Cluster()
+    add = partial(cluster.add_node, num_cpus=64, num_gpus=GPUS, object_store_memory=2**27)
+    add()
+    ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
+
+    for preset, size, count, changes in RUNS:
+        while len(ray.nodes()) < count:
+            add()
+        run = make_config(load_preset(preset), changes)
+        shape = qwen(size)
+        check_fit(run, shape, MEMORY, GPUS * count)
+        print(f"{preset}, {size}B, {count} x {GPUS} GPUs: {placed(algorithm_config(run))}")
+        print(f"  {estimate(shape, run, MEMORY)}", flush=True)
+
+    # Ray would let half of the env runners wait for ever: pairs are for one machine.
+    try:
+        check_cluster(algorithm_config(make_config(load_preset("paper-7b-8"))))
+    except ConfigError as error:
+        print(f"paper-7b-8 on {len(ray.nodes())} x {GPUS} GPUs: {error}")
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def qwen(size: int) -> Shape:
+    """Qwen2.5's shape at so many billions of parameters."""
+    width, inner, layers, heads, kv_heads = QWEN[size]
+    with tempfile.TemporaryDirectory() as folder:
+        Qwen2Config(
+            hidden_size=width,
+            intermediate_size=inner,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            num_key_value_heads=kv_heads,
+            vocab_size=152_064,
+            tie_word_embeddings=False,
+        ).save_pretrained(folder)
+        return shape_of(meta_model(Path(folder)))
+
+
+if __name__ == "__main__":
+    main()
