@@ -145,8 +145,8 @@ def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> tupl
     refused = _too_full(config, shape, memory) if gpus else None
     if refused is None and asked > gpus:
         what = f"{asked} GPUs are asked for in all, and there are {gpus}"
-        fix = f"{what}; ask for fewer, with compute.env_runners too, or set RAY_ADDRESS"
-        refused = ConfigError("compute.learners", config.compute.learners, fix)
+        fix = f"{what}; ask for fewer env runners and learners, or set RAY_ADDRESS"
+        refused = ConfigError("compute.gpus", config.compute.gpus, fix)
     if refused is None:
         return plan(shape, config, memory)
 

@@ -31,6 +31,15 @@ def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     """Looks at settings, packages, model, world, run directory, search; leaves nothing behind."""
     check_settings(config)
     check_world(config.world, **config.world_options)
+    learning = config.learning
+    own = {
+        "rules": config.rules,
+        "learning.proposer_algorithm": learning.proposer_algorithm,
+        "learning.solver_algorithm": learning.solver_algorithm,
+    }
+    for name, value in own.items():
+        if ":" in value:
+            load(name, value)
     check_policy(config)
     if config.learning.partner:
         check_model_directory(Path(config.learning.partner))
