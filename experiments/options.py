@@ -30,7 +30,8 @@ class Chosen:
     """Options of all commands that start from a preset."""
 
     preset: str | None = None
-    """Settings to start from: tiny, best, wiki, h200, paper-7b, paper-7b-code (default: tiny)."""
+    """Settings to start from: tiny, best, wiki, h200, paper-7b, paper-7b-8, paper-7b-code
+    (default: tiny)."""
     seed: int | None = None
     """Seed of all randomness (default: 0)."""
     world: str | None = None

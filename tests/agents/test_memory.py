@@ -171,7 +171,7 @@ def test_seconds_follow_from_what_is_assumed() -> None:
     [
         ({"learning": {"microbatch_tokens": 65_536}}, 0.5, 4, "learning.gradient_checkpointing"),
         ({"learning": {"batch_size": 512, "round_size": 256}}, 0.5, 64, "learning.round_size"),
-        ({"compute": {"learners": 100}}, 2.0, 8, "compute.learners"),
+        ({"compute": {"learners": 100}}, 2.0, 8, "compute.gpus"),
         ({"engine": {"kind": "vllm", "memory": 0.01}}, 2.0, 4, "engine.memory"),
     ],
 )

@@ -26,8 +26,10 @@ SETTINGS = (
     "learning.strategy=periodic_reset",
     "per_group=3",
     "evaluate_every=1000",
+    "patience=null",
 )
-"""Small games of which about half are valid, so that earlier questions are played again."""
+"""Small games of which about half are valid, so that earlier questions are played again, and which
+hardly any attempt solves, so that runs have to be told to go on."""
 
 
 def sets(*settings: str) -> list[str]:
