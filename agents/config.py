@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from ssp_env.config import Settings
+from ssp_env.config import Settings, load
 from ssp_env.errors import ConfigError, MissingExtra, nearest
 from ssp_env.game.config import GameConfig
 from ssp_env.game.strategies import StrategyName
@@ -181,9 +181,8 @@ def compares(algorithm: str) -> bool:
     """True if an algorithm compares rewards within groups."""
     if algorithm in ALGORITHMS:
         return algorithm != "reinforce"
-    from agents.losses import find_algorithm  # it loads PyTorch, and the user's module
-
-    return find_algorithm(algorithm).grouped
+    # Whether it is an Algorithm at all is checked where it is used.
+    return bool(getattr(load("learning.algorithm", algorithm), "grouped", False))
 
 
 def played_at_once(game: GameConfig, learning: LearningConfig) -> int:

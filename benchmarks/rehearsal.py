@@ -23,7 +23,7 @@ from transformers import Qwen2Config
 from agents.memory import Shape, shape_of
 from agents.models import meta_model
 from agents.rllib import SSPConfig
-from agents.rllib.algorithm import check_cluster
+from agents.rllib.layouts import check_cluster
 from experiments.config import load_preset, make_config
 from experiments.layouts import estimate
 from experiments.planner import check_fit

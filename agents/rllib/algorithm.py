@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import ray
-import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import (
@@ -32,7 +31,6 @@ from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS
 from ray.tune.execution.placement_groups import PlacementGroupFactory
-from ray.util import get_current_placement_group
 
 from agents.config import side_by_side
 from agents.engines.gap import CHECK_EVERY, Gap, compared_rows, measure
@@ -46,12 +44,13 @@ from agents.models import (
 )
 from agents.rllib.config import SSPConfig
 from agents.rllib.env_runner import Sample, busiest, renumber, rounds_of
+from agents.rllib.layouts import check_cluster
 from agents.rllib.learner import ask_learners, freeze_collected, naming_dead_learners
 from agents.rllib.module import CHECKPOINT, LM, MODULE_ID, MODULE_PATH, describe, to_batch
 from agents.rllib.results import complete, evaluation_figures, log_learnt, log_played
 from agents.rllib.runners import Runners
 from agents.rows import Row, credited, deal, deal_to_learners, with_loss_weights
-from ssp_env.errors import ConfigError, UsageError
+from ssp_env.errors import UsageError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.record import GameRecord
 from ssp_env.game.strategies import BatchStrategy, update_strategy
@@ -446,30 +445,3 @@ class SSP(Algorithm):
         with self._learners():
             ask_learners(self.learner_group, methodcaller("load", str(folder)))
         self._hand_over_weights(self.env_runner_group)
-
-
-def check_cluster(config: SSPConfig) -> None:
-    """Makes sure that Ray has the GPUs of a run, and can place pairs on them; inside of Tune, which
-    has reserved them, there is nothing to ask."""
-    runners, learners = config.num_env_runners, config.num_learners
-    if config.gpus == "none" or get_current_placement_group() is not None:
-        return
-    if not runners:
-        if not torch.cuda.is_available():
-            fix = "the main process sees no GPU: leave it at 0"
-            raise ConfigError("num_gpus_per_learner", config.num_gpus_per_learner, fix)
-        return
-
-    alive = [node["Resources"].get("GPU", 0) for node in ray.nodes() if node["Alive"]]
-    machines = [int(gpus) for gpus in alive if gpus]
-    own = runners * int(config.num_gpus_per_env_runner) + learners
-    asked, there = runners if config.gpus == "shared" else own, sum(machines)
-    if asked > there:
-        what = f"{runners} env runners and {learners} learners need {asked} GPUs"
-        fix = f"{what}, and Ray has {there}; start Ray on more machines, or ask for fewer"
-        raise ConfigError("num_env_runners, num_learners", (runners, learners), fix)
-    if config.gpus == "shared" and len(machines) > 1:
-        # Ray adds up what is left of a machine's GPUs, and waits for a whole share of one there.
-        what = f"Ray has GPUs on {len(machines)} machines, and pairs could not be placed on them"
-        fix = f"{what}; give GPUs of their own, or start Ray on one machine alone"
-        raise ConfigError("num_env_runners, num_learners", (runners, learners), fix)

@@ -270,7 +270,8 @@ class Referee:
         # The rewards are functions of a valid game.
         game.outcome = Outcome.VALID
 
-        for attempt in [*game.counted, *filter(None, [game.example])]:
+        shown = [] if game.example is None else [game.example]
+        for attempt in [*game.counted, *shown]:
             attempt.reward = self._solver_reward(game, attempt)
         if game.origin is Origin.PROPOSED:
             game.proposer_reward = _finite("proposer", self.rules.proposer_reward(game))
