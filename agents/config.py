@@ -148,7 +148,7 @@ class EngineConfig(Settings):
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of weights and arithmetic; ``auto``: bfloat16 on GPUs, float32 on CPUs."""
     attention: Literal["sdpa", "eager"] = "sdpa"
-    """PyTorch's fused attention, or the plain one. On CPUs ``sdpa`` is three times as fast at 2,000
+    """PyTorch's fused attention, or the plain one. On CPUs ``sdpa`` is 2.7 times as fast at 1,900
     tokens, and no faster at some hundred; their last bits differ. vLLM has its own."""
     memory: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Share of a GPU's memory that vLLM may fill; ``null``: 0.9, and 0.4 of a GPU that it shares.
