@@ -14,7 +14,6 @@ from experiments.run.checks import check_early
 from experiments.run.process import (
     Terminated,
     handling,
-    ignore_at_exit,
     quiet_libraries,
     raise_interruption,
     uninterrupted,
@@ -52,7 +51,6 @@ def run(chosen: Chosen, options: TrainOptions) -> int:
     except KeyboardInterrupt as interruption:
         with uninterrupted():
             print(f"ssp: {after_interrupt(out, again)}", file=sys.stderr)
-            ignore_at_exit()
             return 128 + (SIGTERM if isinstance(interruption, Terminated) else SIGINT)
     except UnhealthyRun as error:
         text = f"To go on all the same: {again} (--set patience=null never stops)"

@@ -20,11 +20,7 @@ import ray
 from agents.rllib import SSP, SSPConfig
 from experiments.config import RunConfig
 from experiments.run.checks import build_rules
-from experiments.run.process import (
-    ignore_at_exit,
-    quiet_libraries,
-    uninterrupted,
-)
+from experiments.run.process import Terminated, quiet_libraries, uninterrupted
 from ssp_env.errors import ServiceError
 
 
@@ -116,12 +112,13 @@ def started_ray(**local: Any) -> Iterator[None]:
             logging_level=logging.ERROR,
             **(local if address == "local" else {}),
         )
+    except SystemExit as error:
+        raise Terminated from error  # SIGTERM while Ray's own handler was in place
     except Exception as error:
         # Ray has no type of its own for it: a machine that is too busy, or an address without Ray.
         raise ServiceError("engine", f"Ray did not start: {error}") from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, on_sigterm)  # Ray's own would end the process at once
-    ignore_at_exit()  # Ray goes on with its shutdown then
 
     try:
         yield

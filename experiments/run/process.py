@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import platform
@@ -76,17 +75,6 @@ def interruptible(
 def uninterrupted() -> Any:
     """Context of a second or two of work that would leave a mess if stopped halfway."""
     return handling(signal.SIG_IGN)
-
-
-def ignore_at_exit() -> None:
-    """Ignores Ctrl-C while libraries that are imported already clean up at the end of the process,
-    where it would replace the exit status."""
-    atexit.unregister(_ignore)
-    atexit.register(_ignore)
-
-
-def _ignore() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 # -- silence -----------------------------------------------------------------------------------
