@@ -246,7 +246,7 @@ def _read_config(file: Path) -> dict[str, Any]:
 
 
 def _read_json(file: Path) -> dict[str, Any] | None:
-    """What a file holds; ``None`` where it is not there."""
+    """The object in a file; ``None`` where there is no file."""
     try:
         held = json.loads(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
