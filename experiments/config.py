@@ -13,7 +13,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from agents.config import ComputeConfig, EngineConfig, LearningConfig, check_settings
 from ssp_env.config import Settings, setting_names
-from ssp_env.errors import ConfigError, ModelError, nearest
+from ssp_env.errors import ConfigError, DataError, ModelError, nearest
 from ssp_env.game.config import GameConfig, suited
 from ssp_env.judge.chat import ChatConfig
 from ssp_env.search.index import SearchConfig
@@ -158,6 +158,17 @@ def assign(values: dict[str, Any], path: str, value: Any) -> None:
     values[name] = value
 
 
+def read_yaml(file: Path) -> dict[str, Any]:
+    """The settings in a file, as plain data."""
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise DataError(file, f"cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise DataError(file, "holds no settings")
+    return values
+
+
 def make_config(values: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> RunConfig:
     """Typed settings: plain ``values``, such as a preset's, with ``changes`` by dotted name."""
     plain = copy.deepcopy(dict(values))
@@ -178,7 +189,8 @@ def check_policy(config: RunConfig) -> None:
 def check_model_directory(directory: Path) -> None:
     """Makes sure that a model directory is there; where it holds a run, names the policy in it."""
     if not directory.is_dir():
-        raise ModelError(f"there is no model directory {directory}")
+        hub = "one of the Hugging Face hub is fetched before: hf download NAME --local-dir DIR"
+        raise ModelError(f"there is no model directory {directory} ({hub})")
     if not (directory / "config.json").is_file():
         inside = [*directory.glob("checkpoints/step_*/policy"), *directory.glob("policy")]
         hint = f"; did you mean {max(inside)}?" if inside else ""
