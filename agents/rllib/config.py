@@ -181,7 +181,7 @@ class SSPConfig(AlgorithmConfig):
 
     @property
     def is_sharded(self) -> bool:
-        return self.sharding == "fsdp2"
+        return bool(self.sharding == "fsdp2")
 
     def learning(self) -> LearningConfig:
         return LearningConfig(**{name: getattr(self, name) for name in LEARNING})
