@@ -85,8 +85,6 @@ science: sweeps
 		$(call resume,$(SCIENCE)/laws)
 	$(BIN)/ssp questions $(SCIENCE)/run -o $(SCIENCE)/questions.jsonl
 	$(BIN)/ssp report $(SCIENCE)/run -o $(SCIENCE)/report.html
-	$(BIN)/python -m benchmarks.reach --span 10 run=$(SCIENCE)/run --out $(SCIENCE)/reach.json
-	$(BIN)/python -m benchmarks.horizon --chains 30 --out $(SCIENCE)/horizon.json
 	$(BIN)/python -m benchmarks.noise --rounds 8 --out $(SCIENCE)/noise
 	$(BIN)/python -m benchmarks.verification --rounds 2 --out $(SCIENCE)/verification
 	$(BIN)/python -m benchmarks.probe --games 20 --out $(SCIENCE)/probe

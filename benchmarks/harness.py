@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import pandas as pd
+
 from experiments.run.process import git_commit, machine
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,6 +58,20 @@ def headline(result: Mapping[str, Any]) -> str:
         f"`{result['command']}` on {result['date']}, commit {result['git_commit']}, "
         f"{result['machine']}."
     )
+
+
+def publish(
+    folder: Path, title: str, about: str, result: Mapping[str, Any], cell: Callable[[Any], str]
+) -> None:
+    """Writes a result as JSON and as a page of Markdown, whose table has its ``shares``."""
+    write(folder / f"{folder.name}.json", result)
+    rows = {
+        kind: {count: cell(share) for count, share in shares.items()}
+        for kind, shares in result["shares"].items()
+    }
+    table = pd.DataFrame.from_dict(rows, orient="index").to_markdown()
+    page = f"# {title}\n\n{headline(origin())}\n\n{about}\n\n{table}\n"
+    (folder / f"{folder.name}.md").write_text(page, encoding="utf-8")
 
 
 def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> dict[str, Any]:

@@ -5,28 +5,22 @@ moment is drawn as one of the lines of ``metrics.jsonl``, from the base policy's
 time after it of up to 1.5 times what a step takes; so kills hit rollouts, updates, checkpoints,
 evaluations and the writing of files. The resumed run has to leave what the run to which nothing
 happened left: metrics but for times, all games, and the last checkpoint's weights and moments.
-Runs are forked off a process that has imported much and started nothing, and share a Ray.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
-import multiprocessing
-import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
-from importlib.metadata import entry_points
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import ray
 from safetensors.numpy import load_file
 
 from benchmarks.harness import parser, write
@@ -41,7 +35,6 @@ SMALL = {
     "evaluate_every": 100,
     "checkpoint_every": 2,
 }
-_CONTEXT = multiprocessing.get_context("forkserver")
 MODES: dict[str, dict[str, Any]] = {
     "one after the other": {},
     "overlapping": {"compute.overlap": "true", "learning.importance_cap": 2.0},
@@ -54,39 +47,26 @@ def main() -> int:
     options.add_argument("--kills", type=int, default=20, help="with and without overlap, each")
     settings = options.parse_args()
 
-    quiet: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False}
-    ray.init("local", num_cpus=2, logging_level="ERROR", **quiet)
-    os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
-    _CONTEXT.set_forkserver_preload(["agents.rllib", "experiments.config"])
-
+    rng = np.random.default_rng(settings.seed)
+    modes: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
-        kills = _kill_all(Path(name), settings)
-    modes = {
-        mode: {"resumed_to_the_same_end": sum(kill["same"] for kill in found), "kills": found}
-        for mode, found in kills.items()
-    }
+        for mode in MODES:
+            whole, run = Path(name, mode), Path(name, "killed")
+            assert _begin(whole, mode).wait(PATIENCE) == 0, "the run to which nothing happened"
+            kills: list[dict[str, Any]] = []
+            while len(kills) < settings.kills:
+                kill = _kill(run, mode, whole, rng)
+                shutil.rmtree(run)
+                if kill is not None:
+                    print(mode, json.dumps(kill), flush=True)
+                    kills.append(kill)
+            modes[mode] = {"resumed_to_the_same_end": sum(k["same"] for k in kills), "kills": kills}
+
     write(
         settings.out,
         {"steps": STEPS, "settings": SMALL, "seed": settings.seed, "modes": modes},
     )
-    return 0 if all(kill["same"] for found in kills.values() for kill in found) else 1
-
-
-def _kill_all(folder: Path, settings: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
-    rng = np.random.default_rng(settings.seed)
-    kills: dict[str, list[dict[str, Any]]] = {mode: [] for mode in MODES}
-    for mode in MODES:
-        whole = folder / mode
-        assert _ended(_begin(whole, mode)) == 0, "the run to which nothing happened failed"
-
-        for number in range(settings.kills):
-            run = folder / f"{mode} {number}"
-            while (kill := _kill(run, mode, whole, rng)) is None:
-                shutil.rmtree(run)
-            print(mode, json.dumps(kill), flush=True)
-            kills[mode].append(kill)
-            shutil.rmtree(run)
-    return kills
+    return 0 if all(kill["same"] for found in modes.values() for kill in found["kills"]) else 1
 
 
 def _kill(run: Path, mode: str, whole: Path, rng: np.random.Generator) -> dict[str, Any] | None:
@@ -96,16 +76,16 @@ def _kill(run: Path, mode: str, whole: Path, rng: np.random.Generator) -> dict[s
     lines, seconds = int(rng.integers(1, STEPS + 2)), float(rng.uniform(0, 1.5)) * step
 
     process, deadline = _begin(run, mode), time.monotonic() + PATIENCE
-    while _lines(run) < lines and process.is_alive() and time.monotonic() < deadline:
+    while _lines(run) < lines and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     time.sleep(seconds)
     process.kill()
-    if _ended(process) != -signal.SIGKILL:
+    if process.wait(PATIENCE) != -signal.SIGKILL:
         return None
 
     saved = sorted(path.name for path in (run / "checkpoints").glob("*"))
     written = _lines(run)
-    status = _ended(_begin(run, mode, resume=True))
+    status = _begin(run, mode, resume=True).wait(PATIENCE)
     left, expected = _left(run), _left(whole)
     differs = [name for name, value in expected.items() if left[name] != value]
     return {
@@ -118,27 +98,12 @@ def _kill(run: Path, mode: str, whole: Path, rng: np.random.Generator) -> dict[s
     }
 
 
-def _begin(run: Path, mode: str, resume: bool = False) -> ForkServerProcess:
+def _begin(run: Path, mode: str, resume: bool = False) -> subprocess.Popen[bytes]:
     values = {**SMALL, **MODES[mode]}
     given = [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
-    command = ["train", "--quiet", "--steps", str(STEPS), "--out", str(run)]
-    process = _CONTEXT.Process(
-        target=_ssp, args=([*command, *(["--resume"] if resume else given)],)
-    )
-    process.start()
-    return process
-
-
-def _ssp(arguments: list[str]) -> None:
-    """The command ``ssp``, as the console runs it."""
-    (script,) = entry_points(group="console_scripts", name="ssp")
-    sys.argv = ["ssp", *arguments]
-    sys.exit(script.load()())
-
-
-def _ended(process: ForkServerProcess) -> int | None:
-    process.join(PATIENCE)
-    return process.exitcode
+    ssp = str(Path(sys.executable).with_name("ssp"))
+    command = [ssp, "train", "--quiet", "--steps", str(STEPS), "--out", str(run)]
+    return subprocess.Popen([*command, *(["--resume"] if resume else given)])
 
 
 def _lines(run: Path) -> int:

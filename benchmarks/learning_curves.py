@@ -9,7 +9,6 @@ beside it.
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import subprocess
@@ -20,6 +19,7 @@ from typing import Any
 import gymnasium as gym
 import matplotlib
 import numpy as np
+import pandas as pd
 
 import ssp_env
 from benchmarks.harness import ROOT, parser, write
@@ -31,10 +31,14 @@ CLIENTS = {
     "sb3_maskable_ppo": "SB3 MaskablePPO, solver",
     "batch_policy_gradient": "Policy gradient over GameBatch, both roles",
 }
+LABELS = {
+    "return": "return",
+    "proposer": "proposer's return",
+    "solver": "solver's return in valid games",
+}
+"""Columns of a curve. The return of both is the share of valid games."""
 LATE = 5
 """The end of a curve is the mean of its last this many points."""
-
-Curve = list[dict[str, float]]
 
 
 def main() -> int:
@@ -46,22 +50,29 @@ def main() -> int:
     settings = options.parse_args()
     settings.out.mkdir(parents=True, exist_ok=True)
     random = {"both": random_both(settings.games), "solver": random_solver(settings.games)}
-    curves, cpu = {}, {}
-
+    clients: dict[str, Any] = {}
+    curves: dict[str, list[pd.DataFrame]] = {}
     for client in settings.clients:
-        for seed in SEEDS:
-            learnt = learn(client, seed, settings.steps, settings.out)
-            curves[client, seed], cpu[client, seed] = learnt
-            print(f"{client}, seed {seed}: {json.dumps(learnt[0][-1])}", flush=True)
+        learnt = [learn(client, seed, settings.steps, settings.out) for seed in SEEDS]
+        curves[client] = [curve for curve, _ in learnt]
+        ends = pd.DataFrame([curve.tail(LATE).mean() for curve in curves[client]])
+        clients[client] = {
+            "seeds": list(SEEDS),
+            "steps": [int(curve["steps"].iloc[-1]) for curve in curves[client]],
+            "mean_of_the_last_points": ends[_returns(ends)].to_dict(orient="list"),
+            "cpu_seconds": [seconds for _, seconds in learnt],
+        }
 
-    summary = {
-        "threads": 1,
-        "random_legal_player": random | {"games": settings.games, "seeds": [0, settings.games - 1]},
-        "clients": {client: client_summary(client, curves, cpu) for client in settings.clients},
-    }
+    games = {"games": settings.games, "seeds": [0, settings.games - 1]}
+    summary = {"threads": 1, "random_legal_player": random | games, "clients": clients}
     write(settings.out / "summary.json", summary)
     draw(curves, random, settings.out / "learning_curves.png")
     return 0
+
+
+def _returns(curve: pd.DataFrame) -> list[str]:
+    """Columns of a curve that are means of returns."""
+    return [name for name in LABELS if name in curve]
 
 
 def random_both(games: int) -> dict[str, float]:
@@ -91,7 +102,7 @@ def random_solver(games: int) -> dict[str, float]:
     return {"return": total / games}
 
 
-def learn(client: str, seed: int, steps: int | None, out: Path) -> tuple[Curve, float]:
+def learn(client: str, seed: int, steps: int | None, out: Path) -> tuple[pd.DataFrame, float]:
     """Runs one example in its own process: its curve, and the CPU-seconds of that process."""
     file = out / f"{client}_seed{seed}.jsonl"
     script = str(ROOT / "examples" / f"{client}.py")
@@ -103,68 +114,37 @@ def learn(client: str, seed: int, steps: int | None, out: Path) -> tuple[Curve, 
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    return [json.loads(line) for line in file.read_text().splitlines()], cpu
-
-
-def client_summary(
-    client: str, curves: dict[tuple[str, int], Curve], cpu: dict[tuple[str, int], float]
-) -> Any:
-    """Where the curves of a client ended, and what they cost."""
-    runs = [curves[client, seed] for seed in SEEDS]
-    names = [name for name in ("return", "proposer", "solver") if name in runs[0][-1]]
-    end = {
-        name: [float(np.mean([p[name] for p in run[-LATE:] if name in p])) for run in runs]
-        for name in names
-    }
-
-    return {
-        "seeds": list(SEEDS),
-        "steps": [run[-1]["steps"] for run in runs],
-        "mean_of_the_last_points": end,
-        "cpu_seconds": [cpu[client, seed] for seed in SEEDS],
-    }
+    curve = pd.read_json(file, lines=True)
+    print(f"{client}, seed {seed}: {curve.iloc[-1].to_dict()}", flush=True)
+    return curve, cpu
 
 
 def draw(
-    curves: dict[tuple[str, int], Curve], random: dict[str, dict[str, float]], out: Path
+    curves: dict[str, list[pd.DataFrame]], random: dict[str, dict[str, float]], out: Path
 ) -> None:
     """A panel for each client: its seeds as thin lines, their mean, and the random legal player."""
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    clients = list(dict.fromkeys(client for client, _ in curves))
     figure, axes = pyplot.subplots(
-        1, len(clients), figsize=(5 * len(clients), 4.5), constrained_layout=True, squeeze=False
+        1, len(curves), figsize=(5 * len(curves), 4.5), constrained_layout=True, squeeze=False
     )
-    labels = {
-        "return": "return of both (share of valid games)",
-        "proposer": "proposer's return",
-        "solver": "solver's return in valid games",
-    }
-
-    for axis, client in zip(axes[0], clients, strict=True):
-        runs = [curves[client, seed] for seed in SEEDS]
-        both = "proposer" in runs[0][-1]
-        for name, label in labels.items() if both else [("return", "return")]:
-            drawn = []
-            for run in runs:
-                points = [(p["steps"], p[name]) for p in run if name in p]
-                drawn.append(list(zip(*points, strict=True)))
+    for axis, (client, runs) in zip(axes[0], curves.items(), strict=True):
+        for name in _returns(runs[0]):
+            drawn = [run[["steps", name]].dropna().to_numpy().T for run in runs]
             grid = np.linspace(max(x[0] for x, _ in drawn), min(x[-1] for x, _ in drawn), 100)
             mean = np.mean([np.interp(grid, x, y) for x, y in drawn], axis=0)
-            (line,) = axis.plot(grid, mean, label=label)
+            (line,) = axis.plot(grid, mean, label=LABELS[name])
             for x, y in drawn:
                 axis.plot(x, y, color=line.get_color(), alpha=0.3, linewidth=0.8)
 
-        base = random["both" if both else "solver"]["return"]
+        base = random["both" if "proposer" in runs[0] else "solver"]["return"]
         axis.axhline(base, color="black", linestyle=":", label="return of a random legal player")
         axis.set(title=CLIENTS[client], xlabel="tokens played", ylim=(-0.02, 1.02))
         axis.grid(alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
         axis.legend(frameon=False, fontsize=8)
 
     figure.savefig(out, dpi=80)
-    pyplot.close(figure)
 
 
 if __name__ == "__main__":

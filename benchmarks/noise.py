@@ -3,19 +3,19 @@
 One fixed set of proposals, about half of them about one-to-many facts ("the citizen of V", which
 has many right answers), is verified with 0, 1, 4, 7 and 12 noise documents of each kind by the
 world's reader, which demands that its documents hold exactly one answer. Nothing is learnt and no
-model plays. Writes ``noise.json`` and ``noise.md``.
+model plays. Writes JSON and a page.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, get_args
 
 import numpy as np
 
-from benchmarks.harness import headline, origin, parser, write
+from benchmarks.harness import parser, publish
 from ssp_env.game.config import MINI_GAME, NoiseKind
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import UNVERIFIED
@@ -44,8 +44,15 @@ def main() -> int:
     settings = options.parse_args()
 
     result = measure(settings.seed, settings.rounds)
-    write(settings.out / "noise.json", result)
-    (settings.out / "noise.md").write_text(_page({**origin(), **result}))
+    about = (
+        f"{result['proposals']} proposals of the scripted player in the mini-wiki, "
+        f"{result['ambiguous_proposals']} of them ambiguous, in batches of {BATCH}; the verifier "
+        "is the world's reader. By kind and number of noise documents: the share of ambiguous "
+        "questions among those accepted, and in brackets the share of ambiguous proposals that "
+        "were accepted. Questions with one answer always pass."
+    )
+    title = "Noise documents and ambiguous questions"
+    publish(settings.out, title, about, result, "{ambiguous:.2f} ({kept:.2f})".format_map)
     return 0
 
 
@@ -57,23 +64,13 @@ def measure(seed: int, rounds: int, counts: Sequence[int] = COUNTS) -> dict[str,
     """
     world = MiniWorld(seed)
     retriever = BM25Retriever(world.corpus)
-    shares: dict[str, dict[str, dict[str, float]]] = {}
-    proposals: list[str] = []
-    for kind in get_args(NoiseKind):
-        shares[kind] = {}
-        for count in counts:
-            played = [
-                play_round(world, retriever, kind, count, [seed, number])
-                for number in range(rounds)
-            ]
-            games = [g for one in played for g in one.games if g.verification is not None]
 
-            # What verification is asked about is the same in every cell.
-            asked = [game.question or "" for game in games]
-            proposals = proposals or asked
-            assert asked == proposals, "the proposals are fixed"
-            shares[kind][str(count)] = _shares(world, games)
+    def verified(kind: str, count: int) -> list[Game]:
+        played = [play_round(world, retriever, kind, count, [seed, n]) for n in range(rounds)]
+        return [g for one in played for g in one.games if g.verification is not None]
 
+    kinds = get_args(NoiseKind)
+    shares, proposals = grid(kinds, counts, verified, lambda games: _shares(world, games))
     ambiguous = [_ambiguous(world, question) for question in proposals]
     return {
         "seed": seed,
@@ -82,6 +79,24 @@ def measure(seed: int, rounds: int, counts: Sequence[int] = COUNTS) -> dict[str,
         "batch": BATCH,
         "shares": shares,
     }
+
+
+def grid(
+    kinds: Sequence[str],
+    counts: Sequence[int],
+    verified: Callable[[str, int], list[Game]],
+    shares: Callable[[list[Game]], dict[str, float]],
+) -> tuple[dict[str, dict[str, dict[str, float]]], list[str]]:
+    """Shares by kind and number of noise documents; and the proposals, the same in every cell."""
+    found: dict[str, dict[str, dict[str, float]]] = {kind: {} for kind in kinds}
+    asked: list[list[str]] = []
+    for kind in kinds:
+        for count in counts:
+            games = verified(kind, count)
+            asked.append([game.question or "" for game in games])
+            assert asked[-1] == asked[0], "the proposals are fixed"
+            found[kind][str(count)] = shares(games)
+    return found, asked[0]
 
 
 def play_round(
@@ -123,24 +138,6 @@ def _shares(world: MiniWorld, games: Sequence[Game]) -> dict[str, float]:
 def _ambiguous(world: MiniWorld, question: str) -> bool:
     analysis = world.analyse(question)
     return analysis is not None and len(analysis.answers) > 1
-
-
-def _page(result: dict[str, Any]) -> str:
-    counts = list(result["shares"][get_args(NoiseKind)[0]])
-    lines = [
-        f"# Noise documents and ambiguous questions\n\n{headline(result)}",
-        f"{result['proposals']} proposals of the scripted player in the mini-wiki (seed "
-        f"{result['seed']}), {result['ambiguous_proposals']} of them ambiguous, in batches of "
-        f"{result['batch']};\nthe verifier is the world's reader. The table shows the share of "
-        "ambiguous questions among those accepted,\nand in brackets the share of ambiguous "
-        "proposals that were accepted. Questions with one answer always pass.\n",
-        "| kind of noise | " + " | ".join(counts) + " |",
-        "|---" * (len(counts) + 1) + "|",
-    ]
-    for kind, cells in result["shares"].items():
-        row = [f"{cells[c]['ambiguous']:.2f} ({cells[c]['kept']:.2f})" for c in counts]
-        lines.append(f"| `{kind}` | " + " | ".join(row) + " |")
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

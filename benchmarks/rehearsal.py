@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import ray
+import torch
 from ray.cluster_utils import Cluster
 from ray.exceptions import RayError
-from transformers import Qwen2Config
+from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agents.memory import Shape, shape_of
-from agents.models import meta_model
 from agents.rllib import SSPConfig
 from agents.rllib.layouts import check_cluster
 from experiments.config import load_preset, make_config
@@ -115,17 +113,17 @@ def main() -> None:
 def qwen(size: int) -> Shape:
     """Qwen2.5's shape at so many billions of parameters."""
     width, inner, layers, heads, kv_heads = QWEN[size]
-    with tempfile.TemporaryDirectory() as folder:
-        Qwen2Config(
-            hidden_size=width,
-            intermediate_size=inner,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            num_key_value_heads=kv_heads,
-            vocab_size=152_064,
-            tie_word_embeddings=False,
-        ).save_pretrained(folder)
-        return shape_of(meta_model(Path(folder)))
+    config = Qwen2Config(
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        vocab_size=152_064,
+        tie_word_embeddings=False,
+    )
+    with torch.device("meta"):
+        return shape_of(AutoModelForCausalLM.from_config(config))
 
 
 if __name__ == "__main__":

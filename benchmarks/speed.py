@@ -8,8 +8,6 @@ faster. Times are CPU-seconds, which other work on the machine changes little.
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
 import re
 import subprocess
@@ -20,6 +18,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import httpx
 
 from benchmarks.harness import in_turns, parser, ratio, side, write
 
@@ -108,15 +108,11 @@ def _server(python: Path) -> Iterator[Callable[[], dict[str, float]]]:
     numbers = iter(range(1 << 30))
 
     def client(requests: int) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        for _ in range(requests):
-            query = f"Who wrote the opera number {next(numbers)} of the year ?"
-            body = json.dumps({"queries": [query], "topk": 3, "return_scores": True})
-            connection.request("POST", "/retrieve", body, {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            assert answer.status == 200, answer.read()[:300]
-            answer.read()
-        connection.close()
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as server:
+            for _ in range(requests):
+                query = f"Who wrote the opera number {next(numbers)} of the year ?"
+                asked = {"queries": [query], "topk": 3, "return_scores": True}
+                server.post("/retrieve", json=asked).raise_for_status()
 
     def measure() -> dict[str, float]:
         before = _cpu_seconds(process.pid)

@@ -3,8 +3,7 @@
 One fixed set of proposals in the mini-wiki, of one and two hops and about half of them ambiguous,
 is verified with 0, 4 and 8 noise documents by the policy itself: given all documents after a
 search that it did not write (``solver``), or in an attempt of its own whose searches find these
-documents alone (``attempt``). Nothing is learnt. Writes ``verification.json`` and
-``verification.md``.
+documents alone (``attempt``). Nothing is learnt. Writes JSON and a page.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from agents.engines.base import Engine, StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model, tiny_directory
 from agents.rollout import play
-from benchmarks.harness import headline, origin, parser, write
-from benchmarks.noise import BATCH, HOPS, answers
+from benchmarks.harness import parser, publish
+from benchmarks.noise import BATCH, HOPS, answers, grid
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.game import Game
 from ssp_env.game.round import Round
@@ -41,8 +40,16 @@ def main() -> int:
     settings = options.parse_args()
 
     result = measure(settings.seed, settings.rounds)
-    write(settings.out / "verification.json", result)
-    (settings.out / "verification.md").write_text(_page({**origin(), **result}))
+    sound = result["shares"][FORMS[0]]["0"]["sound"]
+    about = (
+        f"{result['proposals']} proposals of the scripted player in the mini-wiki, in batches of "
+        f"{BATCH}; {sound:.2f} of them are sound: the ground truth is their only right answer, and "
+        "their own evidence shows it. The shipped policy verifies. By form and number of noise "
+        "documents: the share that is accepted; of what is accepted, the share that is sound "
+        "(precision); of what is sound, the share that is accepted (recall)."
+    )
+    cell = "{accepted:.2f} ({precision:.2f}, {recall:.2f})".format_map
+    publish(settings.out, "Forms of verification", about, result, cell)
     return 0
 
 
@@ -55,31 +62,16 @@ def measure(seed: int, rounds: int) -> dict[str, Any]:
         load_model(tiny_directory()), tokenizer, StopRule.of(MINI_GAME, tokenizer)
     )
 
-    shares: dict[str, dict[str, dict[str, float]]] = {}
-    proposals: list[str] = []
-    for form in FORMS:
-        shares[form] = {}
-        for count in COUNTS:
-            config = MINI_GAME.replace(
-                attempts=1,
-                verifier="policy",
-                verification_prompt=form,
-                noise_documents=count,
-            )
-            rules = Rules.build(world, tokenizer, config, retriever=retriever)
-            games = [
-                game
-                for number in range(rounds)
-                for game in play_round(rules, world, engine, [seed, number]).games
-                if game.question is not None and game.verification is not None
-            ]
+    def verified(form: str, count: int) -> list[Game]:
+        config = MINI_GAME.replace(
+            attempts=1, verifier="policy", verification_prompt=form, noise_documents=count
+        )
+        rules = Rules.build(world, tokenizer, config, retriever=retriever)
+        played = [play_round(rules, world, engine, [seed, n]) for n in range(rounds)]
+        games = [game for one in played for game in one.games]
+        return [g for g in games if g.question is not None and g.verification is not None]
 
-            # What verification is asked about is the same in every cell.
-            asked = [game.question or "" for game in games]
-            proposals = proposals or asked
-            assert asked == proposals, "the proposals are fixed"
-            shares[form][str(count)] = _shares(world, games)
-
+    shares, proposals = grid(FORMS, COUNTS, verified, lambda games: _shares(world, games))
     return {"seed": seed, "proposals": len(proposals), "batch": BATCH, "shares": shares}
 
 
@@ -100,7 +92,7 @@ def play_round(rules: Rules, world: MiniWorld, engine: Engine, seed: list[int]) 
 def _shares(world: MiniWorld, games: list[Game]) -> dict[str, float]:
     gate = tally(games, world)
     accepted = gate.accepted_sound + gate.accepted_unsound
-    searches = [len(game.verifier.searches) for game in games if game.verifier]
+    searches = [len(a.trajectory.searches) for game in games for a in game.readings]
     return {
         "accepted": round(accepted / len(games), 4),
         "sound": round((gate.accepted_sound + gate.rejected_sound) / len(games), 4),
@@ -108,29 +100,6 @@ def _shares(world: MiniWorld, games: list[Game]) -> dict[str, float]:
         "recall": round(gate.recall or 0.0, 4),
         "searches": round(sum(searches) / len(games), 2),
     }
-
-
-def _page(result: dict[str, Any]) -> str:
-    counts = list(result["shares"][FORMS[0]])
-    sound = result["shares"][FORMS[0]][counts[0]]["sound"]
-    lines = [
-        f"# Forms of verification\n\n{headline(result)}",
-        f"{result['proposals']} proposals of the scripted player in the mini-wiki (seed "
-        f"{result['seed']}), in batches of {result['batch']}; {sound:.2f} of them are sound: the\n"
-        "ground truth is their only right answer, and their own evidence shows it. The shipped "
-        "policy verifies.\nPer number of noise documents: the share that is accepted; of what is "
-        "accepted, the share that is sound\n(precision); of what is sound, the share that is "
-        "accepted (recall).\n",
-        "| form | " + " | ".join(f"{count} noise documents" for count in counts) + " |",
-        "|---" * (len(counts) + 1) + "|",
-    ]
-    for form, cells in result["shares"].items():
-        row = [
-            f"{cells[c]['accepted']:.2f} ({cells[c]['precision']:.2f}, {cells[c]['recall']:.2f})"
-            for c in counts
-        ]
-        lines.append(f"| `{form}` | " + " | ".join(row) + " |")
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ def main() -> int:
 
     outcomes: Counter[str] = Counter()
     endings: Counter[str] = Counter()
-    void: Counter[str] = Counter()
     numbers = range(settings.games) if settings.only is None else [settings.only]
     started = perf_counter()
 
@@ -48,8 +47,6 @@ def main() -> int:
             reason = "" if game.reason is None else f": {game.reason}"
             outcomes[f"{game.outcome}{reason}"] += 1
             endings.update(f"{t.role}: {t.ending}" for t in game.trajectories())
-            outages = [attempt.outage for attempt in game.attempts if attempt.outage is not None]
-            void.update(f"{game.outcome}: {outage.service}" for outage in outages)
 
     result = {
         "seed": settings.seed,
@@ -58,7 +55,6 @@ def main() -> int:
         "seconds": round(perf_counter() - started, 1),
         "outcomes": dict(sorted(outcomes.items())),
         "endings": dict(sorted(endings.items())),
-        "void_attempts": dict(sorted(void.items())),
     }
     write(settings.out, result)
     return 0
