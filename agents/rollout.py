@@ -49,13 +49,7 @@ sampled = Sampled()
 
 def play(round_: Round, engine: Engine, *, temperature: float) -> Round:
     """Lets the engine play a round to its end, in place; temperature 0 is greedy. Verification has
-    one of its own."""
-    play_all([round_], engine, temperature=temperature)
-    return round_
-
-
-def play_all(rounds: Sequence[Round], engine: Engine, *, temperature: float) -> None:
-    """Lets the engine play rounds side by side, each to its end; see :func:`play`.
+    one of its own.
 
     No trajectory waits for another one of its phase: its search goes out while others write, and it
     writes on when the documents are there. Searches, judges and verifiers that wait for another
@@ -64,13 +58,9 @@ def play_all(rounds: Sequence[Round], engine: Engine, *, temperature: float) -> 
     What is sampled follows from the round's seed, the trajectory's place in it and the tokens so
     far. So whatever finishes first, games are the same, up to the last digits of the arithmetic of
     batches; where all services are of this process, they are the same to the last bit.
-
-    All rounds have the same rules; with remote services, each has a batch strategy of its own.
     """
-    if not rounds:
-        return
-
-    _Scheduler(rounds, engine, temperature).play()
+    _Scheduler(round_, engine, temperature).play()
+    return round_
 
 
 def answer(
@@ -113,7 +103,6 @@ def waits_for_others(rules: Rules) -> bool:
 class _Play:
     """A trajectory in play."""
 
-    round_: Round
     game: Game
     number: int
     """Its place in the game."""
@@ -122,28 +111,27 @@ class _Play:
 
 
 class _Scheduler:
-    """Moves rounds through their phases; keeps what each trajectory waits for.
+    """Moves a round through its phases; keeps what each trajectory waits for.
 
     A trajectory is either with the engine (``_writing``), or waits for its search to be sent
     (``_due``), or for a call of a remote service, which runs in a thread (``_calls``). Results are
     dealt with in this thread alone.
     """
 
-    def __init__(self, rounds: Sequence[Round], engine: Engine, temperature: float) -> None:
-        self._rounds, self._engine, self._temperature = rounds, engine, temperature
-        self._rules = rounds[0].rules
+    def __init__(self, round_: Round, engine: Engine, temperature: float) -> None:
+        self._round, self._engine, self._temperature = round_, engine, temperature
+        self._rules = round_.rules
         self._writing: dict[int, _Play] = {}
         self._due: list[_Play] = []
         self._threads: ThreadPoolExecutor | None = None
         self._calls: dict[Future[Any], Callable[[Any], None]] = {}
-        self._awaited = {id(round_): 0 for round_ in rounds}
-        """By a round's identity, trajectories and calls of its phase that are not over."""
+        self._awaited = 0
+        """Trajectories and calls of the present phase that are not over."""
 
     def play(self) -> None:
-        """Plays all rounds to their end; after an error, engine and threads are free again."""
+        """Plays the round to its end; after an error, engine and threads are free again."""
         try:
-            for round_ in self._rounds:
-                self._begin_phase(round_)
+            self._begin_phase()
 
             while self._writing or self._due or self._calls:
                 if self._writing:
@@ -162,51 +150,50 @@ class _Scheduler:
 
     # -- phases --------------------------------------------------------------------------------
 
-    def _begin_phase(self, round_: Round) -> None:
+    def _begin_phase(self) -> None:
         """Asks for the turns of a phase; a phase without any is over at once."""
         plays = []
-        for game in round_.games:
+        for game in self._round.games:
             if game.outcome is not Outcome.PENDING:
                 continue
             attempts = {id(attempt.trajectory): attempt for attempt in game.attempts}
             for number, trajectory in enumerate(game.trajectories()):
                 if trajectory.waiting is Waiting.POLICY:
-                    attempt = attempts.get(id(trajectory))
-                    plays.append(_Play(round_, game, number, trajectory, attempt))
+                    plays.append(_Play(game, number, trajectory, attempts.get(id(trajectory))))
 
-        self._awaited[id(round_)] += len(plays)
+        self._awaited += len(plays)
         self._submit(plays)
 
     def _finish(self, plays: Sequence[_Play]) -> None:
         """Takes trajectories that have ended out of play."""
         self._engine.release([play.trajectory.key for play in plays])
         self._judge(plays)
-        for play in plays:
-            self._count_down(play.round_)
+        for _ in plays:
+            self._count_down()
 
-    def _count_down(self, round_: Round) -> None:
-        """Counts something that a round waited for; after the last, its next phase begins."""
-        self._awaited[id(round_)] -= 1
-        if self._awaited[id(round_)] or round_.done:
+    def _count_down(self) -> None:
+        """Counts something that the round waited for; after the last, its next phase begins."""
+        self._awaited -= 1
+        if self._awaited or self._round.done:
             return
 
         if waits_for_others(self._rules):
-            self._call([round_], round_.advance, lambda _: self._begin_phase(round_))
+            self._call(self._round.advance, lambda _: self._begin_phase())
         else:
-            round_.advance()
-            self._begin_phase(round_)
+            self._round.advance()
+            self._begin_phase()
 
     def _call(
-        self, rounds: Sequence[Round], call: Callable[[], T], then: Callable[[T], None]
+        self, call: Callable[[], T], then: Callable[[T], None], *, awaited: bool = True
     ) -> None:
-        """Makes a call in a thread, for which these rounds wait; it must change nothing."""
-        for round_ in rounds:
-            self._awaited[id(round_)] += 1
+        """Makes a call in a thread, for which the phase waits if ``awaited``; it must change
+        nothing."""
+        self._awaited += awaited
 
         def done(result: T) -> None:
             then(result)
-            for round_ in rounds:
-                self._count_down(round_)
+            if awaited:
+                self._count_down()
 
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_CALLS_AT_ONCE, thread_name_prefix="ssp-service")
@@ -237,8 +224,7 @@ class _Scheduler:
         except ServiceError as error:
             plays = list(self._writing.values())
             self._writing.clear()
-            for round_ in self._rounds:
-                round_.void([play.trajectory for play in plays if play.round_ is round_], error)
+            self._round.void([play.trajectory for play in plays], error)
             self._finish(plays)
             return
         finally:
@@ -278,7 +264,8 @@ class _Scheduler:
         queries = [play.trajectory.query or "" for play in plays]
         search = partial(search_each, self._rules.retriever, k=self._rules.config.top_k)
         if remote:
-            self._call([], lambda: search(queries), lambda found: self._found(plays, found))
+            found = partial(self._found, plays)
+            self._call(lambda: search(queries), found, awaited=False)  # its trajectories are
         else:
             self._found(plays, search(queries))
 
@@ -303,15 +290,14 @@ class _Scheduler:
         if not asked:
             return
 
-        referee = plays[0].round_.referee
+        referee = self._round.referee
         pairs = [(game, attempt.trajectory) for game, attempt in asked]
 
         def then(verdicts: list[Verdict | ServiceError]) -> None:
             referee.take_verdicts(asked, verdicts)
             self._end_voided(verdicts)
 
-        rounds = {id(play.round_): play.round_ for play in plays}
-        self._call([*rounds.values()], lambda: referee.verdicts(pairs), then)
+        self._call(lambda: referee.verdicts(pairs), then)
 
     def _end_voided(self, results: Sequence[object]) -> None:
         """Ends what others were writing in games that an outage among these results has voided."""

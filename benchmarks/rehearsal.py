@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agents.memory import Shape, shape_of
 from agents.rllib import SSPConfig
-from agents.rllib.layouts import check_cluster
+from agents.rllib.runners import check_cluster
 from experiments.config import load_preset, make_config
 from experiments.layouts import estimate
 from experiments.planner import check_fit

@@ -111,10 +111,6 @@ class Engine(Protocol):
         ``state`` has tensors or arrays, named as the `transformers` model names them; ``version``
         is how many updates they have seen."""
 
-    def weights(self) -> dict[str, Any]:
-        """The present weights as float arrays, named as the `transformers` model names them; a
-        UsageError if the engine does not give them out."""
-
     def sleep(self) -> None:
         """Gives memory back for as long as nothing is sampled; new weights are to follow."""
 

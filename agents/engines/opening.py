@@ -75,7 +75,7 @@ class Partnered:
         """``plays`` is true for roles that the policy plays, such as
         :meth:`~agents.config.LearningConfig.plays`."""
         self._both, self._plays = (policy, partner), plays
-        self.weights, self.update_weights = policy.weights, policy.update_weights
+        self.update_weights = policy.update_weights
 
     @property
     def weights_version(self) -> int:

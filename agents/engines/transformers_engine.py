@@ -88,10 +88,6 @@ class TransformersEngine:
         self.weights_version = version
         self._forget()
 
-    def weights(self) -> dict[str, Any]:
-        state = self.model.state_dict()
-        return {name: tensor.float().cpu().numpy() for name, tensor in state.items()}
-
     def sleep(self) -> None:
         """Drops what was computed; the weights stay where they are."""
         self._forget()

@@ -45,11 +45,10 @@ from agents.models import (
 )
 from agents.rllib.config import SSPConfig
 from agents.rllib.env_runner import Sample, busiest, renumber, rounds_of
-from agents.rllib.layouts import check_cluster
 from agents.rllib.learner import ask_learners, freeze_collected, naming_dead_learners
 from agents.rllib.module import LEARNER_FOLDER, LM, MODULE_FOLDER, MODULE_ID, describe, to_batch
 from agents.rllib.results import complete, evaluation_figures, log_learnt, log_played
-from agents.rllib.runners import Runners
+from agents.rllib.runners import Runners, check_cluster
 from agents.rows import Row, credited, deal, deal_to_learners, with_loss_weights
 from ssp_env.errors import UsageError
 from ssp_env.game.record import GameRecord

@@ -191,18 +191,9 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
     def assert_healthy(self) -> None:
         assert self.engine is not None, "the engine was not built"
 
-    def get_state(
-        self, components: Any = None, *, not_components: Any = None, **_: Any
-    ) -> dict[str, Any]:
-        """Weights and their version."""
-        state: dict[str, Any] = {WEIGHTS_SEQ_NO: self.engine.weights_version}
-        if self._check_component(COMPONENT_RL_MODULE, components, not_components):
-            weights = {f"{LM}{name}": value for name, value in self.engine.weights().items()}
-            others = self.module.state_dict() if self.module is not None else {}
-            weights |= {n: w.cpu().numpy() for n, w in others.items() if not n.startswith(LM)}
-            state[COMPONENT_RL_MODULE] = {MODULE_ID: weights}
-
-        return state
+    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Version of the weights; the weights themselves are the learner's."""
+        return {WEIGHTS_SEQ_NO: self.engine.weights_version}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Takes weights, or a reference to them, if any are there."""
@@ -216,10 +207,6 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         version = int(state.get(WEIGHTS_SEQ_NO, self.engine.weights_version + 1))
         playing = {n.removeprefix(LM): w for n, w in weights.items() if n.startswith(LM)}
         self.engine.update_weights(playing, version)
-        if self.module is not None:
-            # Weights that do not play; those of the LM are in place already.
-            others = {n: w for n, w in weights.items() if not n.startswith(LM)}
-            self.module.load_state_dict(others, strict=False)
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
         return (), {"config": self.config}

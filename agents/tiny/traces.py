@@ -68,14 +68,12 @@ class TraceWriter:
         faults: bool = True,
         solver_hops: tuple[float, ...] = SOLVER_HOPS,
         proposer_hops: tuple[float, ...] = PROPOSER_HOPS,
-        proposer_share: float = PROPOSER_SHARE,
     ) -> None:
         """``faults``: with slips, haste and questions about citizens; writers may share ``rng``."""
         self.game, self.tokenizer, self.rng = game, tokenizer, rng
         self.tags = tags_of(game.prompts)
         self._faults = faults
         self._solver_hops, self._proposer_hops = solver_hops, proposer_hops
-        self._proposer_share = proposer_share
 
     def stream(self) -> Iterator[Trace]:
         while True:
@@ -84,7 +82,7 @@ class TraceWriter:
             answers = [truth.answer for truth in world.answers]
 
             for _ in range(WORLDS_EVERY):
-                if self.rng.random() < self._proposer_share:
+                if self.rng.random() < PROPOSER_SHARE:
                     trace = self._propose(rules, str(self.rng.choice(answers)))
                 else:
                     trace = self._solve(world, rules)

@@ -17,7 +17,7 @@ from agents.engines.base import Request, StopRule
 from agents.engines.gap import compared_rows
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model
-from agents.rollout import play, play_all, waits_for_others
+from agents.rollout import play, waits_for_others
 from agents.rows import rows_of
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
@@ -171,19 +171,3 @@ def test_an_error_of_a_part_ends_the_round_and_leaves_the_engine_free(
     with pytest.raises(TypeError):
         table.played(retriever=Slow(table.retriever))
     assert table.engine.running == 0
-
-
-def test_rounds_side_by_side_are_those_that_are_played_alone(table: Table) -> None:
-    rules = table.rules()
-
-    def draw(rng: np.random.Generator, count: int) -> list[Any]:
-        return [rules.world.answers[i] for i in rng.integers(len(rules.world.answers), size=count)]
-
-    def rounds() -> list[Round]:
-        return [Round(rules, draw, 4, [9, number]) for number in range(2)]
-
-    alone = [tokens(records(play(r, table.engine, temperature=0.8))) for r in rounds()]
-    together = rounds()
-    play_all(together, table.engine, temperature=0.8)
-    assert [tokens(records(round_)) for round_ in together] == alone
-    assert len({str(games) for games in alone}) == 2

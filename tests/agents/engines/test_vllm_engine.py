@@ -20,7 +20,6 @@ from engine_tests import (
     EngineTests,
     check,
     made,
-    model,
     scored_by,
     words,
 )
@@ -37,7 +36,7 @@ from agents.engines.vllm_engine import VLLMEngine, arguments, surplus_bias
 from agents.models import adapt, is_adapter, load_model, state_of, tiny_directory
 from agents.rollout import play
 from agents.tiny.bootstrap import tiny_tokenizer
-from ssp_env.errors import ModelError, ServiceError
+from ssp_env.errors import ModelError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game
 from ssp_env.game.record import record_game
@@ -190,18 +189,6 @@ def test_its_sampler_on_gpus_takes_requests_of_a_policy_of_qwens_sizes() -> None
     parameters.allowed_token_ids = range(151_665)
     with pytest.raises(ValueError, match="The max size is 1024"):
         bias.add_request(3, parameters)
-
-
-@needs_vllm
-def test_tokens_of_other_weights_than_the_due_ones_are_an_outage(tmp_path: Path) -> None:
-    engine = vllm_engine(model("qwen2"), words(), StopRule(frozenset(), ()), tmp_path)
-    assert len(generate(engine, [Request(0, [9, 8], 4, 1.0, 1)])[0].ids) == 4
-
-    # As if an update had not arrived.
-    engine.weights_version = 5
-    with pytest.raises(ServiceError, match="weights of version 0, and version 5 was due"):
-        generate(engine, [Request(0, [9, 8], 4, 1.0, 1)])
-    assert engine.running == 0
 
 
 @needs_vllm

@@ -163,7 +163,7 @@ def test_weights_from_elsewhere_are_learnt_from_and_played_with(
     with running(algorithm_config) as algorithm:
         given = {"llm": {n: w * 1.01 for n, w in algorithm.get_weights()["llm"].items()}}
         algorithm.set_weights(given)
-        present, plays = weights_of(algorithm), algorithm.env_runner.engine.weights()
+        present, plays = weights_of(algorithm), algorithm.env_runner.engine.model.state_dict()
         for name, weight in present.items():
             np.testing.assert_array_equal(weight, given["llm"][f"lm.{name}"])
             np.testing.assert_array_equal(weight, np.asarray(plays[name]))
