@@ -126,13 +126,8 @@ def rows_per_pass(game: GameConfig, learning: LearningConfig) -> int:
 
 
 def plan(shape: Shape, config: Run, memory: float = 0) -> tuple[Device, ...]:
-    """Memory that a run needs on each kind of device.
-
-    Args:
-        shape: sizes of the policy.
-        config: settings of the run.
-        memory: bytes of each GPU, of which vLLM fills its share; 0 counts what it must have.
-    """
+    """Memory that a run of a policy of this shape needs on each kind of device. ``memory`` is the
+    bytes of each GPU, of which vLLM fills its share; 0 counts what it must have."""
     compute = config.compute
     held, passing = _learner(shape, config)
     weights, playing = _engine(shape, config, memory)

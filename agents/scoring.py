@@ -41,14 +41,8 @@ def token_scores(
     computed only for the masked tokens, a fraction of all, and chunk by chunk. Chunks are
     computed again in the backward pass, so that only one of them is in memory at any time.
 
-    Args:
-        lm: a causal LM of `transformers`.
-        ids: int64 (rows, length), right-padded.
-        mask: (rows, length), above 0 on the tokens that count; never at position 0.
-        temperature: logits are divided by it.
-        vocab_size: logits from this id on are left out, as in sampling.
-        logits_per_chunk: how many logits may exist at a time; memory, not results, depends on it.
-        entropies: whether to compute entropies.
+    ``ids`` are int64 (rows, length), right-padded; ``mask`` (rows, length) is above 0 on the tokens
+    that count, never at position 0. Logits from ``vocab_size`` on are left out, as in sampling.
     """
     # The state at position t predicts the token at t + 1: (rows, length - 1, width).
     hidden = lm.base_model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state

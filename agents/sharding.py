@@ -68,14 +68,10 @@ def shard(
     """Spreads a module over all processes of the process group, in place.
 
     All processes end up with the weights of the first one; the others' may be on the meta device.
-    Layers go to the device one by one, so that it never holds the whole module.
+    Layers of `transformers` go to the device one by one, so that it never holds the whole module.
 
-    Args:
-        module: layers of `transformers` anywhere in it are spread one by one, the rest together.
-        device: where the shares are kept.
-        compute: dtype in which weights are gathered and computed with; the shares, the gradients
-            that are added up and the optimizer stay float32. ``None``: float32 too.
-        forward: the method through which the module is called. Weights are whole only within it.
+    Weights are gathered and computed with in the dtype ``compute``; shares, added gradients and the
+    optimizer stay float32. They are whole only within the method ``forward``.
     """
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     # Inputs hold masks and log-probabilities, which must not lose precision.

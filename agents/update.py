@@ -59,18 +59,13 @@ class Update:
         agree: Callable[[int], int] | None = None,
         loss: Callable[[Columns, Scores], Tensor] | None = None,
     ) -> None:
-        """
-        Args:
-            policy: scores with gradients; its parameters are the optimizer's, and stay float32.
-            optimizer: its learning rate is set in every step.
-            learning: algorithms, clipping, KL, warm-up, sizes.
-            reference: the frozen reference of the KL; without one there is no KL.
-            autocast: dtype that passes are computed in; ``None`` for float32.
-            learners: how many learners' gradients are *averaged* outside this class, by DDP.
-            no_sync: a context in which gradients are not yet exchanged between learners.
-            agree: from this learner's number of passes to the largest of all learners'. Learners
-                that share the weights of a policy among them have to pass through it in step.
-            loss: what is minimised in place of :meth:`objective`, whose figures stay.
+        """The policy's parameters are the optimizer's, and stay float32; passes are computed in the
+        dtype ``autocast``. Without a reference there is no KL.
+
+        Where DDP *averages* the gradients of several ``learners``, ``no_sync`` is a context in
+        which it does not yet. Learners that share the weights of a policy have to pass through it
+        in step: ``agree`` gives the largest number of passes of them all. ``loss`` is minimised in
+        place of :meth:`objective`, whose figures stay.
         """
         self.policy = policy
         self.optimizer = optimizer

@@ -40,12 +40,12 @@ class Gap:
     def check(self, bound: float) -> None:
         """Raises a ServiceError that names the worst tokens where the mean is beyond the bound."""
         if not self.mean <= bound:
-            what = (
-                f"its log-probabilities are {self.mean:.3g} nats from the learner's on average (at "
-                f"most {self.largest:.3g}, {self.tokens} tokens; engine.max_gap is {bound:g}): it "
-                f"samples from another policy than the one that learns. Furthest apart: "
+            raise ServiceError(
+                "engine",
+                f"it samples from another policy than the one that learns: {self.mean:.3g} nats "
+                f"apart in {self.tokens} tokens' mean, at most {self.largest:.3g} "
+                f"(engine.max_gap is {bound:g}); furthest apart: {'; '.join(self.worst)}",
             )
-            raise ServiceError("engine", what + "; ".join(self.worst))
 
 
 def compared_rows(

@@ -29,19 +29,11 @@ def open_engine(
     model: Any = None,
     tensor_parallel: int = 1,
 ) -> Engine:
-    """Loads a causal LM into an engine.
+    """Loads a causal LM into an engine, whose turns ``stop`` ends.
 
-    Args:
-        config: kind of engine.
-        model_dir: directory of the LM.
-        tokenizer: gives the bytes behind ids.
-        stop: ends turns.
-        device: where it computes.
-        longest: tokens of the longest trajectory.
-        shares: true where a learner has to get by on the same GPU.
-        model: what the engine of `transformers` samples from, in place of the directory's model;
-            its parameters are rounded to the engine's dtype.
-        tensor_parallel: GPUs over which vLLM spreads the model.
+    ``longest`` is the longest trajectory's number of tokens; ``shares`` is true where a learner has
+    to get by on the same GPU; ``tensor_parallel`` GPUs hold a model of vLLM's. ``model``, if given,
+    takes the place of the directory's; its parameters are rounded to the engine's dtype.
     """
     on_gpu = torch.device(device).type == "cuda"
     dtype = torch.bfloat16 if config.in_half(on_gpu) else torch.float32

@@ -56,16 +56,10 @@ class RaggedCache:
         room: int = 1,
         spent: Sequence[RaggedCache] = (),
     ) -> RaggedCache:
-        """A copy of some rows of some caches, one after another.
-
-        Args:
-            parts: a cache, and which of its rows, int64 (rows,). A cache that no model has written
-                to yet gives empty rows.
-            room: how many tokens are about to be written behind the longest row. Their place comes
-                with the copy; making it later would be a second one.
-            spent: caches that nobody reads again. Each of their layers is let go once it is copied,
-                so that they and the copy are never whole at the same time.
-        """
+        """A copy of some rows, int64 (rows,), of each of some caches, with room for so many more
+        tokens behind the longest row. A cache that no model has written to gives empty rows. Of
+        ``spent`` caches, each layer is let go once it is copied: they and the copy are never whole
+        at the same time."""
         lengths = [cache.lengths[rows] for cache, rows in parts]
         whole = cls(sum(map(len, lengths)), parts[0][0].lengths.device)
         whole.lengths = torch.cat(lengths)

@@ -40,13 +40,12 @@ from agents.models import (
     as_tensor,
     check_weights,
     load_state,
-    plain_weights,
     write_checksums,
 )
 from agents.rllib.config import SSPConfig
 from agents.rllib.env_runner import Sample, busiest, renumber, rounds_of
 from agents.rllib.learner import ask_learners, freeze_collected, naming_dead_learners
-from agents.rllib.module import LEARNER_FOLDER, LM, MODULE_FOLDER, MODULE_ID, describe, to_batch
+from agents.rllib.module import LEARNER_FOLDER, MODULE_FOLDER, MODULE_ID, describe, to_batch
 from agents.rllib.results import complete, evaluation_figures, log_learnt, log_played
 from agents.rllib.runners import Runners, check_cluster
 from agents.rows import Row, credited, deal, deal_to_learners, with_loss_weights
@@ -61,15 +60,6 @@ STATE = "self_play"
 were played ahead."""
 
 
-def _elsewhere(name: str, instead: str) -> Callable[..., Any]:
-    """A method of RLlib's that there is no use for here; it says what to call instead."""
-
-    def method(*args: Any, **kwargs: Any) -> Any:
-        raise UsageError(f"{name}() does not exist for self-play: {instead}")
-
-    return method
-
-
 class SSP(Algorithm):
     """Search self-play: play a step's rounds, learn from them, hand the new weights to the players.
 
@@ -81,15 +71,6 @@ class SSP(Algorithm):
     last_figures: Mapping[str, float] = {}
     last_gap: Gap | None = None
     """Latest comparison of engine and learner."""
-
-    _answers = "solve(questions) lets the policy answer, get_module() is its RLModule"
-    _one = "one RLModule plays both roles; name yours in rl_module(rl_module_spec=...)"
-    get_policy = _elsewhere("get_policy", _answers)
-    compute_single_action = _elsewhere("compute_single_action", _answers)
-    compute_actions = _elsewhere("compute_actions", _answers)
-    add_module = _elsewhere("add_module", _one)
-    remove_module = _elsewhere("remove_module", _one)
-    add_policy = _elsewhere("add_policy", _one)
 
     @cached_property
     def _questions(self) -> list[Question]:
@@ -332,14 +313,6 @@ class SSP(Algorithm):
         make_callback(name, self.callbacks, functions, kwargs=kwargs)
 
     # -- players and learners ------------------------------------------------------------------
-
-    def policy_weights(self) -> dict[str, Any]:
-        """The present weights of the causal LM, named as the model names them; tied ones once, and
-        adapters merged into what they adapt."""
-        weights = self._arrays()
-        own = {n.removeprefix(LM): as_tensor(w) for n, w in weights.items() if n.startswith(LM)}
-        plain = plain_weights(own, self.config.model_dir)
-        return {name: tensor.numpy() for name, tensor in plain.items()}
 
     def save_policy(self, directory: str | Path) -> None:
         """Writes the present policy as a model directory, which the first learner sees."""

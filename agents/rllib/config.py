@@ -74,12 +74,9 @@ REFUSED = {
     "env": "the game is set by env_config alone; leave env out",
     "num_envs_per_env_runner": "a runner plays its share of training(batch_size=...) side by side",
     "rollout_fragment_length": "games are played to their end",
-    "num_gpus": "set num_gpus_per_learner and num_gpus_per_env_runner",
     "model_config": "set training(model_dir=...), the directory of a causal LM",
-    "policies": "one policy plays both roles",
     "policies_to_train": "set training(learning_roles=...)",
     "explore": "set training(temperature=...)",
-    "framework": "the policy is PyTorch's",
     "evaluation_parallel_to_training": "evaluations are questions answered between two steps",
     "ignore_env_runner_failures": "what a dead env runner had begun is always played by another",
 }
@@ -187,10 +184,7 @@ class SSPConfig(AlgorithmConfig):
         return LearningConfig(**{name: getattr(self, name) for name in LEARNING})
 
     def compute(self) -> ComputeConfig:
-        """Processes and devices. An evaluation's own config has other numbers, which nobody reads
-        here."""
-        if self.in_evaluation:
-            return ComputeConfig(overlap=self.overlap)
+        """Processes and devices."""
         own = self.gpus == "own"
         return ComputeConfig(
             env_runners=self.num_env_runners,
@@ -247,19 +241,21 @@ class SSPConfig(AlgorithmConfig):
 
     def validate(self) -> None:
         """Checks our settings before RLlib checks its own, and before anything is built."""
+        if self.in_evaluation:
+            # RLlib makes a second config for its evaluation, which is never used here.
+            super().validate()
+            return
         for key in self.env_config:
             if key not in ENV_KEYS:
                 fix = f"{nearest(key, ENV_KEYS)}; parts of your own come by make_rules, or by "
                 fix += "--rules my_module:make_rules of ssp train"
                 raise ConfigError(f"env_config.{key}", self.env_config[key], fix)
-        # RLlib makes a second config for its evaluation, which it fills in and never uses here.
         game, learning, engine = self.game(), self.learning(), self.engine_config()
-        if not self.in_evaluation:
-            self._refuse_unread()
-            own = getattr(self._rl_module_spec, "module_class", None) not in (None, LLMModule)
-            if own and engine.kind == "vllm":
-                fix = "vLLM plays the model of model_dir: engine='transformers' plays your module"
-                raise ConfigError("rl_module_spec", self._rl_module_spec, fix)
+        self._refuse_unread()
+        own = getattr(self._rl_module_spec, "module_class", None) not in (None, LLMModule)
+        if own and engine.kind == "vllm":
+            fix = "vLLM plays the model of model_dir: engine='transformers' plays your module"
+            raise ConfigError("rl_module_spec", self._rl_module_spec, fix)
         with named("env_config"):
             world = self.env_config.get("world", "mini")
             if isinstance(world, str):

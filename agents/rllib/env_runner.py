@@ -114,15 +114,9 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
     def sample(
         self, *, step: int = -1, number: int = 0, slots: int = 0, strategy: Any = None, **_: Any
     ) -> Sample:
-        """Plays a round; with the weights and the config, its arguments decide every game.
-
-        Args:
-            step: the training step, from 0.
-            number: place of the round in the step, from 0.
-            slots: questions that it is to have.
-            strategy: state that the batch strategy had when the step began, or Ray's reference to
-                it.
-        """
+        """Plays a round of so many slots, the ``number``-th of a training step, from 0; with the
+        weights and the config, its arguments decide every game. ``strategy`` is the state that the
+        batch strategy had when the step began, or Ray's reference to it."""
         if step < 0:
             what = "an env runner plays rounds of a training step, not single episodes"
             raise UsageError(f"{what}: call train(), or solve(questions) of the algorithm")

@@ -129,12 +129,8 @@ def bootstrap(
     The same seed gives the same weights, to the bit, on one kind of processor; on another they may
     differ, since PyTorch picks its kernels by the instructions that the processor has.
 
-    Args:
-        game: the format that the policy will play in (prompts, ``top_k``).
-        seed: weights, worlds and demonstrations follow from it.
-        width: of the layers; see :func:`tiny_config`.
-        steps: optimizer steps.
-        report: called after each step with its number and its loss in nats a token.
+    ``game`` is the format that it will play in (prompts, ``top_k``). ``report`` is called after
+    each step with its number and its loss in nats a token.
     """
     tokenizer = HuggingFaceTokenizer(tiny_tokenizer())
     generator = torch.Generator().manual_seed(seed)
