@@ -81,15 +81,7 @@ class VLLMEngine:
         """Why it does not have the weights of this version."""
 
         check_weights(model_dir)
-        given = arguments(
-            model_dir,
-            on_gpu=on_gpu,
-            dtype=dtype,
-            memory=memory,
-            longest=longest,
-            sleeps=self._sleeps,
-            tensor_parallel=tensor_parallel,
-        )
+        given = arguments(model_dir, on_gpu, dtype, memory, longest, self._sleeps, tensor_parallel)
         self._llm = _started(given, on_gpu)
         config = self._llm.model_config.hf_text_config
         self._tied = bool(getattr(config, "tie_word_embeddings", False))
@@ -247,7 +239,6 @@ class VLLMEngine:
 
 def arguments(
     model_dir: str | Path,
-    *,
     on_gpu: bool,
     dtype: torch.dtype,
     memory: float,

@@ -79,12 +79,7 @@ class SSP(Algorithm):
 
     @cached_property
     def _runners(self) -> Runners:
-        def recreated(group: EnvRunnerGroup, restored: list[int]) -> None:
-            self._make_on_env_runners_recreated_callbacks(
-                config=self.config, env_runner_group=group, restored_env_runner_indices=restored
-            )
-
-        return Runners(self.config, recreated)
+        return Runners(self.config)
 
     @classmethod
     def get_default_config(cls) -> SSPConfig:

@@ -46,7 +46,6 @@ CALLED = (
     "on_algorithm_init",
     "on_train_result",
     "on_checkpoint_loaded",
-    "on_env_runners_recreated",
     "on_evaluate_start",
     "on_evaluate_end",
     "on_sample_end",

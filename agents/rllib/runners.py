@@ -43,14 +43,11 @@ class _Begun:
 
 
 class Runners:
-    """Env runners of training or of evaluation, in the main process or remote."""
+    """Env runners of training or of evaluation, in the main process or remote; honours RLlib's
+    settings of fault tolerance."""
 
-    def __init__(
-        self, config: Any, recreated: Callable[[EnvRunnerGroup, list[int]], object]
-    ) -> None:
-        """Honours RLlib's settings of fault tolerance; ``recreated`` is given env runners that came
-        back while others played."""
-        self._config, self._recreated = config, recreated
+    def __init__(self, config: Any) -> None:
+        self._config = config
         self._sent: dict[str, Any] = {}
         self.in_half = config.engine_config().in_half(config.num_gpus_per_env_runner > 0)
         """True where weights travel in bfloat16, as engines compute in it."""
@@ -157,22 +154,15 @@ class Runners:
             if job.deadline <= time.monotonic():
                 ray.kill(manager.actors()[job.runner], no_restart=False)
                 return [ref]
-        self._look(group)
+        self.revive(group, PROBE_FOR)
         return []
-
-    def _look(self, group: EnvRunnerGroup) -> bool:
-        """True if a runner has come back."""
-        restored = self.revive(group, PROBE_FOR)
-        if restored:
-            self._recreated(group, restored)
-        return bool(restored)
 
     def _await_one(self, group: EnvRunnerGroup) -> None:
         """Waits for a first runner to be back."""
         restarts = self._config.restart_failed_env_runners
         deadline = time.monotonic() + restarts * self._config.env_runner_restore_timeout_s
         while time.monotonic() < deadline:
-            if self._look(group):
+            if self.revive(group, PROBE_FOR):
                 return
             time.sleep(PROBE_FOR / 4)  # the answer may be that it is being restarted, at once
         what = "all env runners died, and none came back; Ray's log of the workers says why"

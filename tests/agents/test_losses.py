@@ -66,22 +66,17 @@ def deviations(question: Question, std: bool = False) -> list[float]:
     return [(r - mean) / (spread + 1e-6 if std else 1.0) for r in rewards]
 
 
-def grpo(questions: list[Question]) -> Any:
+def grpo(questions: list[Question], length: int | None = None) -> Any:
     loss = 0.0
     for question in questions:
         for (_, new, old), advantage in zip(question, deviations(question), strict=True):
             terms = [surrogate((a - b).exp(), advantage) for a, b in zip(new, old, strict=True)]
-            loss -= sum(terms) / len(terms) / len(question) / SLOTS
+            loss -= sum(terms) / (length or len(terms)) / len(question) / SLOTS
     return loss
 
 
 def dr_grpo(questions: list[Question]) -> Any:
-    loss = 0.0
-    for question in questions:
-        for (_, new, old), advantage in zip(question, deviations(question), strict=True):
-            terms = [surrogate((a - b).exp(), advantage) for a, b in zip(new, old, strict=True)]
-            loss -= sum(terms) / LONGEST / len(question) / SLOTS
-    return loss
+    return grpo(questions, LONGEST)
 
 
 def reinforce(questions: list[Question]) -> Any:

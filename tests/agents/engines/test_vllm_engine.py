@@ -16,7 +16,6 @@ import torch
 from engine_tests import (
     CONFIGS,
     SIZES,
-    STOPS,
     EngineTests,
     check,
     made,
@@ -115,7 +114,7 @@ def test_whatever_vllm_fails_in_voids_games_as_an_outage_of_the_engine(
     broken = Broken(*failing, error=error)
     monkeypatch.setattr(vllm_engine_module, "_started", lambda *given: broken)
     monkeypatch.setattr(VLLMEngine, "_parameters", lambda engine, request: None)
-    monkeypatch.setattr(vllm_engine_module, "arguments", lambda *_, **given: {})
+    monkeypatch.setattr(vllm_engine_module, "arguments", lambda *given: {})
     engine = VLLMEngine("model", *parts(rules))
     engine._asleep = {"weights", "kv_cache"}
 
@@ -165,30 +164,6 @@ class TestVLLMEngine(EngineTests):
         self, lm: Any, tokenizer: Tokenizer, stop: StopRule, dtype: str = "float32"
     ) -> Engine:
         return vllm_engine(lm, tokenizer, stop, self.folder, dtype)
-
-
-@needs_vllm
-def test_its_sampler_on_gpus_takes_requests_of_a_policy_of_qwens_sizes() -> None:
-    """vLLM's own classes, which its CPU build does not sample with."""
-    from vllm.v1.worker.gpu.sample import logit_bias, states
-
-    engine = object.__new__(VLLMEngine)
-    engine._stop, engine._bias = StopRule(STOPS, ()), surplus_bias(152_064, 151_665)
-    parameters = engine._parameters(Request(0, [1, 2], 5, 0.7, 2**63 - 1))
-    sampling = states.SamplingStates(4, 152_064)
-    sampling.add_request(3, parameters)
-    assert (sampling.seeds.np[3], sampling.num_logprobs[3]) == (2**63 - 1, 0)
-
-    rows = SimpleNamespace(np=[0] * 4)
-    held = SimpleNamespace(max_num_reqs=4, device=torch.device("cpu"), prompt_len=rows)
-    bias = logit_bias.LogitBiasState(None, held)
-    assert bias.add_request(3, parameters)
-    assert bias.num_logit_bias.np[3] == 399
-
-    # What it was once asked for, and is refused.
-    parameters.allowed_token_ids = range(151_665)
-    with pytest.raises(ValueError, match="The max size is 1024"):
-        bias.add_request(3, parameters)
 
 
 @needs_vllm
@@ -248,33 +223,6 @@ def test_whole_games_and_updates_of_weights(name: str, rules: Rules, tmp_path: P
         assert greedy[0] == greedy[1]
 
         assert sampled_gap(engine, rules, lm).largest < 1e-4
-
-
-@needs_vllm
-def test_games_of_a_dead_engine_are_void_and_later_ones_are_played(
-    rules: Rules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from vllm.v1.engine.exceptions import EngineDeadError
-
-    engine = vllm_engine(playful("qwen2", 0), *parts(rules), tmp_path)
-    expected = play(new_round(rules), engine, temperature=0.0).games
-    steps = iter(range(100))
-    core, step = engine._llm.engine_core, engine._llm.engine_core.get_output
-
-    def dying() -> Any:
-        if next(steps) == 20:
-            raise EngineDeadError
-        return step()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(core, "get_output", dying)
-        games = play(new_round(rules), engine, temperature=0.0).games
-    voided = [game.outage for game in games if game.outage]
-    assert voided
-    assert "EngineCore encountered an issue" in voided[0].what
-
-    again = play(new_round(rules), engine, temperature=0.0).games
-    assert list(map(tokens_of, again)) == list(map(tokens_of, expected))
 
 
 @needs_vllm

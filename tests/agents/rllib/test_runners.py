@@ -66,7 +66,7 @@ def pool(manager: FaultTolerantActorManager, **changes: Any) -> Map:
         "num_gpus_per_env_runner": 0,
         "engine_config": EngineConfig,
     }
-    runners = Runners(SimpleNamespace(**{**config, **changes}), lambda *_: None)
+    runners = Runners(SimpleNamespace(**{**config, **changes}))
     return partial(runners.map, group)
 
 
