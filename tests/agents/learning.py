@@ -64,13 +64,10 @@ def some_rows(model_dir: Path, count: int = 6, noise: float = 0.0, seed: int = 0
         mask = np.zeros(length, dtype=np.uint8)
         mask[4:7] = mask[9 : length - int(rng.integers(0, 3))] = 1
         with torch.inference_mode():
-            logprobs = torch.log_softmax(
-                model(input_ids=torch.from_numpy(ids)[None]).logits[0].float(), dim=-1
-            )
+            logits = model(input_ids=torch.from_numpy(ids)[None]).logits[0].float()
+        own = torch.log_softmax(logits, dim=-1)[range(length - 1), ids[1:]].numpy()
         behaviour = np.zeros(length, dtype=np.float32)
-        behaviour[1:] = (
-            logprobs[np.arange(length - 1), ids[1:]].numpy() + rng.normal(0, 1, length - 1) * noise
-        )
+        behaviour[1:] = own + rng.normal(0, 1, length - 1) * noise
         role = ("proposer", "solver", "solver")[game % 3]
         advantage = float(rng.uniform(0.2, 1.0)) if role == "proposer" else float(rng.normal())
         weight = 1 / (count * mask.sum())
