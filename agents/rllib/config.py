@@ -240,8 +240,12 @@ class SSPConfig(AlgorithmConfig):
 
     def validate(self) -> None:
         """Checks our settings before RLlib checks its own, and before anything is built."""
+        if self.num_env_runners and self.create_local_env_runner:
+            # It would hold one more copy of the model in the main process, which may have no GPU
+            # for it.
+            self.create_local_env_runner = False
         if self.in_evaluation:
-            # RLlib makes a second config for its evaluation, which is never used here.
+            # RLlib's second config, for its evaluation, has the settings of the first one.
             super().validate()
             return
         for key in self.env_config:
@@ -275,11 +279,6 @@ class SSPConfig(AlgorithmConfig):
         if learning.partner:
             check_same_tokens(learning.partner, self.model_dir)
         check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), tags_of(game.prompts))
-
-        if self.num_env_runners and self.create_local_env_runner:
-            # It would hold one more copy of the model in the main process, which may have no GPU
-            # for it.
-            self.create_local_env_runner = False
         super().validate()
 
     def _refuse_unread(self) -> None:
