@@ -46,7 +46,7 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
         results: Results = each(queries, k)
     else:
         try:
-            results = [*retriever.search(queries, k)]
+            results = retriever.search(queries, k)  # type: ignore[assignment]
         except ServiceError as error:
             if len(queries) == 1:
                 return [error]
@@ -56,9 +56,10 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
     for query, ranking in zip(queries, results, strict=True):
         if isinstance(ranking, ServiceError):
             continue
-        if len(ranking) > k or not all(isinstance(document, Document) for document in ranking):
+        fits = isinstance(ranking, list | tuple) and len(ranking) <= k
+        if not fits or not all(isinstance(document, Document) for document in ranking):
             what = f"the retriever gave {ranking!r:.200} for {query!r:.200}"
-            raise UsageError(f"{what}: at most {k} Documents are wanted")
+            raise UsageError(f"{what}: a list of at most {k} Documents is wanted")
     return results
 
 
@@ -80,8 +81,9 @@ def check_request(queries: Sequence[str], k: int) -> None:
 
 def check_count(results: Sequence[object], queries: Sequence[str]) -> None:
     """Refuses the answer of a retriever that has not one result per query."""
-    if len(results) != len(queries):
-        raise UsageError(f"the retriever gave {len(results)} rankings for {len(queries)} queries")
+    if not isinstance(results, list | tuple) or len(results) != len(queries):
+        what = f"the retriever gave {results!r:.200} for {len(queries)} queries"
+        raise UsageError(f"{what}: a list of one ranking for each is wanted")
 
 
 def identify(retriever: Retriever) -> dict[str, Any]:
