@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import difflib
 import operator
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 
@@ -181,18 +180,6 @@ def check_part(name: str, part: object, method: str) -> None:
     if not callable(getattr(part, method, None)) or isinstance(part, type):
         what = "a function" if method == "__call__" else f"an object with a {method}()"
         raise ConfigError(name, part, f"give {what}, or leave it out")
-
-
-@contextmanager
-def blaming(part: str) -> Iterator[None]:
-    """Adds to an error that is not ours in which part of the rules it arose."""
-    try:
-        yield
-    except SSPError:
-        raise
-    except Exception as error:
-        error.add_note(f"It arose in the {part} of your rules: mend it there, not in the game.")
-        raise
 
 
 def nearest(name: object, known: Iterable[str]) -> str:

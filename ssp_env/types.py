@@ -65,11 +65,12 @@ class Passages(Sequence[Document]):
         """SHA-256 over ids, titles and texts in order; an index is tied to it."""
 
 
-def _check_strings(kind: str, **fields: Sequence[str]) -> None:
+def _check_strings(kind: str, **fields: Sequence[str] | None) -> None:
     """Refuses fields that are no strings, or one string in place of several."""
     for name, values in fields.items():
         # One string would be taken for many answers of one letter.
-        if isinstance(values, str) or not all(isinstance(value, str) for value in values):
+        several = isinstance(values, list | tuple)
+        if not several or not all(isinstance(value, str) for value in values):
             raise ConfigError(f"{kind}.{name}", values, "give strings; several as a tuple of them")
 
 
@@ -104,10 +105,8 @@ class Question(Immutable):
     """Group that accuracies are reported by: a hop count such as ``"2"``, or a benchmark's name."""
 
     def __post_init__(self) -> None:
-        _check_strings("Question", text=(self.text,), answers=self.answers)
-        if not self.answers:
-            fix = "give at least one, the canonical wording first"
-            raise ConfigError("Question.answers", self.answers, fix)
+        # Without an answer, nothing could be right.
+        _check_strings("Question", text=(self.text,), answers=self.answers or None)
         object.__setattr__(self, "answers", tuple(self.answers))
 
     @property

@@ -70,7 +70,7 @@ class GameBatch:
         self._resolved = set_up(setup)
         self.rules = self._resolved.rules
         self._episodes = [Episode(self.rules) for _ in range(num_games)]
-        self._begun: list[Round] = []
+        self._rounds: list[Round] = []
 
     @cached_property
     def observer(self) -> Observer:
@@ -82,18 +82,14 @@ class GameBatch:
         first = None if seed is None else whole_number("seed", seed, 0)
         for i, episode in enumerate(self._episodes):
             episode.begin(None if first is None else first + i, None)
-        self._begun = [episode.round for episode in self._episodes]
+        self._rounds = [episode.round for episode in self._episodes]
         return self.turns
-
-    @property
-    def _rounds(self) -> list[Round]:
-        if not self._begun:
-            raise UsageError("call reset() first")
-        return self._begun
 
     @property
     def turns(self) -> list[Turn]:
         """The open turns, by game; none when all games are over."""
+        if not self._rounds:
+            raise UsageError("call reset() first")
         attempts = self.rules.config.attempts
         return [
             Turn(i, t, round_.games[0].number_of(t), attempts, self)
@@ -120,9 +116,14 @@ class GameBatch:
             raise UsageError(f"{what}, and of log-probabilities, if any ({error})") from error
 
         # All are checked before any is taken.
-        checked = [(turn, turn.trajectory.limits.checked(*own)) for turn, *own in pairs]
-        for turn, own in checked:
-            turn.trajectory.feed_turn(*own)
+        checked = []
+        for i, (turn, ids, own) in enumerate(pairs):
+            try:
+                checked.append((turn.trajectory, turn.trajectory.limits.checked(ids, own)))
+            except UsageError as error:
+                raise UsageError(f"turn {i}: {error}") from error
+        for trajectory, (whole, own) in checked:
+            trajectory.take_turn(whole, own)
         advance_all(self._rounds)
         return self.turns
 
@@ -139,6 +140,8 @@ class GameBatch:
 
     @property
     def done(self) -> bool:
+        if not self._rounds:
+            raise UsageError("call reset() first")
         return all(round_.done for round_ in self._rounds)
 
     @property

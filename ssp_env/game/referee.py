@@ -8,12 +8,13 @@ is a mistake of its code and propagates.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from numbers import Real
 from typing import Any
 
-from ssp_env.errors import ServiceError, UsageError, blaming, expect
+from ssp_env.errors import ServiceError, SSPError, UsageError, expect
 from ssp_env.game.filters import Proposal
 from ssp_env.game.game import Attempt, Game, Origin
 from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Ending, Outcome
@@ -46,7 +47,7 @@ class Referee:
     def search(self, due: Sequence[tuple[Game, Trajectory]]) -> Results:
         """Results of the searches that these trajectories wait for: documents or an error each."""
         queries = [trajectory.query or "" for _, trajectory in due]
-        with blaming("retriever"):
+        with _blaming("retriever"):
             return search_each(self.rules.retriever, queries, self.rules.config.top_k)
 
     def judge(self, pairs: Sequence[tuple[Game, Trajectory]]) -> Verdicts:
@@ -105,7 +106,7 @@ class Referee:
             if near:
                 others = [(game.slot, document) for document in result]
             try:
-                with blaming("noise"):
+                with _blaming("noise"):
                     noise = rules.noise(game.rng, count, game.evidence, others, rules.corpus)
                 for each in noise if isinstance(noise, list | tuple) else [noise]:
                     fix = "your noise has to return a tuple of NoiseDocuments"
@@ -142,7 +143,7 @@ class Referee:
         past = game.start.asked_before
         proposal = Proposal(proposer.result, game.truth, proposer, self.rules.config, past)
         for name, fails in self.rules.filters.items():
-            with blaming(f"filter {name}"):
+            with _blaming(f"filter {name}"):
                 failed = fails(proposal)
             if failed:
                 self.fail(game, name)
@@ -295,7 +296,7 @@ def ask_each(part: str, ask: Callable[[Any], Verdicts], tasks: Sequence[Any]) ->
     if not tasks:
         return []
     try:
-        with blaming(part):
+        with _blaming(part):
             results = ask(tasks)
     except ServiceError as error:  # it hits every task
         results = [error] * len(tasks)
@@ -314,8 +315,20 @@ def ask_each(part: str, ask: Callable[[Any], Verdicts], tasks: Sequence[Any]) ->
     ]
 
 
+@contextmanager
+def _blaming(part: str) -> Iterator[None]:
+    """Adds to an error that is not ours in which part of the rules it arose."""
+    try:
+        yield
+    except SSPError:
+        raise
+    except Exception as error:
+        error.add_note(f"It arose in the {part} of your rules: mend it there, not in the game.")
+        raise
+
+
 def _paid(role: str, reward: Callable[..., float], *of: Game | Attempt) -> float:
-    with blaming(f"{role}_reward"):
+    with _blaming(f"{role}_reward"):
         paid = reward(*of)
     if not isinstance(paid, Real) or not math.isfinite(paid):
         what = f"the {role}'s reward is {paid!r:.200}: a finite number is wanted"

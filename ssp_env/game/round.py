@@ -146,18 +146,13 @@ class Round:
         """True once all games have an outcome."""
         return self.phase is Phase.DONE
 
-    def _live(self) -> bool:
-        return any(
-            trajectory.ending is None
-            for game in self.games
-            if game.outcome is Outcome.PENDING
-            for trajectory in game.trajectories()
-        )
-
     def _move_on(self) -> None:
         # A phase is complete when none of its trajectories is live. Several may pass at once: a
         # phase has no trajectories where all games failed before it.
-        while self.phase is not Phase.DONE and not self._live():
+        while self.phase is not Phase.DONE:
+            pending = [game for game in self.games if game.outcome is Outcome.PENDING]
+            if any(t.ending is None for game in pending for t in game.trajectories()):
+                return
             match self.phase:
                 case Phase.PROPOSE:
                     self._filter_and_verify()

@@ -220,7 +220,10 @@ class Trajectory:
         Returns:
             How many of the ids were taken.
         """
-        ids, logprobs = self.limits.checked(ids, logprobs)
+        return self.take_turn(*self.limits.checked(ids, logprobs))
+
+    def take_turn(self, ids: list[int], logprobs: array[float]) -> int:
+        """As :meth:`feed_turn`, for what is checked already."""
         taken, found, ended = self._scan(ids)
         self._take(ids[:taken], logprobs[:taken])
 

@@ -52,7 +52,10 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
                 return [error]
             return [result for query in queries for result in search_each(retriever, [query], k)]
 
-    check_count(results, queries)
+    if not isinstance(results, list | tuple) or len(results) != len(queries):
+        gave = f"{len(results)} rankings" if isinstance(results, list | tuple) else repr(results)
+        what = f"the retriever gave {gave:.200} for {len(queries)} queries"
+        raise UsageError(f"{what}: a list of one ranking for each is wanted")
     for query, ranking in zip(queries, results, strict=True):
         if isinstance(ranking, ServiceError):
             continue
@@ -77,13 +80,6 @@ def check_request(queries: Sequence[str], k: int) -> None:
         raise ConfigError("k", k, "give at least 1")
     if isinstance(queries, str):
         raise UsageError(f"search takes a list of queries, not one string: {queries!r:.200}")
-
-
-def check_count(results: Sequence[object], queries: Sequence[str]) -> None:
-    """Refuses the answer of a retriever that has not one result per query."""
-    if not isinstance(results, list | tuple) or len(results) != len(queries):
-        what = f"the retriever gave {results!r:.200} for {len(queries)} queries"
-        raise UsageError(f"{what}: a list of one ranking for each is wanted")
 
 
 def identify(retriever: Retriever) -> dict[str, Any]:

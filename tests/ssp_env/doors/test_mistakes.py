@@ -11,7 +11,7 @@ import pytest
 from corpus_files import jsonl
 
 import ssp_env
-from ssp_env import GameBatch, Rules, SolverEnv, SolverVectorEnv, TextRole, Verdict
+from ssp_env import GameBatch, Rules, SolverEnv, SolverVectorEnv, TextRole, Verdict, World
 from ssp_env.errors import ConfigError, SSPError
 from ssp_env.search.index import build_index
 
@@ -115,8 +115,8 @@ def test_an_error_in_a_part_says_which_part_it_was() -> None:
     assert "in the solver_reward of your rules" in raised.value.__notes__[0]
 
 
-def test_an_index_of_other_passages_is_refused(tmp_path: Path) -> None:
-    worlds = {seed: ssp_env.open_world("mini", seed=seed) for seed in (0, 1)}
+def test_an_index_of_other_passages_is_refused(tmp_path: Path, cities: World) -> None:
+    worlds = [ssp_env.open_world("mini", seed=seed, entities=50) for seed in (0, 1)]
     corpus = jsonl(tmp_path / "c.jsonl", worlds[0].corpus)
     index = str(build_index(corpus, tmp_path / "index").parent)
 
@@ -124,4 +124,8 @@ def test_an_index_of_other_passages_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"other passages \(c.jsonl\) than the world 'mini'"):
         ssp_env.env(world=worlds[1], search=index)
     with pytest.raises(ConfigError, match=r"other passages \(c.jsonl\)"):
-        ssp_env.env(world="wiki-mini", search=index)
+        ssp_env.env(world=cities, search=index)
+
+    # Real text may be searched in a larger corpus that has its pages.
+    larger = jsonl(tmp_path / "larger.jsonl", [*cities.corpus, *worlds[0].corpus[:5]])
+    ssp_env.env(world=cities, search=str(build_index(larger, tmp_path / "larger").parent))
