@@ -69,8 +69,8 @@ def _check_strings(kind: str, **fields: Sequence[str] | None) -> None:
     """Refuses fields that are no strings, or one string in place of several."""
     for name, values in fields.items():
         # One string would be taken for many answers of one letter.
-        several = isinstance(values, list | tuple)
-        if not several or not all(isinstance(value, str) for value in values):
+        several = values if isinstance(values, list | tuple) else [None]
+        if not all(isinstance(value, str) for value in several):
             raise ConfigError(f"{kind}.{name}", values, "give strings; several as a tuple of them")
 
 
