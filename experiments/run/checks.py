@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from agents.config import check_packages
+from agents.config import check_packages, check_processors
 from experiments.config import RunConfig, check_model_directory, check_policy
 from experiments.run.rundir import RunDirectory
 from ssp_env.config import load, own_code
@@ -30,6 +30,8 @@ from ssp_env.worlds import check_world, open_world
 def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     """Looks at settings, packages, model, world, run directory, search; leaves nothing behind."""
     check_settings(config)
+    if "RAY_ADDRESS" not in os.environ:
+        check_processors(config.compute, os.cpu_count() or 1)
     check_world(config.world, **config.world_options)
     learning = config.learning
     own = {
