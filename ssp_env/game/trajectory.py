@@ -276,7 +276,7 @@ class Trajectory:
         return TurnScanner(tags, thinking=tail.rstrip().endswith(tags.think_opening))
 
     def _scan(self, ids: list[int]) -> tuple[int, Call | Forgery | None, bool]:
-        """How many of the ids belong to the turn; what they complete; if they end the turn."""
+        """Number of ids that belong to the turn; what they complete; if they end the turn."""
         if self.waiting is not Waiting.POLICY:
             what = f"this {self.role} trajectory waits for {self.waiting}, not for tokens"
             raise UsageError(what)

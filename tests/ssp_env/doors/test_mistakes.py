@@ -1,4 +1,4 @@
-"""What users get wrong at the doors: each is refused by a sentence that names what to change."""
+"""Mistakes at the doors: each is refused by a sentence that names what to change."""
 
 from __future__ import annotations
 
