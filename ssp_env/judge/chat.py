@@ -20,7 +20,6 @@ Message = dict[str, str]
 CALLS = 4
 """Calls in all for a prompt, with growing pauses between them."""
 _MAX_TOKENS = 512
-"""Most tokens of a reply."""
 
 
 class ChatConfig(Settings):
@@ -106,7 +105,7 @@ class ChatClient(Client[Any]):
         doubtful: list[ServiceError] = []
 
         async def one(prompt: str | Sequence[Message]) -> T | ServiceError:
-            client, gate = self._connections.get()
+            client, gate = self.connected()
             async with gate:
                 before = self._answered
                 try:
