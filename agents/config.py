@@ -1,10 +1,10 @@
-"""Settings of learning and of the engine, and checks of those that have to fit together."""
+"""Settings of learning, engine and processes, and checks of those that have to fit together."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import Annotated, ClassVar, Literal, Self, get_args
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
     Field,
@@ -161,6 +161,42 @@ class EngineConfig(Settings):
         return self.dtype == "bfloat16" or (self.dtype == "auto" and on_gpu)
 
 
+class ComputeConfig(Settings):
+    """Processes and devices of a run."""
+
+    section: ClassVar[str] = "compute"
+
+    env_runners: NonNegativeInt = 0
+    """Remote env runners; 0 plays in the main process."""
+    learners: NonNegativeInt = 0
+    """Remote learners; 0 learns in the main process."""
+    gpus: Gpus = "none"
+    """``own``: each env runner and each learner has a GPU of its own. ``shared``: one env runner
+    and one learner take turns on each GPU (with 0 of both: the main process on one)."""
+    tensor_parallel: PositiveInt = 1
+    """GPUs over which each env runner's vLLM spreads a large policy, with ``own``."""
+    sharding: Sharding = "ddp"
+    """Way in which several learners hold the policy: ``ddp`` (each all of it) or ``fsdp2`` (each a
+    share)."""
+    threads: PositiveInt = 1
+    """PyTorch threads per process. Small models run fastest, and always the same, with 1."""
+    overlap: bool = False
+    """Play each step while the one before is learnt from, with weights that are one update old.
+    Saves time with ``env_runners``."""
+
+    @property
+    def gpus_of_each(self) -> tuple[float, float]:
+        """GPUs that an env runner and a learner ask Ray for."""
+        own = float(self.tensor_parallel), 1.0
+        return {"none": (0.0, 0.0), "own": own, "shared": SHARED}[self.gpus]
+
+    @property
+    def gpus_in_all(self) -> int:
+        """GPUs that a run takes."""
+        own = self.env_runners * self.tensor_parallel + self.learners
+        return {"none": 0, "own": own, "shared": max(1, self.env_runners)}[self.gpus]
+
+
 # -- settings that have to fit together ----------------------------------------------------------
 
 
@@ -191,19 +227,10 @@ def played_at_once(game: GameConfig, learning: LearningConfig) -> int:
 
 
 def check_settings(
-    game: GameConfig,
-    learning: LearningConfig,
-    *,
-    engine: str = "transformers",
-    env_runners: int = 0,
-    overlap: bool = False,
-    learners: int = 0,
-    sharding: str = "ddp",
-    gpus: Gpus = "none",
-    tensor_parallel: int = 1,
+    game: GameConfig, learning: LearningConfig, engine: EngineConfig, compute: ComputeConfig
 ) -> None:
     """Makes sure that settings of several sections fit together."""
-    _check_layout(gpus, tensor_parallel, engine, env_runners, learners, overlap)
+    _check_layout(engine.kind, compute)
     # All but REINFORCE need something to compare; one of your own may.
     for role, name in (("solver", "attempts"), ("proposer", "proposals")):
         algorithm = learning.algorithm(role)
@@ -217,46 +244,51 @@ def check_settings(
         if value % game.proposals:
             fix = "must be a multiple of game.proposals"
             raise ConfigError(f"learning.{name}", value, fix)
-    rounds = -(-batch // size)
-    if env_runners > rounds:
-        what = f"a step of {batch} questions is {rounds} rounds, and {env_runners} env runners play"
-        most = batch // env_runners // game.proposals * game.proposals
+    rounds, runners = -(-batch // size), compute.env_runners
+    if runners > rounds:
+        what = f"a step of {batch} questions is {rounds} rounds, and {runners} env runners play"
+        most = batch // runners // game.proposals * game.proposals
         fix = f"give at most {most}" if most else "there have to be fewer runners"
         raise ConfigError("learning.round_size", size, f"{what}; {fix}")
 
     # REINFORCE and RLOO must not take games of one update ago for their own.
     without = {learning.algorithm(role) for role in learning.learning_roles} & WITHOUT_RATIO
-    if overlap and without and learning.importance_cap is None:
+    if compute.overlap and without and learning.importance_cap is None:
         fix = "games are one update old then: give learning.importance_cap, such as 2.0"
-        raise ConfigError("compute.overlap", overlap, fix)
-    if learning.partner and engine == "vllm":
+        raise ConfigError("compute.overlap", True, fix)
+    if learning.partner and engine.kind == "vllm":
         fix = "vLLM fills a GPU's memory for one policy: let the engine transformers play"
         raise ConfigError("learning.partner", learning.partner, fix)
-    if sharding not in get_args(Sharding):
-        raise ConfigError("compute.sharding", sharding, nearest(sharding, get_args(Sharding)))
-    if sharding == "fsdp2" and learners < 2:
-        fix = f"give two learners or more to share the policy among (there are {learners}), or ddp"
-        raise ConfigError("compute.sharding", sharding, fix)
 
 
-def _check_layout(
-    gpus: Gpus, tensor_parallel: int, engine: str, env_runners: int, learners: int, overlap: bool
-) -> None:
+def _check_layout(engine: str, compute: ComputeConfig) -> None:
     """Makes sure that no two env runners, and no two learners, meet on one GPU."""
-    if gpus == "own" and not (env_runners and learners):
+    gpus, runners, learners = compute.gpus, compute.env_runners, compute.learners
+    if gpus == "own" and not (runners and learners):
         what = "the main process would work on a GPU that Ray gives to others"
         fix = f"{what}: give at least one env runner and one learner, or share a GPU with 0 of each"
         raise ConfigError("compute.gpus", gpus, fix)
-    if gpus == "shared" and env_runners != learners:
-        what = f"{env_runners} env runners and {learners} learners cannot share GPUs one to one"
-        fix = f"{what}: give {max(env_runners, learners)} of each, or GPUs of their own"
+    if gpus == "shared" and runners != learners:
+        what = f"{runners} env runners and {learners} learners cannot share GPUs one to one"
+        fix = f"{what}: give {max(runners, learners)} of each, or GPUs of their own"
         raise ConfigError("compute.gpus", gpus, fix)
-    if gpus == "shared" and overlap:
+    if gpus == "shared" and compute.overlap:
         fix = "engines sleep while learners work on the same GPUs: set it to false, or gpus=own"
-        raise ConfigError("compute.overlap", overlap, fix)
-    if tensor_parallel > 1 and (gpus, engine) != ("own", "vllm"):
+        raise ConfigError("compute.overlap", True, fix)
+    if compute.tensor_parallel > 1 and (gpus, engine) != ("own", "vllm"):
         fix = "only vLLM on GPUs of its own spreads a policy: engine.kind=vllm, compute.gpus=own"
-        raise ConfigError("compute.tensor_parallel", tensor_parallel, fix)
+        raise ConfigError("compute.tensor_parallel", compute.tensor_parallel, fix)
+    if compute.sharding == "fsdp2" and learners < 2:
+        fix = f"give two learners or more to share the policy among (there are {learners}), or ddp"
+        raise ConfigError("compute.sharding", "fsdp2", fix)
+
+
+def check_processors(compute: ComputeConfig, processors: int) -> None:
+    """Makes sure that no more env runners, or learners, compute on CPUs than there are."""
+    for name in ("env_runners", "learners") if compute.gpus == "none" else ():
+        if (count := getattr(compute, name)) > processors:
+            what = f"there are {processors} CPUs, and each of these processes keeps one busy"
+            raise ConfigError(f"compute.{name}", count, f"{what}: give at most {processors}")
 
 
 def check_packages(learning: LearningConfig, engine: str = "") -> None:

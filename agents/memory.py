@@ -3,18 +3,24 @@
 Weights, gradients, moments and caches are exact. What passes of the learner keep (activations) is
 an estimate whose factors were fitted to 180 counts with fake tensors, of policies of .1M to 32B
 parameters; for Qwen2.5's shapes at 12,288 tokens it is within 20% of them, and the learner's total
-within 5%. ``config`` is a run's settings, :class:`experiments.config.RunConfig`.
+within 5%.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from agents.config import LearningConfig, played_at_once, vllm_share
+from agents.config import (
+    ComputeConfig,
+    EngineConfig,
+    LearningConfig,
+    played_at_once,
+    vllm_share,
+)
 from agents.losses import find_algorithm
 from agents.scoring import LOGITS_PER_CHUNK
 from agents.sharding import layers_of
@@ -25,6 +31,19 @@ FLOAT, HALF = 4, 2
 _SAMPLED = 32
 """Bytes per logit while a token is sampled: logits, log-probabilities, and their running sum in
 double precision."""
+
+
+class Run(Protocol):
+    """Settings that decide how much memory a run takes; :class:`experiments.config.RunConfig`."""
+
+    @property
+    def game(self) -> GameConfig: ...
+    @property
+    def learning(self) -> LearningConfig: ...
+    @property
+    def engine(self) -> EngineConfig: ...
+    @property
+    def compute(self) -> ComputeConfig: ...
 
 
 @dataclass(frozen=True)
@@ -106,7 +125,7 @@ def rows_per_pass(game: GameConfig, learning: LearningConfig) -> int:
     return max(1, learning.microbatch_tokens // longest_row(game))
 
 
-def plan(shape: Shape, config: Any, memory: float = 0) -> tuple[Device, ...]:
+def plan(shape: Shape, config: Run, memory: float = 0) -> tuple[Device, ...]:
     """Memory that a run needs on each kind of device.
 
     Args:
@@ -134,7 +153,7 @@ def plan(shape: Shape, config: Any, memory: float = 0) -> tuple[Device, ...]:
     )
 
 
-def least_share(shape: Shape, config: Any, memory: float) -> float:
+def least_share(shape: Shape, config: Run, memory: float) -> float:
     """Share of a GPU that vLLM needs for the weights and the longest row, in twentieths; one of
     them is for its own passes, which are not counted."""
     parts = _engine(shape, config, 0)
@@ -142,7 +161,7 @@ def least_share(shape: Shape, config: Any, memory: float) -> float:
     return (math.ceil(20 * least / memory) + 1) / 20
 
 
-def _learner(shape: Shape, config: Any) -> tuple[dict[str, int], dict[str, int]]:
+def _learner(shape: Shape, config: Run) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes of each learner: always, and during an update."""
     learning, compute = config.learning, config.compute
     sharded = compute.sharding == "fsdp2" and compute.learners > 1
@@ -176,7 +195,7 @@ def _learner(shape: Shape, config: Any) -> tuple[dict[str, int], dict[str, int]]
     return held, passing
 
 
-def _activations(shape: Shape, config: Any, half: bool, sharded: bool) -> int:
+def _activations(shape: Shape, config: Run, half: bool, sharded: bool) -> int:
     """Bytes that passes over one micro-batch of the longest rows hold at their peak."""
     game, learning = config.game, config.learning
     rows, read = rows_per_pass(game, learning), longest_row(game) - 1
@@ -204,7 +223,7 @@ def _activations(shape: Shape, config: Any, half: bool, sharded: bool) -> int:
     return int(max(kept + max(head, backward), (12 if shape.tied else 7) * vocabulary))
 
 
-def _engine(shape: Shape, config: Any, memory: float) -> tuple[dict[str, int], dict[str, int]]:
+def _engine(shape: Shape, config: Run, memory: float) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes of each GPU of an env runner's engine: always, and while it plays."""
     game, learning, compute = config.game, config.learning, config.compute
     size = HALF if config.engine.in_half(compute.gpus != "none") else FLOAT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 
 from agents.engines.base import Engine, Request
 from ssp_env.errors import ServiceError
-from ssp_env.game.game import Attempt, Game
+from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round, take_found
@@ -39,6 +40,8 @@ class Sampled:
 
     turns: int = 0
     tokens: int = 0
+    seconds: float = 0.0
+    """Wall-clock seconds that the engines were at work."""
 
 
 sampled = Sampled()
@@ -72,31 +75,31 @@ def play_all(rounds: Sequence[Round], engine: Engine, *, temperature: float) -> 
 
 def answer(
     rules: Rules,
-    questions: Sequence[Question],
+    questions: Sequence[tuple[int, Question]],
     engine: Engine,
     *,
     temperature: float,
     seed: int,
-    at_once: int | None = None,
+    at_once: int,
 ) -> list[GameRecord]:
-    """Lets the solver answer fixed questions, once each; one record per question, in order.
+    """Lets the solver answer numbered questions, once each; one record per question, in order.
 
-    ``at_once`` is the number that is answered side by side, for an engine without memory for more.
+    What is sampled for a question follows from the seed and its number. ``at_once`` are answered
+    side by side.
     """
     once = replace(rules, config=rules.config.replace(attempts=1))
     records: list[GameRecord] = []
-
-    for first in range(0, len(questions), at_once or len(questions) or 1):
-        asked = questions[first : first + at_once] if at_once else questions
-        part = [first] if first else []
-        round_ = play(
-            Round.of_questions(once, asked, [_EVALUATION, seed, *part]),
-            engine,
-            temperature=temperature,
-        )
-        for game, question in zip(round_.games, asked, strict=True):
-            record = record_game(game, rules, engine.weights_version, question.group)
-            records.append(replace(record, first_slot=first))
+    for first in range(0, len(questions), at_once):
+        asked = questions[first : first + at_once]
+        starts = [
+            Start((_EVALUATION, seed), n, n, q.truth, Origin.GIVEN, question=q.text)
+            for n, q in asked
+        ]
+        round_ = play(Round.of_starts(once, starts), engine, temperature=temperature)
+        records += [
+            record_game(game, rules, engine.weights_version, question.group)
+            for game, (_, question) in zip(round_.games, asked, strict=True)
+        ]
     return records
 
 
@@ -228,6 +231,7 @@ class _Scheduler:
 
     def _write(self) -> None:
         """One step of the engine; if it fails, what it was asked for is void."""
+        began = time.perf_counter()
         try:
             finished = self._engine.step()
         except ServiceError as error:
@@ -237,6 +241,8 @@ class _Scheduler:
                 round_.void([play.trajectory for play in plays if play.round_ is round_], error)
             self._finish(plays)
             return
+        finally:
+            sampled.seconds += time.perf_counter() - began
 
         again, over = [], []
         for key, generation in finished:

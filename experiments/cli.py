@@ -12,6 +12,7 @@ from cyclopts.validators import Number
 from experiments.options import (
     Chosen,
     EvalOptions,
+    NonNegative,
     PositiveInt,
     ProbeOptions,
     SweepOptions,
@@ -99,7 +100,7 @@ def play(
     *,
     chosen: Chosen = Chosen(),
     role: Literal["solver", "proposer"] = "solver",
-    games: int | None = None,
+    games: PositiveInt | None = None,
 ) -> int:
     """Lets you play the game, against the policy.
 
@@ -147,7 +148,9 @@ def plan(
     return show_plan(chosen.config(), gpus=gpus, memory=memory, as_json=json)
 
 
-def bootstrap(*, out: str, seed: int = 0, width: int = 128, steps: PositiveInt = 1800) -> int:
+def bootstrap(
+    *, out: str, seed: Annotated[int, NonNegative] = 0, width: int = 128, steps: PositiveInt = 1800
+) -> int:
     """Makes the tiny policy and its tokenizer from nothing, in twenty minutes of one core.
 
     There are no checkpoints: Ctrl-C leaves nothing.

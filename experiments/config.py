@@ -6,56 +6,20 @@ import copy
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from agents.config import SHARED, EngineConfig, Gpus, LearningConfig, Sharding, check_settings
+from agents.config import ComputeConfig, EngineConfig, LearningConfig, check_settings
 from ssp_env.config import Settings, setting_names
-from ssp_env.errors import ConfigError, ModelError, nearest
+from ssp_env.errors import ConfigError, DataError, ModelError, nearest
 from ssp_env.game.config import GameConfig, suited
 from ssp_env.judge.chat import ChatConfig
 from ssp_env.search.index import SearchConfig
 
 TINY_WORLDS = ("mini", "small")
 """Worlds whose words the tiny policy knows."""
-
-
-class ComputeConfig(Settings):
-    """Processes and devices of a run."""
-
-    section: ClassVar[str] = "compute"
-
-    env_runners: NonNegativeInt = 0
-    """Remote env runners; 0 plays in the main process."""
-    learners: NonNegativeInt = 0
-    """Remote learners; 0 learns in the main process."""
-    gpus: Gpus = "none"
-    """``own``: each env runner and each learner has a GPU of its own. ``shared``: one env runner
-    and one learner take turns on each GPU (with 0 of both: the main process on one)."""
-    tensor_parallel: PositiveInt = 1
-    """GPUs over which each env runner's vLLM spreads a large policy, with ``own``."""
-    sharding: Sharding = "ddp"
-    """Way in which several learners hold the policy: ``ddp`` (each all of it) or ``fsdp2`` (each a
-    share)."""
-    threads: PositiveInt = 1
-    """PyTorch threads per process. Small models run fastest, and always the same, with 1."""
-    overlap: bool = False
-    """Play each step while the one before is learnt from, with weights that are one update old.
-    Saves time with ``env_runners``."""
-
-    @property
-    def gpus_of_each(self) -> tuple[float, float]:
-        """GPUs that an env runner and a learner ask Ray for."""
-        own = float(self.tensor_parallel), 1.0
-        return {"none": (0.0, 0.0), "own": own, "shared": SHARED}[self.gpus]
-
-    @property
-    def gpus_in_all(self) -> int:
-        """GPUs that a run takes."""
-        own = self.env_runners * self.tensor_parallel + self.learners
-        return {"none": 0, "own": own, "shared": max(1, self.env_runners)}[self.gpus]
 
 
 class RunConfig(Settings):
@@ -125,17 +89,7 @@ class RunConfig(Settings):
 
     def check(self) -> None:
         """Makes sure that game, learning, engine and processes fit together."""
-        check_settings(
-            self.game,
-            self.learning,
-            engine=self.engine.kind,
-            env_runners=self.compute.env_runners,
-            overlap=self.compute.overlap,
-            learners=self.compute.learners,
-            sharding=self.compute.sharding,
-            gpus=self.compute.gpus,
-            tensor_parallel=self.compute.tensor_parallel,
-        )
+        check_settings(self.game, self.learning, self.engine, self.compute)
 
     def served_model(self) -> ChatConfig:
         """The model behind an API; refused where none is named."""
@@ -204,6 +158,17 @@ def assign(values: dict[str, Any], path: str, value: Any) -> None:
     values[name] = value
 
 
+def read_yaml(file: Path) -> dict[str, Any]:
+    """The settings in a file, as plain data."""
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise DataError(file, f"cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise DataError(file, "holds no settings")
+    return values
+
+
 def make_config(values: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> RunConfig:
     """Typed settings: plain ``values``, such as a preset's, with ``changes`` by dotted name."""
     plain = copy.deepcopy(dict(values))
@@ -228,7 +193,8 @@ def check_policy(config: RunConfig) -> None:
 def check_model_directory(directory: Path) -> None:
     """Makes sure that a model directory is there; where it holds a run, names the policy in it."""
     if not directory.is_dir():
-        raise ModelError(f"there is no model directory {directory}")
+        hub = "one of the Hugging Face hub is fetched before: hf download NAME --local-dir DIR"
+        raise ModelError(f"there is no model directory {directory} ({hub})")
     if not (directory / "config.json").is_file():
         inside = [*directory.glob("checkpoints/step_*/policy"), *directory.glob("policy")]
         hint = f"; did you mean {max(inside)}?" if inside else ""

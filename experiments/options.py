@@ -13,6 +13,7 @@ from cyclopts.validators import Number
 from experiments.config import RunConfig, load_preset, make_config, parse_assignment
 
 PositiveInt = Annotated[int, Parameter(validator=Number(gt=0))]
+NonNegative = Parameter(validator=Number(gte=0))
 Several = Parameter(consume_multiple=True)
 """An option that takes all values up to the next option."""
 
@@ -103,7 +104,7 @@ class EvalOptions:
     """File of your own questions: question, answers, group."""
     attempts: PositiveInt = 1
     """Attempts at each, for avg@K, pass@K and majority@K (default: 1)."""
-    temperature: float = 0.0
+    temperature: Annotated[float, NonNegative] = 0.0
     """Sampling temperature (default: 0, greedy)."""
     prompts: str | None = None
     """Prompts that the policy was trained on: search-r1, zerosearch, r-search, any other set or
@@ -129,7 +130,7 @@ class ProbeOptions:
     """List the cheats that ship."""
     games: int = 200
     """Games per cheat."""
-    margin: float = 0.1
+    margin: Annotated[float, NonNegative] = 0.1
     """Pay per game that a cheat may have above an honest player's."""
     player: Literal["scripted", "model"] = "scripted"
     """Honest player: a script, or the model of openai.*."""

@@ -105,6 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             what = f"ssp {arguments[0]} ({package} is missing)"
             raise MissingExtra(what, f"pip install -e '.[{extra}]'") from error
     except (SSPError, CycloptsError) as error:
+        for note in getattr(error, "__notes__", ()):
+            print(note, end="", file=sys.stderr)
         # The message of a library inside it may have many lines.
         print(f"ssp: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

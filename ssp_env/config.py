@@ -5,16 +5,18 @@ from __future__ import annotations
 import pkgutil
 import re
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
-from ssp_env.errors import ConfigError, nearest
+from ssp_env.errors import ConfigError, SSPError, nearest
 
 
 class Settings(BaseModel):
@@ -72,6 +74,11 @@ def _complaint(kind: type[Settings], error: dict[str, Any]) -> tuple[str, object
         return prefix + name, value, nearest(value, re.findall(r"'([^']*)'", error["msg"]))
     if error["type"] == "tuple_type":
         return prefix + name, value, "give a list, such as [1, 3] or [spoiler]"
+    if error["type"] in ("model_type", "dict_type") and name in kind.model_fields:
+        inside = section_of(kind.model_fields[name])
+        if inside is not None:
+            names = ", ".join(f"{name}.{field}" for field in [*inside.model_fields][:3])
+            return prefix + name, value, f"it is a section; set what is in it ({names}, ...)"
     if error["type"] == "missing":
         return prefix + name, None, "give a value"
     return prefix + name, value, error["msg"][0].lower() + error["msg"][1:]
@@ -107,11 +114,41 @@ def load(field: str, name: str) -> Any:
     """The object that ``module:name`` names, looked for in the working directory as well.
 
     Raises:
-        ConfigError: no such module, or nothing of that name in it.
+        ConfigError: no such module, nothing of that name in it, or one that raises.
     """
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # the command `ssp` does not look there
+    with own_code(field, name):
+        try:
+            return pkgutil.resolve_name(name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ConfigError(field, name, f"give module:name ({error})") from error
+
+
+@contextmanager
+def own_code(field: str, name: str) -> Iterator[None]:
+    """Runs code of a user's, which a setting names. What it raises becomes a ConfigError, with the
+    frames from the user's on as its note."""
     try:
-        return pkgutil.resolve_name(name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(field, name, f"give module:name ({error})") from error
+        yield
+    except SSPError:
+        raise
+    except Exception as error:
+        frames = error.__traceback__
+        while frames and _root(frames.tb_frame) in (
+            "ssp_env",
+            "experiments",
+            "importlib",
+            "pkgutil",
+        ):
+            frames = frames.tb_next
+        what = "".join(traceback.format_exception_only(error))
+        told = ConfigError(field, name, f"your code raised {what.strip()}; mend it")
+        if frames:
+            told.add_note("".join(traceback.format_exception(type(error), error, frames)))
+        raise told from None
+
+
+def _root(frame: FrameType) -> str:
+    """The package of a frame."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -123,7 +123,9 @@ def make_directories(path: Path) -> list[Path]:
             there = there.parent
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"{path} cannot be made: {error}") from error
+        is_file = isinstance(error, FileExistsError | NotADirectoryError)
+        why = f"{there} is a file" if is_file else error.strerror
+        raise RunError(f"{path} cannot be made: {why}; name another place") from error
     return missing
 
 

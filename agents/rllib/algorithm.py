@@ -6,10 +6,11 @@ from __future__ import annotations
 import gc
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
+from itertools import chain
 from math import nan
 from operator import methodcaller
 from pathlib import Path
@@ -46,12 +47,11 @@ from agents.rllib.config import SSPConfig
 from agents.rllib.env_runner import Sample, busiest, renumber, rounds_of
 from agents.rllib.layouts import check_cluster
 from agents.rllib.learner import ask_learners, freeze_collected, naming_dead_learners
-from agents.rllib.module import CHECKPOINT, LM, MODULE_ID, MODULE_PATH, describe, to_batch
+from agents.rllib.module import LEARNER_FOLDER, LM, MODULE_FOLDER, MODULE_ID, describe, to_batch
 from agents.rllib.results import complete, evaluation_figures, log_learnt, log_played
 from agents.rllib.runners import Runners
 from agents.rows import Row, credited, deal, deal_to_learners, with_loss_weights
 from ssp_env.errors import UsageError
-from ssp_env.game.config import GameConfig
 from ssp_env.game.record import GameRecord
 from ssp_env.game.strategies import BatchStrategy, update_strategy
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -156,51 +156,36 @@ class SSP(Algorithm):
         old, wherever and in whatever order things are done. A ServiceError means that all env
         runners are gone, or a learner is: go on from a checkpoint.
         """
-        learning, game = self.config.learning(), self.config.game()
         began = time.perf_counter()
-        samples = self._ahead or self._play(self._steps, self._strategy.get_state())
-        sampled = time.perf_counter()
-        self.last_games = [record for sample in samples for record in sample.records]
-
-        # Nothing of this object changes before the step is done, but for the learners.
-        strategy: BatchStrategy = self.config.batch_strategy()
+        samples = self._ahead or self._play(self._steps, self._strategy)
+        strategy: BatchStrategy = self.config.batch_strategy()  # the next step's
         strategy.set_state(self._strategy.get_state())
         update_strategy(strategy, [sample.verified for sample in samples])
+        sampled = time.perf_counter()
 
-        following: Callable[[], list[Sample]] = list
-        thread: ThreadPoolExecutor | None = None
-        if self.config.overlap:
-            play = partial(self._play, self._steps + 1, strategy.get_state())
-            if self.env_runner is None:
-                thread = ThreadPoolExecutor(1, thread_name_prefix="playing-ahead")
-                following = thread.submit(play).result
-            else:
-                # Played by this process before it learns: in another order, with the same result.
-                played = play()
-                following = partial(list, played)
-        try:
-            rows = credited([row for sample in samples for row in sample.rows], learning)
+        with self._playing_ahead(strategy) as games_ahead:
             with self._learners():
-                self._check_engine(following)
-                updates = [self._learn(*part, game) for part in deal(rows, learning)]
+                if self.last_gap is None or self._steps % CHECK_EVERY == 0:
+                    self._compare(samples, games_ahead)
+                updates = self._learn(samples)
             learnt = time.perf_counter()
-            ahead = following()
-        finally:
-            if thread is not None:
-                thread.shutdown(wait=False)  # after an error, nobody waits for those games
+            ahead = games_ahead()
+        played = time.perf_counter()
 
+        # Before this, nothing has changed but the learners.
         self._steps += 1
         self._strategy, self._ahead = strategy, ahead
-        handing_over = time.perf_counter()
-        seconds = {"sample": sampled - began + handing_over - learnt}
         self._hand_over_weights(self.env_runner_group)
-        seconds["learn"] = learnt - sampled + time.perf_counter() - handing_over
-        updates = [update for update in updates if update]
-        self._report(samples, updates, {**seconds, **busiest(samples)})
+        seconds = {
+            "sample": sampled - began + played - learnt,
+            "learn": learnt - sampled + time.perf_counter() - played,
+            **busiest(samples),
+        }
+        self._report(samples, updates, seconds)
 
-    def _play(self, step: int, state: dict[str, Any]) -> list[Sample]:
-        """Rounds of a step (from 0), in their order, by the batch strategy's state at its begin."""
-        tasks = rounds_of(step, self.config.learning())
+    def _play(self, step: int, strategy: BatchStrategy) -> list[Sample]:
+        """Rounds of a step (from 0), in their order, by the batch strategy as it was before."""
+        tasks, state = rounds_of(step, self.config.learning()), strategy.get_state()
         if self.env_runner is not None:
             runner = self.env_runner
             samples = [runner.sample(**task, strategy=state) for task in tasks]
@@ -214,15 +199,33 @@ class SSP(Algorithm):
             self.env_runner_group.foreach_env_runner(methodcaller("sleep"))
         return renumber(samples)
 
-    def _check_engine(self, following: Callable[[], list[Sample]]) -> None:
-        """Compares the engine's log-probabilities with the learner's, if it is time to."""
-        if self.last_gap is not None and self._steps % CHECK_EVERY:
-            return
+    @contextmanager
+    def _playing_ahead(self, strategy: BatchStrategy) -> Iterator[Callable[[], list[Sample]]]:
+        """Plays the next step meanwhile; yields a function that waits for its games, of which there
+        are none without ``overlap``."""
+        play = partial(self._play, self._steps + 1, strategy)
+        if not self.config.overlap:
+            yield list
+        elif self.env_runner is not None:
+            # By this process, before it learns: in another order, with the same result.
+            played = play()
+            yield lambda: played
+        else:
+            thread = ThreadPoolExecutor(1, thread_name_prefix="playing-ahead")
+            try:
+                yield thread.submit(play).result
+            finally:
+                thread.shutdown(wait=False)  # after an error, nobody waits for those games
 
-        games = self.last_games
+    def _compare(self, samples: Sequence[Sample], games_ahead: Callable[[], list[Sample]]) -> None:
+        """Compares the engine's log-probabilities with the learner's.
+
+        Only games of the present weights can be compared. With overlap these are the next step's,
+        so the learner waits for them: one step in ``CHECK_EVERY`` does not overlap.
+        """
+        games = _records(samples)
         if any(game.weights_version != self._steps for game in games):
-            # Only games of the present weights can be compared.
-            games = [record for sample in following() for record in sample.records]
+            games = _records(games_ahead())
         rows = compared_rows(games, self.config.learning().plays)
         if not rows:
             self.last_gap = None
@@ -237,18 +240,22 @@ class SSP(Algorithm):
         self.last_gap = measure(rows, score, HuggingFaceTokenizer.load(self.config.model_dir))
         self.last_gap.check(self.config.engine_config().max_gap)
 
-    def _learn(self, rows: Sequence[Row], slots: int, game: GameConfig) -> dict[str, float]:
-        """One optimizer update; empty when there is nothing to learn from."""
-        if not rows:
-            return {}
-        weighted = with_loss_weights(rows, self.config.learning(), slots, game)
-        timesteps = {"training_step": self._steps}
-        given: dict[str, Any] = {"batch": to_batch(weighted)}
-        if self.config.num_learners:
-            parts = deal_to_learners(weighted, self.config.num_learners)
-            given = {"batches": [to_batch(part) for part in parts]}
-        results = self.learner_group.update(**given, timesteps=timesteps)
-        return merge_figures([result[MODULE_ID] for result in results])
+    def _learn(self, samples: Sequence[Sample]) -> list[dict[str, float]]:
+        """Figures of a step's optimizer updates; one without rows to learn from is left out."""
+        learning, learners = self.config.learning(), self.config.num_learners
+        rows = credited([row for sample in samples for row in sample.rows], learning)
+        updates = []
+        for part, slots in deal(rows, learning):
+            if not part:
+                continue
+            weighted = with_loss_weights(part, learning, slots, self.config.game())
+            shards = deal_to_learners(weighted, learners) if learners else [weighted]
+            batches = [to_batch(shard) for shard in shards]
+            given: dict[str, Any] = {"batches": batches} if learners else {"batch": batches[0]}
+            timesteps = {"training_step": self._steps}
+            results = self.learner_group.update(**given, timesteps=timesteps)
+            updates.append(merge_figures([result[MODULE_ID] for result in results]))
+        return updates
 
     def _report(
         self,
@@ -257,6 +264,7 @@ class SSP(Algorithm):
         seconds: dict[str, float],
     ) -> None:
         """Enters all figures of a step into RLlib's metrics, under the same names at every step."""
+        self.last_games = _records(samples)
         figures = step_figures(self.last_games, self.config.learning().batch_size, updates)
         figures["staleness"] = fmean(self._steps - 1 - g.weights_version for g in self.last_games)
         self.last_figures = {n: value for n, value in figures.items() if value is not None}
@@ -275,22 +283,16 @@ class SSP(Algorithm):
     def solve(
         self, questions: Sequence[Question], temperature: float = 0.0, seed: int = 0
     ) -> list[GameRecord]:
-        """Lets the present policy answer questions; one record a question, in order.
-
-        Above temperature 0, what is sampled also depends on how many env runners share them.
-        """
+        """Lets the present policy answer questions; one record a question, in order."""
         group = self.eval_env_runner_group or self.env_runner_group
         count = 1 if group.local_env_runner is not None else group.num_remote_env_runners()
-        shares = [questions[i::count] for i in range(count)]
+        numbered = list(enumerate(questions))
         if group is not self.env_runner_group:
             self._hand_over_weights(group)
+        shares = [numbered[i::count] for i in range(count)]
         calls = [methodcaller("solve", share, temperature, seed) for share in shares]
-        results = self._runners.map(group, calls)
-
-        answered: list[GameRecord | None] = [None] * len(questions)
-        for i, share in enumerate(results):
-            answered[i::count] = share
-        return [record for record in answered if record is not None]
+        records = chain.from_iterable(self._runners.map(group, calls))
+        return sorted(records, key=lambda record: record.slot)
 
     def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
         """Measures the policy on ``evaluation_duration`` questions that it never trains on.
@@ -399,12 +401,12 @@ class SSP(Algorithm):
         with self._learners():
             state = self.get_state(not_components=COMPONENT_LEARNER_GROUP)
             saved: str = super().save_to_path(path, *args, state=state, **kwargs)
-            folder = (Path(saved) / CHECKPOINT).absolute()
+            folder = (Path(saved) / LEARNER_FOLDER).absolute()
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             ask_learners(self.learner_group, methodcaller("save", str(folder)))
         write_checksums(folder)
-        describe(self.config.rl_module_spec, Path(saved) / MODULE_PATH)
+        describe(self.config.rl_module_spec, Path(saved) / MODULE_FOLDER)
         return saved
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -439,9 +441,14 @@ class SSP(Algorithm):
         number as their version."""
         if kwargs.get("component"):
             raise UsageError("a checkpoint of self-play is restored as a whole")
-        folder = (Path(path) / CHECKPOINT).absolute()
+        folder = (Path(path) / LEARNER_FOLDER).absolute()
         check_weights(folder)  # here, once for all learners
         super().restore_from_path(path, *args, **kwargs)
         with self._learners():
             ask_learners(self.learner_group, methodcaller("load", str(folder)))
         self._hand_over_weights(self.env_runner_group)
+
+
+def _records(samples: Iterable[Sample]) -> list[GameRecord]:
+    """Games of a step, in their order."""
+    return [record for sample in samples for record in sample.records]

@@ -16,6 +16,7 @@ from ray.rllib.utils import force_list
 
 from agents.config import (
     SHARED,
+    ComputeConfig,
     EngineConfig,
     Gpus,
     LearningConfig,
@@ -111,7 +112,7 @@ class SSPConfig(AlgorithmConfig):
 
         super().__init__(algo_class=algo_class or SSP)
         self.model_dir = str(tiny_directory())
-        self.sharding = "ddp"
+        self.sharding: Any = "ddp"
         self.engine: EngineConfig | dict[str, Any] | str = EngineConfig()
         self.overlap = False
         for name, field in LearningConfig.model_fields.items():
@@ -180,10 +181,25 @@ class SSPConfig(AlgorithmConfig):
 
     @property
     def is_sharded(self) -> bool:
-        return self.sharding == "fsdp2"
+        return bool(self.sharding == "fsdp2")
 
     def learning(self) -> LearningConfig:
         return LearningConfig(**{name: getattr(self, name) for name in LEARNING})
+
+    def compute(self) -> ComputeConfig:
+        """Processes and devices. An evaluation's own config has other numbers, which nobody reads
+        here."""
+        if self.in_evaluation:
+            return ComputeConfig(overlap=self.overlap)
+        own = self.gpus == "own"
+        return ComputeConfig(
+            env_runners=self.num_env_runners,
+            learners=self.num_learners,
+            gpus=self.gpus,
+            tensor_parallel=int(self.num_gpus_per_env_runner) if own else 1,
+            sharding=self.sharding,
+            overlap=self.overlap,
+        )
 
     def batch_strategy(self) -> BatchStrategy:
         strategy = make_strategy(self.learning().strategy, self.game().max_searches)
@@ -237,11 +253,11 @@ class SSPConfig(AlgorithmConfig):
                 fix += "--rules my_module:make_rules of ssp train"
                 raise ConfigError(f"env_config.{key}", self.env_config[key], fix)
         # RLlib makes a second config for its evaluation, which it fills in and never uses here.
-        game, learning, engine = self.game(), self.learning(), self.engine_config().kind
+        game, learning, engine = self.game(), self.learning(), self.engine_config()
         if not self.in_evaluation:
             self._refuse_unread()
             own = getattr(self._rl_module_spec, "module_class", None) not in (None, LLMModule)
-            if own and engine == "vllm":
+            if own and engine.kind == "vllm":
                 fix = "vLLM plays the model of model_dir: engine='transformers' plays your module"
                 raise ConfigError("rl_module_spec", self._rl_module_spec, fix)
         with named("env_config"):
@@ -255,20 +271,8 @@ class SSPConfig(AlgorithmConfig):
                 fix = "make_rules chooses the retriever; leave one of them out"
                 raise ConfigError("search", self.env_config["search"], fix)
             check_search(self.search())
-        # The layout is that of training; of its runners, an evaluation has other numbers.
-        gpus: Gpus = "none" if self.in_evaluation else self.gpus
-        check_settings(
-            game,
-            learning,
-            engine=engine,
-            env_runners=0 if self.in_evaluation else self.num_env_runners,
-            overlap=self.overlap,
-            learners=self.num_learners,
-            sharding=self.sharding,
-            gpus=gpus,
-            tensor_parallel=int(self.num_gpus_per_env_runner) if gpus == "own" else 1,
-        )
-        if gpus == "shared" and self.evaluation_num_env_runners:
+        check_settings(game, learning, engine, compute := self.compute())
+        if compute.gpus == "shared" and self.evaluation_num_env_runners:
             fix = "learners leave no GPU to them; leave it at 0, and the env runners answer"
             count = self.evaluation_num_env_runners
             raise ConfigError("evaluation_num_env_runners", count, fix)

@@ -23,11 +23,11 @@ from ray.rllib.utils.framework import get_device
 from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
 from agents.config import LearningConfig, played_at_once
-from agents.engines.base import Engine, Generation, StopRule
+from agents.engines.base import Engine, StopRule
 from agents.engines.opening import Partnered, open_engine
 from agents.rllib.learner import freeze_collected
 from agents.rllib.module import LM, MODULE_ID, LLMModule, module_spaces, unpack
-from agents.rollout import answer, play
+from agents.rollout import answer, play, sampled
 from agents.rows import Row, rows_of
 from ssp_env.errors import UsageError
 from ssp_env.game.outcome import RESERVED, Ending
@@ -104,7 +104,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             self.module.to(device)
         if shared and self.worker_index:
             self.sleep()  # until it is sent weights: the learner may be at work already
-        self._players = self.engine
+        self._players: Engine = self.engine
         if self.learning.partner:
             partner = open_engine(
                 engine, self.learning.partner, self.tokenizer, stop, device=device
@@ -127,8 +127,8 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             what = "an env runner plays rounds of a training step, not single episodes"
             raise UsageError(f"{what}: call train(), or solve(questions) of the algorithm")
         seed = (self.config.seed or 0, step, number)
-        engine: Any = _Timed(self._players)
-        began = time.perf_counter()
+        engine = self._players
+        began, worked = time.perf_counter(), sampled.seconds
         copy = self.config.batch_strategy()
         copy.set_state(ray.get(strategy) if isinstance(strategy, ray.ObjectRef) else strategy)
 
@@ -138,8 +138,8 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         records = [record_game(game, self.rules, engine.weights_version) for game in round_.games]
         rows = rows_of(round_.games, self.learning)
 
-        game_seconds = time.perf_counter() - began - engine.seconds
-        seconds = {"game": game_seconds, "engine": engine.seconds}
+        worked = sampled.seconds - worked
+        seconds = {"game": time.perf_counter() - began - worked, "engine": worked}
         sample = Sample(rows, records, round_.verified, seconds, self.worker_index or 0)
         # What a callback logs goes along with the sample.
         make_callback(
@@ -161,15 +161,16 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         return sorted((RESERVED - {ending.value for ending in never}) | filters)
 
     def solve(
-        self, questions: Sequence[Question], temperature: float, seed: int
+        self, questions: Sequence[tuple[int, Question]], temperature: float, seed: int
     ) -> list[GameRecord]:
-        """Lets the solver answer fixed questions, once each; nothing is learnt from it."""
+        """Lets the solver answer numbered questions, once each; nothing is learnt from it."""
         self.engine.wake()
         # A GPU's memory is planned for a round, and there may be many more questions.
         on_gpu = self.config.num_gpus_per_env_runner > 0
-        most = played_at_once(self.game, self.learning) if on_gpu else None
-        asked = self.rules, questions, self.engine
-        return answer(*asked, temperature=temperature, seed=seed, at_once=most)
+        at_once = played_at_once(self.game, self.learning) if on_gpu else max(1, len(questions))
+        return answer(
+            self.rules, questions, self.engine, temperature=temperature, seed=seed, at_once=at_once
+        )
 
     def _answers(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
         answers = self.world.answers
@@ -228,23 +229,6 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
 
     def stop(self) -> None:
         """Has nothing to close."""
-
-
-class _Timed:
-    """An engine that notes how long it was at work."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine, self.seconds = engine, 0.0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    def step(self) -> list[tuple[int, Generation]]:
-        began = time.perf_counter()
-        try:
-            return self._engine.step()
-        finally:
-            self.seconds += time.perf_counter() - began
 
 
 # -- rounds of a step --------------------------------------------------------------------------

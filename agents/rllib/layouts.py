@@ -1,24 +1,31 @@
-"""Placing env runners and learners on the GPUs of a Ray cluster."""
+"""Placing env runners and learners on the CPUs and GPUs of a Ray cluster."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
 
 import ray
 import torch
 from ray.util import get_current_placement_group
 
+from agents.config import check_processors
+from agents.rllib.config import SSPConfig
 from ssp_env.errors import ConfigError
-
-if TYPE_CHECKING:
-    from agents.rllib.config import SSPConfig
 
 
 def check_cluster(config: SSPConfig) -> None:
-    """Makes sure that Ray has the GPUs of a run, and can place pairs on them; inside of Tune, which
-    has reserved them, there is nothing to ask."""
+    """Makes sure that Ray has the CPUs and GPUs of a run, and can place pairs on these; inside of
+    Tune, which has reserved them, there is nothing to ask."""
     runners, learners = config.num_env_runners, config.num_learners
-    if config.gpus == "none" or get_current_placement_group() is not None:
+    if get_current_placement_group() is not None:
+        return
+    if config.gpus == "none":
+        if not (runners or learners):
+            return
+        nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
+        # On one machine, Ray may have been told of more CPUs than there are.
+        there = os.cpu_count() or 1 if len(nodes) == 1 else int(sum(nodes))
+        check_processors(config.compute(), there)
         return
     if not runners:
         if not torch.cuda.is_available():

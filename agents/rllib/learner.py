@@ -141,8 +141,8 @@ class SSPLearner(TorchLearner):
         """Leaves the learning rate alone: RLlib's schedules know nothing of steps."""
 
     def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """Keeps the number of the training step for the update's warm-up."""
-        self._training_step = int(timesteps.get("training_step", self.learning.warmup_steps))
+        """Keeps the number of the training step, of which the learning rate is a function."""
+        self._training_step = int(timesteps["training_step"])
 
     def _uncompiled_update(
         self, batch: dict[str, Columns], **kwargs: Any

@@ -29,10 +29,9 @@ LM = "lm."
 ENTROPY = "entropy"
 """Second column of what ``forward_train`` returns; a module of your own may leave it out."""
 
-
-CHECKPOINT = "learner"
+LEARNER_FOLDER = "learner"
 """Folder of the algorithm's checkpoint that holds weights and moments: safetensors, no pickle."""
-MODULE_PATH = f"learner_group/learner/rl_module/{MODULE_ID}"
+MODULE_FOLDER = f"learner_group/learner/rl_module/{MODULE_ID}"
 """Folder of it that ``RLModule.from_checkpoint`` is given, as in any of RLlib's."""
 
 
@@ -71,8 +70,8 @@ class LLMModule(TorchRLModule):
         """As RLlib's; in a checkpoint of the algorithm, from the learners' weights, which are not
         there twice."""
         folder = Path(path).absolute()
-        if folder.match(MODULE_PATH):
-            load_state(self, read_weights(folder.parents[3] / CHECKPOINT))
+        if folder.match(MODULE_FOLDER):
+            load_state(self, read_weights(folder.parents[3] / LEARNER_FOLDER))
         else:
             super().restore_from_path(path, *args, **kwargs)
 

@@ -21,7 +21,7 @@ from agents.tiny.bootstrap import save_policy as save_tiny
 from experiments.config import check_model_directory
 from experiments.run.process import handling, provenance, quiet_libraries, raise_interruption
 from experiments.run.rundir import RunDirectory
-from ssp_env.disk import make_directories, new_folder, remove_empty
+from ssp_env.disk import make_directories, new_folder, remove_empty, unwritten
 from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.config import MINI_GAME
 
@@ -56,7 +56,7 @@ def make_policy(out: Path, seed: int, width: int, steps: int) -> int:
             text = json.dumps(origin, indent=2) + "\n"
             (folder / "origin.json").write_text(text, encoding="utf-8")
     except OSError as error:
-        raise RunError(f"{out} cannot be written: {error}") from error
+        raise unwritten(out, error) from error
     except KeyboardInterrupt:
         said = "nothing was written; ssp bootstrap cannot be resumed, only started again"
         print(said, file=sys.stderr)

@@ -16,7 +16,7 @@ from experiments.config import RunConfig
 from experiments.options import Chosen, ProbeOptions
 from experiments.run.checks import build_rules
 from ssp_env.doors.setup import set_up
-from ssp_env.errors import ServiceError
+from ssp_env.errors import ConfigError, ServiceError, nearest
 from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.judge.chat import ChatClient
 from ssp_env.players import ChatPlayer
@@ -39,6 +39,10 @@ def run(chosen: Chosen, options: ProbeOptions) -> int:
 
     config = chosen.config()
     cheats = [find_cheat(name) for name in options.cheat or CHEATS]
+    known = {*CHEATS, *(cheat.name for cheat in cheats)}
+    for name in options.allow:
+        if name not in known:
+            raise ConfigError("--allow", name, nearest(name, known))
     rules = make_rules(config)
     is_model = options.player == "model"
     partner = ChatPlayer(ChatClient(config.served_model())) if is_model else None

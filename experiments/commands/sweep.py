@@ -20,7 +20,7 @@ from experiments.sweeps.definition import (
     trials,
 )
 from experiments.sweeps.results import Results
-from ssp_env.disk import write_atomically
+from ssp_env.disk import make_directories, remove_empty, write_atomically
 from ssp_env.errors import ConfigError, RunError, SSPError
 
 
@@ -100,6 +100,7 @@ def check_trials(planned: Sequence[Trial], directory: SweepDirectory, resume: bo
     if not resume and directory.path.is_dir() and any(directory.path.iterdir()):
         fix = "continue the sweep in it by --resume, or choose another --out"
         raise RunError(f"{directory.path} is not empty; {fix}")
+    remove_empty(make_directories(directory.trials))
     for trial in planned:
         run = directory.run(trial)
         if run.config.exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.run.rundir import CHANGEABLE, RunDirectory, flat
+from experiments.run.rundir import CHANGEABLE, RunDirectory, by_step, flat
 from ssp_env.errors import RunError
 
 NOT_FIGURES = {"interval", "questions", "void_questions"}
@@ -72,15 +73,26 @@ class Run:
         return [line for line in self.lines if line.get("accuracy")]
 
 
-def open_runs(paths: Sequence[str]) -> list[Run]:
-    """Reads everything of run directories but their games; runs may be in progress."""
+def open_runs(paths: Sequence[str], live: bool = False) -> list[Run]:
+    """Reads everything of run directories but their games; runs may be in progress.
+
+    Says where the last line of metrics is cut off and left out, unless ``live``: then the next
+    look finds its end.
+    """
     parts = [Path(path).resolve().parts for path in paths]
     # The shortest ends of paths that tell the runs apart.
     for length in range(1, max(map(len, parts)) + 1):
         keys = ["-".join(part[-length:]).strip("/-") or "run" for part in parts]
         if len({*keys}) == len(keys):
-            return [read_run(key, path) for key, path in zip(keys, paths, strict=True)]
-    raise RunError(f"a run is named twice: {', '.join(paths)}")
+            runs = [read_run(key, path) for key, path in zip(keys, paths, strict=True)]
+            break
+    else:
+        raise RunError(f"a run is named twice: {', '.join(paths)}")
+    for file in (RunDirectory(path).metrics for path in paths):
+        if not live and not file.read_bytes().endswith(b"\n"):
+            cut = "its last line is cut off and left out (a run writes it, or was killed)"
+            print(f"ssp: {file}: {cut}", file=sys.stderr)
+    return runs
 
 
 def read_run(key: str, path: str | Path) -> Run:
@@ -88,18 +100,14 @@ def read_run(key: str, path: str | Path) -> Run:
     directory = RunDirectory(path)
     if not directory.config.exists():
         raise RunError(f"{path} is no run directory (no config.yaml); of a sweep, name trials/*")
-    summary = None
-    if directory.summary.exists():
-        summary = json.loads(directory.summary.read_text(encoding="utf-8"))
-    lines = directory.read_metrics()
+    summary, lines = directory.read_summary(), directory.read_metrics()
     config, files = directory.read_config(), step_files(directory.games)
     return Run(key, directory.path, config, lines, summary, files)
 
 
 def step_files(folder: Path) -> dict[int, Path]:
     """The files of games in a folder, by step; none if there is no such folder."""
-    files = folder.glob("step_*.jsonl*")
-    return dict(sorted((int(file.name[5:].partition(".")[0]), file) for file in files))
+    return by_step(folder, r"\.jsonl(\.gz)?")
 
 
 @dataclass(frozen=True)

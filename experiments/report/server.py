@@ -40,7 +40,7 @@ class Viewer(ThreadingHTTPServer):
 
     def __init__(self, paths: Sequence[str], host: str, port: int) -> None:
         self.paths, self.only_local = list(paths), host in LOCAL
-        self.keys = [run.key for run in open_runs(paths)]
+        self.keys = [run.key for run in open_runs(paths, live=True)]
         try:
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError) as error:
@@ -49,12 +49,12 @@ class Viewer(ThreadingHTTPServer):
     def answer(self, path: str, query: dict[str, str]) -> tuple[str, str]:
         """Content type and body; a ``LookupError`` where there is no such page, run or game."""
         if path == "/":
-            runs = open_runs(self.paths)
+            runs = open_runs(self.paths, live=True)
             return "text/html", page_html(
                 runs, {"data": packed(described(runs, live=True))}, live=True
             )
         if path == "/api/state":
-            state = described(open_runs(self.paths), live=True)
+            state = described(open_runs(self.paths, live=True), live=True)
             return "application/json", json.dumps(state)
         if path not in ("/api/index", "/api/game"):
             raise LookupError("there is no such page")

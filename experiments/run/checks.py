@@ -10,10 +10,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from agents.config import check_packages
+from agents.config import check_packages, check_processors
 from experiments.config import RunConfig, check_model_directory, check_policy
 from experiments.run.rundir import RunDirectory
-from ssp_env.config import load
+from ssp_env.config import load, own_code
 from ssp_env.errors import ConfigError, ModelError, ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import prompt_file
@@ -30,6 +30,8 @@ from ssp_env.worlds import check_world, open_world
 def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     """Looks at settings, packages, model, world, run directory, search; leaves nothing behind."""
     check_settings(config)
+    if "RAY_ADDRESS" not in os.environ:
+        check_processors(config.compute, os.cpu_count() or 1)
     check_world(config.world, **config.world_options)
     learning = config.learning
     own = {
@@ -69,6 +71,7 @@ def open_run(
         The rules that it is played by, and the questions that the policy is measured by.
     """
     from agents.engines.opening import check_same_tokens
+    from agents.losses import find_algorithm
     from experiments.planner import check_memory
 
     model = check_model(config.model_dir)
@@ -76,6 +79,8 @@ def open_run(
     if tokenizer.vocab_size > model.vocab_size:
         what = f"its tokenizer has {tokenizer.vocab_size} tokens, its model {model.vocab_size}"
         raise ModelError(f"{config.model_dir} does not fit together: {what}")
+    for role in config.learning.learning_roles:
+        find_algorithm(config.learning.algorithm(role))
     check_memory(config)
     if config.learning.partner:
         check_model(Path(config.learning.partner))
@@ -166,7 +171,9 @@ def build_rules(config: RunConfig, world: World, tokenizer: Tokenizer, game: Gam
     """The rules of a user's own function, or with the retriever, judge and verifier that the
     settings name. Processes that play make their own, since connections cannot be sent."""
     if config.rules:
-        rules = load("rules", config.rules)(world, tokenizer, game)
+        make = load("rules", config.rules)
+        with own_code("rules", config.rules):
+            rules = make(world, tokenizer, game) if callable(make) else make
         if not isinstance(rules, Rules):
             fix = "name a function that returns ssp_env Rules, such as Rules.build(...)"
             raise ConfigError("rules", config.rules, fix)

@@ -26,7 +26,7 @@ from typing import Any
 import yaml
 
 from agents.health import Diagnosis
-from experiments.config import RunConfig
+from experiments.config import RunConfig, read_yaml
 from ssp_env.disk import (
     locked,
     make_directories,
@@ -183,17 +183,22 @@ class RunDirectory:
         try:
             texts = self.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
             lines = [json.loads(text) for text in texts if text.endswith("\n")]
+        except FileNotFoundError:
+            lines = []
         except (OSError, ValueError) as error:
             raise RunError(f"{self.metrics} cannot be read: {error}") from error
         if not lines:
-            raise RunError(f"{self.metrics} is empty")
+            raise RunError(f"{self.metrics} is empty: the base policy is not measured yet")
         return lines
+
+    def read_summary(self) -> dict[str, Any] | None:
+        """The result; ``None`` while the run is not finished."""
+        return _read_json(self.summary)
 
     def read_stopped(self) -> Diagnosis | None:
         """Why the run was stopped after its newest checkpoint; ``None`` if it was not."""
-        if not self.stopped.exists():
-            return None
-        return Diagnosis(**json.loads(self.stopped.read_text(encoding="utf-8")))
+        held = _read_json(self.stopped)
+        return None if held is None else Diagnosis(**held)
 
     def latest_checkpoint(self) -> tuple[int, Path] | None:
         """Step and folder of the newest checkpoint."""
@@ -202,8 +207,7 @@ class RunDirectory:
 
     def kept_checkpoints(self) -> list[tuple[int, Path]]:
         """Steps and folders of all checkpoints that are there, the oldest first."""
-        folders = self.checkpoints.glob("step_*")
-        return sorted((int(folder.name.removeprefix("step_")), folder) for folder in folders)
+        return [*by_step(self.checkpoints, "").items()]
 
     def go_back(self) -> int:
         """Deletes what came after the newest checkpoint, whose steps are played again, to the same
@@ -214,8 +218,8 @@ class RunDirectory:
             if self.metrics.exists():  # it begins with the measured base policy
                 kept = [line for line in self.read_metrics() if line["step"] <= step]
                 write_atomically(self.metrics, "".join(json.dumps(line) + "\n" for line in kept))
-            for file in self.games.glob("step_*.jsonl"):
-                if int(file.stem.removeprefix("step_")) > step:
+            for played, file in by_step(self.games, r"\.jsonl").items():
+                if played > step:
                     file.unlink()
             self.summary.unlink(missing_ok=True)
             for left in self.path.rglob(".*unfinished*"):
@@ -233,17 +237,32 @@ class RunDirectory:
 
 
 def _read_config(file: Path) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise RunError(f"{file} cannot be read: {error}") from error
-    if not isinstance(values, dict):
-        raise RunError(f"{file} holds no settings")
+    values = read_yaml(file)
     try:
         RunConfig(**values)
     except ConfigError as error:
         raise DataError(file, str(error)) from None
     return values
+
+
+def _read_json(file: Path) -> dict[str, Any] | None:
+    """The object in a file; ``None`` where there is no file."""
+    try:
+        held = json.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{file} cannot be read: {error}; delete it and resume the run") from error
+    if not isinstance(held, dict):
+        raise RunError(f"{file} holds no object; delete it and resume the run")
+    return held
+
+
+def by_step(folder: Path, ending: str) -> dict[int, Path]:
+    """The files or folders in another that are named after a step, by step; copies under other
+    names are not taken for them."""
+    matches = [(re.fullmatch(rf"step_(\d+){ending}", path.name), path) for path in folder.glob("*")]
+    return dict(sorted((int(match[1]), path) for match, path in matches if match))
 
 
 def finite(value: Any) -> Any:

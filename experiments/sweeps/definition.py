@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from agents.health import OUTAGE
-from experiments.config import RunConfig, load_preset, make_config, shipped
+from experiments.config import RunConfig, load_preset, make_config, read_yaml, shipped
 from experiments.run.rundir import RunDirectory, flat
 from ssp_env.config import Settings
 from ssp_env.disk import locked, make_directories, write_atomically
@@ -80,10 +79,7 @@ def read_sweep(name: str) -> Sweep:
     if not path.is_file():
         raise ConfigError("sweep", name, f"no such file; {nearest(name, known)}")
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return Sweep(**values)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError) as error:
-        raise DataError(path, f"holds no sweep: {error}") from error
+        return Sweep(**read_yaml(path))
     except ConfigError as error:
         raise DataError(path, str(error)) from None
 
@@ -137,7 +133,11 @@ class SweepDirectory:
         """The sweep of this name that was begun here, and the commands that played it."""
         if not self.definition.exists():
             raise RunError(f"{self.path} holds no sweep to resume (sweep.yaml is missing)")
-        held = yaml.safe_load(self.definition.read_text(encoding="utf-8"))
+        held = read_yaml(self.definition)
+        if missing := {"name", "sweep", "commands"} - held.keys():
+            raise DataError(
+                self.definition, f"has no {min(missing)} any more; choose another --out"
+            )
         if held["name"] != name:
             theirs = f"the sweep {held['name']!r}, not {name!r}"
             raise RunError(f"{self.path} holds {theirs}: choose another --out")
@@ -160,10 +160,8 @@ class SweepDirectory:
     def state(self, trial: Trial) -> str:
         """State of a trial: ``not begun``, ``not finished``, or one of :data:`ENDED`."""
         run = self.run(trial)
-        if run.summary.exists():
-            held = json.loads(run.summary.read_text("utf-8"))
-            if held["steps"] == trial.config.steps:
-                return "done"
+        if (held := run.read_summary()) and held["steps"] == trial.config.steps:
+            return "done"
         stopped = run.read_stopped()
         # An outage is no result: the same trial goes well where its services are there.
         if stopped is not None and stopped.sign != OUTAGE:

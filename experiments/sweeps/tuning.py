@@ -17,9 +17,9 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from agents.config import side_by_side
+from agents.config import ComputeConfig, side_by_side
 from agents.health import OUTAGE
-from experiments.config import ComputeConfig, make_config
+from experiments.config import make_config
 from experiments.options import SweepOptions
 from experiments.run.process import handling, quiet_libraries
 from experiments.run.rundir import RunDirectory

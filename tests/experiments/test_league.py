@@ -113,7 +113,7 @@ def test_a_league_of_two_policies(
         return main(["league", *named, "--answers", "6", *sets(*SETTINGS), *words])
 
     out = tmp_path / "league"
-    assert command(twin, out) == 0
+    assert command(twin, out, *sets("engine.dtype=bfloat16")) == 0
     assert "Elo as solver" in capsys.readouterr().out
     data = json.loads((out / "league.json").read_text())
     one, other = data["players"]

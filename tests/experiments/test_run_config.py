@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.config import EngineConfig
-from experiments.config import ComputeConfig, RunConfig, load_preset, shipped
+from agents.config import ComputeConfig, EngineConfig
+from experiments.config import RunConfig, load_preset, shipped
 from experiments.options import Chosen
 from experiments.run.checks import check_settings
 from experiments.run.cluster import algorithm_config

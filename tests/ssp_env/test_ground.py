@@ -84,7 +84,7 @@ class Outer(Settings):
         ({"inner": {"attempts": 0}}, "inner.attempts", "greater than 0"),
         ({"inner": {"attemps": 1}}, "inner.attemps", "did you mean 'attempts'?"),
         ({"inner": {"span": [3, 1]}}, "inner.span", "give (low, high)"),
-        ({"inner": 3}, "inner", "dictionary"),
+        ({"inner": 3}, "inner", "it is a section; set what is in it (inner.attempts, "),
         ({"kind": "auto"}, "kind", "did you mean inner.kind?"),
         ({"stps": 1, "inner": {"attempts": 0}}, "inner.attempts", "also stps = 1"),
     ],

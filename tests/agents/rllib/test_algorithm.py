@@ -80,6 +80,9 @@ def uninterrupted(
             run["games"].append(algorithm.last_games)
             if step == 1:
                 algorithm.save_to_path(run["checkpoint"])
+            if step == 2:
+                questions = config.make_world().questions(0, per_group=3)
+                run["solved"] = algorithm.solve(questions, temperature=1.0, seed=7)
         run["evaluated"] = algorithm.told
         run["state"] = algorithm.get_state()["self_play"]
     return run
@@ -270,6 +273,9 @@ def test_two_env_runners_play_the_games_of_none_whoever_dies(uninterrupted: dict
         assert result["evaluation"]["env_runners"] == expected["evaluation"]["env_runners"]
 
         # They also answer questions, in order.
+        expected = uninterrupted["solved"]
+        records = algorithm.solve(questions, temperature=1.0, seed=7)
+        assert [r.trajectories[0].ids for r in records] == [r.trajectories[0].ids for r in expected]
         records, again = algorithm.solve(questions), algorithm.solve(questions, seed=7)
         assert [record.question for record in records] == [question.text for question in questions]
         assert {(record.origin, len(record.trajectories)) for record in records} == {("given", 1)}

@@ -109,6 +109,7 @@ def test_tune_reserves_whole_gpus_for_pairs(algorithm_config: SSPConfig) -> None
         (2, 2, (2, 1), "only vLLM on GPUs of its own"),
         (0, 0, SHARED, "sees no GPU"),
         (2, 15, (1, 1), "need 17 GPUs, and Ray has 16"),
+        (0, 999, (0, 0), "compute.learners = 999: there are .* CPUs.*give at most"),
     ],
 )
 def test_what_cannot_run_is_refused_before_anything_starts(

@@ -107,7 +107,7 @@ def test_what_needs_no_pytorch_is_found_before_it_is_loaded(
         (["sweep", "seed: [0]\narms: {a: {}}"], "did you mean 'seeds'"),
         (["sweep", "arms: {a: {}, c: {seed: 3}}"], "give seeds"),
         (["sweep", "preset: tiny"], "name arms with their settings, or give a grid"),
-        (["sweep", "arms: {a: [1}"], "holds no sweep"),
+        (["sweep", "arms: {a: [1}"], "cannot be read"),
     ],
 )
 def test_mistakes_are_found_before_anything_is_written(
@@ -187,3 +187,159 @@ def test_a_service_that_does_not_answer(refused: Refused, monkeypatch: pytest.Mo
         line = refused(settings=(*settings, "judge=openai"))
         assert line.startswith("openai: ")
         assert url in line
+
+
+# -- run directories that are not what a command takes them for --------------------------------
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from small_runs import make_run
+
+    return make_run(tmp_path_factory.mktemp("finished") / "run").path
+
+
+@pytest.fixture
+def place(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a run, an empty folder and a file."""
+    shutil.copytree(finished, tmp_path / "run")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("mine\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("wrong", ["nowhere", "empty", "file"])
+def test_what_is_no_run_is_refused_by_all_that_read_one(
+    wrong: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(place.rglob("*"))
+    for words in (
+        ["report", wrong],
+        ["plot", wrong],
+        ["view", wrong],
+        ["questions", wrong],
+        ["export", wrong, "--out", "model"],
+        ["train", "--resume", "--out", wrong],
+        ["eval", wrong],
+        ["league", wrong],
+    ):
+        assert main(words) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("ssp: ")
+        assert wrong in line
+    assert sorted(place.rglob("*")) == before
+
+
+@pytest.mark.parametrize("out", ["/dev/full", "file/in", "/proc/in"])
+def test_a_place_that_cannot_be_written_is_named_before_anything_is_played(
+    out: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "mine.yaml").write_text("arms: {a: {}}\nset: {per_group: 1}")
+    before = sorted(place.rglob("*"))
+    for words in (
+        ["train"],
+        ["sweep", "mine.yaml"],
+        ["bootstrap"],
+        ["report", "run"],
+        ["plot", "run"],
+        ["questions", "run"],
+    ):
+        assert main([*words, "--out", out]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("ssp: ")
+        assert out.partition("/in")[0] in said
+        assert "Errno" not in said
+    assert sorted(place.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "words", "says"),
+    [
+        ("config.yaml", "{", "train --resume --out run", "config.yaml: cannot be read"),
+        ("config.yaml", "- 1", "report run", "config.yaml: holds no settings"),
+        ("config.yaml", "sead: 3", "plot run", "config.yaml: sead = 3: no such setting; did you"),
+        ("summary.json", "{", "report run", "summary.json cannot be read"),
+        ("metrics.jsonl", "", "plot run", "the base policy is not measured yet"),
+        ("games/step_000001.jsonl", "{", "questions run", "step_000001.jsonl:1: "),
+        ("config.yaml", None, "train --resume --out run --preset best", "other settings (engine."),
+        ("sweep.yaml", "{", "sweep run --out run --tables", "sweep.yaml: cannot be read"),
+        ("sweep.yaml", "name: run", "sweep run --out run --resume", "sweep.yaml: has no commands"),
+    ],
+)
+def test_files_of_a_run_that_were_edited_are_named(
+    file: str,
+    text: str | None,
+    words: str,
+    says: str,
+    place: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if text is not None:
+        (place / "run" / file).write_text(text)
+    assert main(words.split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("ssp: ")
+    assert says in line
+
+
+def test_copies_beside_a_run_s_own_files_are_not_taken_for_steps(place: Path) -> None:
+    games = place / "run" / "games"
+    shutil.copy(games / "step_000001.jsonl", games / "step_000001 (copy).jsonl")
+    (place / "run" / "checkpoints" / "step_000001.old").mkdir(parents=True)
+    assert main(["questions", "run"]) == 0
+    assert main(["export", "run", "--out", "model"]) == 2, "there is no checkpoint"
+
+
+@pytest.mark.parametrize("command", ["report", "plot"])
+def test_a_last_line_that_is_cut_off_is_left_out_and_told(
+    command: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = place / "run" / "metrics.jsonl"
+    file.write_text(file.read_text()[:-20])
+    assert main([command, "run"]) == 0
+    assert "metrics.jsonl: its last line is cut off and left out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("train --set engine=vllm", "it is a section; set what is in it (engine.kind, "),
+        ("train --model Qwen/Qwen2.5-0.5B", "hf download"),
+        ("eval --temperature -1", "--temperature. Must be >= 0"),
+        ("probe --games 2 --allow nonsens", "did you mean 'nonsense'"),
+        ("bootstrap --out new --seed -1", "--seed. Must be >= 0"),
+        ("play --games -1", "--games. Must be > 0"),
+        ("train --out new --set learning.solver_algorithm=own:LIMIT", "is a int, not an agents."),
+    ],
+)
+def test_values_that_cannot_work_are_refused(
+    words: str, says: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "own.py").write_text("LIMIT = 3\n")
+    assert main(words.split()) == 2
+    assert says in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("def make_rules(world, tokenizer, game):\n    inner()\ndef inner():\n    {}['a']", "'a'"),
+        ("def make_rules():\n    pass", "takes 0 positional arguments"),
+        ("def make_rules(:", "SyntaxError"),
+        ("1 / 0", "division by zero"),
+        ("make_rules = 3", "name a function that returns ssp_env Rules"),
+    ],
+)
+def test_rules_of_a_user_s_that_raise_are_named_with_the_user_s_frames(
+    code: str, says: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = f"own_{abs(hash(code))}"
+    (place / f"{module}.py").write_text(code)
+    assert main(["probe", "--rules", f"{module}:make_rules"]) == 2
+    *frames, line = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"ssp: rules = '{module}:make_rules': ")
+    assert says in line
+    shown = [frame for frame in frames if 'File "' in frame]
+    assert all(module in frame for frame in shown), "none of ours"
+    assert len(shown) == code.count("inner()") + code.count("1 / 0")

@@ -80,6 +80,13 @@ def test_a_file_of_games_is_shown_with_a_row_per_group(
     assert {game.question for game in drawn} != {game.question for game in records(greedy)}
 
 
+def test_eval_plays_in_the_dtype_of_the_engine(policy: Path, greedy: Path, tmp_path: Path) -> None:
+    half = evaluate(policy, tmp_path / "half", "--set", "engine.dtype=bfloat16")
+    pairs = zip(half, records(greedy), strict=True)
+    first = [[game.trajectories[0].logprobs[0] for game in pair] for pair in pairs]
+    assert 0 < max(abs(one - other) for one, other in first) < 0.1
+
+
 @pytest.mark.usefixtures("cluster")
 def test_eval_answers_as_the_evaluation_within_a_run(policy: Path) -> None:
     changes = {"model": str(policy), "per_group": 2, "game.attempts": 1}

@@ -207,7 +207,7 @@ def test_incomplete_runs_are_refused_with_the_place(two_runs: list[str], tmp_pat
     change_game(run, 2, 0, outcome="splendid")
     refused(r"step_000002\.jsonl:2", DataError)
     run.metrics.unlink()
-    refused("cannot be read")
+    refused("is not measured yet")
     run.config.unlink()
     refused("no run directory .* of a sweep, name trials/")
     with pytest.raises(RunError, match="named twice"):
