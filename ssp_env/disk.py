@@ -15,6 +15,12 @@ from typing import IO, Any, BinaryIO
 from ssp_env.errors import DataError, RunError
 
 
+def cache_folder() -> Path:
+    """The user's folder for what can be made again: ``~/.cache/ssp-env``, or what the environment
+    variable ``SSP_CACHE`` names."""
+    return Path(os.environ.get("SSP_CACHE") or "~/.cache/ssp-env").expanduser()
+
+
 @contextmanager
 def opened(path: str | Path) -> Iterator[BinaryIO | gzip.GzipFile]:
     """A file to read bytes from, plain or gzip; raises ``DataError`` where it cannot be read."""
