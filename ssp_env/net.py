@@ -63,7 +63,7 @@ class Client(Generic[T]):
         weakref.finalize(self, self._close).atexit = False
 
     def connected(self) -> T:
-        """What :class:`Client` was told to make, for the running loop."""
+        """The connections of the running loop."""
         loop = asyncio.get_running_loop()
         if not self._open or self._open[0][0] is not loop:
             self._open[:] = [(loop, self._make())]
