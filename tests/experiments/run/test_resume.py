@@ -23,8 +23,6 @@ from ssp_env.errors import ServiceError
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
-Run = tuple[Path, str]
-
 
 SIGNALLED = """
 import os, signal, sys
@@ -60,11 +58,11 @@ def test_a_resumed_run_ends_as_if_it_had_never_stopped(
     status: int,
     saved: int,
     policy: Path,
-    whole_run: Run,
+    whole_run: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run, whole = tmp_path / "a run", whole_run[0]
+    run = tmp_path / "a run"
     more = ("--steps", "6", "--set", "checkpoint_every=2")
     ended = signalled(by, arguments(policy, run, *more))
     assert ended.returncode == status, ended.stderr
@@ -81,16 +79,16 @@ def test_a_resumed_run_ends_as_if_it_had_never_stopped(
     assert main(["train", "--resume", "--out", str(run)]) == 0
     assert f"resumed after step {saved}" in capsys.readouterr().err
     assert any(line["reused_games"] for line in metrics(run)[saved + 1 :])
-    assert timeless(run) == timeless(whole)
-    assert games(run) == games(whole)
-    ours, theirs = (json.loads((r / "summary.json").read_text()) for r in (run, whole))
+    assert timeless(run) == timeless(whole_run)
+    assert games(run) == games(whole_run)
+    ours, theirs = (json.loads((r / "summary.json").read_text()) for r in (run, whole_run))
     assert (ours["accuracy"], ours["interval"]) == (theirs["accuracy"], theirs["interval"])
 
 
 def test_a_damaged_byte_in_a_checkpoint_ends_whatever_reads_it(
-    whole_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    whole_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = Path(shutil.copytree(whole_run[0], tmp_path / "run"))
+    run = Path(shutil.copytree(whole_run, tmp_path / "run"))
     checkpoint = max(run.glob("checkpoints/step_*"))
     (share,) = checkpoint.glob("algorithm/learner/*.safetensors")
     policy, out = checkpoint / "policy", str(tmp_path / "out")
@@ -108,7 +106,7 @@ def test_a_damaged_byte_in_a_checkpoint_ends_whatever_reads_it(
 
 
 def test_ctrl_c_again_and_again_is_status_130_and_no_dead_end(
-    policy: Path, whole_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    policy: Path, whole_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, said = tmp_path / "run", tmp_path / "stderr"
     command = [SSP, *arguments(policy, run, "--steps", "500", "--set", "checkpoint_every=500")]
@@ -139,7 +137,7 @@ def test_ctrl_c_again_and_again_is_status_130_and_no_dead_end(
     assert main(["train", "--resume", "--out", str(run), "--steps", "1"]) == 0
     assert "it starts over" in capsys.readouterr().err
     # The last step is evaluated besides.
-    same, other = timeless(run), timeless(whole_run[0])[:2]
+    same, other = timeless(run), timeless(whole_run)[:2]
     assert same[0] == other[0]
     assert {**same[1], **other[1]} == same[1]
 

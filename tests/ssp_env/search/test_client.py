@@ -73,7 +73,7 @@ def test_a_mapping_names_a_server_its_token_and_a_cache(
         ({"cache": "x"}, "search.cache", "goes with search.index"),
         ({"index": "DIR", "kind": "bm52"}, "search.kind", "did you mean 'bm25'"),
         ({"index": "DIR", "kind": "hybrid"}, "kind", "add it by `ssp index`"),
-        ({"index": "DIR", "reranker": "x"}, "search.reranker", "no such directory"),
+        ({"index": "DIR", "encoder": "x"}, "search.encoder", "no such directory"),
         ({"index": "DIR", "server": NOWHERE}, "search.index", "leave one of them out"),
         ({"server": "localhost"}, "search.server", "http://127.0.0.1:8000"),
         ({"server": NOWHERE, "token_env": "sk-secret"}, "search.token_env", "not the key"),
