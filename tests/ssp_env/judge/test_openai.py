@@ -199,7 +199,7 @@ def test_at_most_so_many_calls_at_a_time(
     def count(prompt: str) -> str:
         busy[0] += 1
         busy[1] = max(busy)
-        server.stopped.wait(0.01)
+        server.stopped.wait(0.1)
         busy[0] -= 1
         return "verdict: correct"
 
