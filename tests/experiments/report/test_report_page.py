@@ -196,4 +196,4 @@ def test_a_game_that_cannot_be_read_is_refused_with_its_place(tmp_path: Path) ->
         report(run.path, out=tmp_path / "page.html")
     assert [path.name for path in tmp_path.iterdir()] == ["run"], "nothing is written"
     with pytest.raises(RunError, match="named twice"):
-        open_runs([run.path, run.path])
+        open_runs([str(run.path)] * 2)
