@@ -38,7 +38,7 @@ class Chosen:
     world: str | None = None
     """World to play in: mini, small, wiki-mini or files."""
     model: str | None = None
-    """Directory of a causal LM, in place of the tiny policy."""
+    """Directory of a causal LM, or a GGUF file, in place of the tiny policy."""
     search: str | None = None
     """Server (`ssp serve`) or index directory (`ssp index`), in place of the world's own search."""
     rules: str | None = None

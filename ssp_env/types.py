@@ -65,6 +65,15 @@ class Passages(Sequence[Document]):
         """SHA-256 over ids, titles and texts in order; an index is tied to it."""
 
 
+def _check_strings(kind: str, **fields: Sequence[str] | None) -> None:
+    """Refuses fields that are no strings, or one string in place of several."""
+    for name, values in fields.items():
+        # One string would be taken for many answers of one letter.
+        several = values if isinstance(values, list | tuple) else [None]
+        if not all(isinstance(value, str) for value in several):
+            raise ConfigError(f"{kind}.{name}", values, "give strings; several as a tuple of them")
+
+
 @dataclass(frozen=True, slots=True)
 class GroundTruth(Immutable):
     """An answer that a proposer writes a question for (an element of the paper's answer set D)."""
@@ -76,8 +85,7 @@ class GroundTruth(Immutable):
     """Other wordings that mean the same."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.aliases, str):
-            raise ConfigError("GroundTruth.aliases", self.aliases, "give a tuple of strings")
+        _check_strings("GroundTruth", answer=(self.answer,), aliases=self.aliases)
 
     @property
     def wordings(self) -> tuple[str, ...]:
@@ -97,10 +105,8 @@ class Question(Immutable):
     """Group that accuracies are reported by: a hop count such as ``"2"``, or a benchmark's name."""
 
     def __post_init__(self) -> None:
-        # One string would be taken for many answers of one letter.
-        if isinstance(self.answers, str) or not self.answers:
-            fix = "give a tuple of strings, the canonical wording first"
-            raise ConfigError("Question.answers", self.answers, fix)
+        # Without an answer, nothing could be right.
+        _check_strings("Question", text=(self.text,), answers=self.answers or None)
         object.__setattr__(self, "answers", tuple(self.answers))
 
     @property

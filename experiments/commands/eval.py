@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 
 from agents.rollout import play
-from experiments.config import RunConfig, load_preset
+from experiments.config import RunConfig, is_gguf, load_preset
 from experiments.evaluation.answers import answer_all, by_player, engine_of
 from experiments.evaluation.scores import Row, paired, score, table, voids
 from experiments.options import DEFAULT_PRESET, Chosen, EvalOptions, plural
@@ -67,7 +67,7 @@ def run(chosen: Chosen, options: EvalOptions, targets: Sequence[str]) -> int:
     evaluated = list[Evaluated]()
     policies: list[str | None] = [*targets] if targets else [chosen.model]
     for target in policies:
-        if target is not None and Path(target).is_file():
+        if target is not None and _is_games(target):
             evaluated.append(_read(target))
         else:
             policy = replace(chosen, model=target)
@@ -127,8 +127,13 @@ def _check_targets(model: str | None, options: EvalOptions, targets: Sequence[st
 
     # Before the first is evaluated: the second may be misspelt.
     for target in targets[1:]:
-        if not Path(target).is_file():
-            check_model(Path(target))
+        if not _is_games(target):
+            check_model(RunConfig(model=target).model_dir)
+
+
+def _is_games(target: str) -> bool:
+    """True of a file that ``--out`` wrote, and not of a policy."""
+    return Path(target).is_file() and not is_gguf(target)
 
 
 def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:

@@ -174,7 +174,7 @@ def build_rules(config: RunConfig, world: World, tokenizer: Tokenizer, game: Gam
             own = prompt_file(game.prompts, "verify.txt" if form == "documents" else "solve.txt")
             judge = parts.get("judge") or own_judge(world)
             parts["verifier"] = OpenAIVerifier(client, judge, own, form, game.max_searches)
-    retriever = open_search(config.search)
+    retriever = open_search(config.search, world)
     if retriever is not None:
         parts["retriever"] = retriever
     return Rules.build(world, tokenizer, game, **parts)

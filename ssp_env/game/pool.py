@@ -145,7 +145,7 @@ def play_examples(rules: Rules, games: Sequence[Game]) -> None:
     # All of them side by side, so that their searches are a few batches.
     while live := [play for play in plays if play[1].waiting is Waiting.POLICY and play[2]]:
         for _, trajectory, turns in live:
-            trajectory.feed_turn(rules.limits[Role.SOLVER].tokenizer.encode(turns.pop(0)))
+            trajectory.feed_text(turns.pop(0))
         _search(rules, [trajectory for _, trajectory, _ in live])
 
     ended = [(game, trajectory) for game, trajectory, _ in plays if trajectory.result is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import copy
 import itertools
+import operator
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -66,6 +67,26 @@ class Limits(Immutable):
             config.max_query_tokens,
             config.max_searches if Action.SEARCH in actions else 0,
         )
+
+    def checked(
+        self, ids: Sequence[int], logprobs: Sequence[float] | None
+    ) -> tuple[list[int], array[float]]:
+        """Tokens and their log-probabilities (zeros when not given), as Python's own numbers."""
+        try:
+            whole = list(map(operator.index, ids))
+            behaviour = array("d", bytes(8 * len(whole)) if logprobs is None else logprobs)
+        except TypeError as error:
+            what = "a turn is a list of token ids, and another one of their log-probabilities"
+            raise UsageError(f"{what} ({error}): {ids!r:.200}; encode text first") from error
+
+        # A negative id would index the table of pieces from its end.
+        size = self.tokenizer.vocab_size
+        if whole and not 0 <= min(whole) <= max(whole) < size:
+            token = next(t for t in whole if not 0 <= t < size)
+            raise UsageError(f"token {token} is outside the action space 0 .. {size - 1}")
+        if len(behaviour) != len(whole):
+            raise UsageError(f"{len(whole)} tokens came with {len(behaviour)} log-probabilities")
+        return whole, behaviour
 
 
 _keys = itertools.count()
@@ -177,7 +198,8 @@ class Trajectory:
 
         # Nothing is taken if the tokens turn out to go on after the turn's end.
         before = self._scanner.mark()
-        ids, taken, found, ended = self._scan(ids, logprobs)
+        ids, logprobs = self.limits.checked(ids, logprobs)
+        taken, found, ended = self._scan(ids)
         if taken < len(ids):
             self._scanner.rewind(before)
             raise UsageError(f"{len(ids) - taken} tokens were given after the end of the turn")
@@ -198,8 +220,12 @@ class Trajectory:
         Returns:
             How many of the ids were taken.
         """
-        ids, taken, found, ended = self._scan(ids, logprobs)
-        self._take(ids[:taken], logprobs if logprobs is None else logprobs[:taken])
+        return self.take_turn(*self.limits.checked(ids, logprobs))
+
+    def take_turn(self, ids: list[int], logprobs: array[float]) -> int:
+        """As :meth:`feed_turn`, for what is checked already."""
+        taken, found, ended = self._scan(ids)
+        self._take(ids[:taken], logprobs[:taken])
 
         if ended:
             self._end_turn(found)
@@ -208,6 +234,13 @@ class Trajectory:
         else:
             self.end(Ending.FORMAT)
         return taken
+
+    def feed_text(self, text: str) -> None:
+        """Takes a whole turn as text."""
+        if not isinstance(text, str):
+            fix = "token ids go to feed_turn(), or to GameBatch"
+            raise UsageError(f"a turn is one string here, not {text!r:.200}; {fix}")
+        self.feed_turn(self.limits.tokenizer.encode(text))
 
     def observe(self, documents: Sequence[Document], observation: Sequence[int]) -> None:
         """Takes what the pending search found, already encoded."""
@@ -242,17 +275,11 @@ class Trajectory:
         tail = b"".join(map(pieces.__getitem__, self.ids[-(tags.longest + 8) :]))
         return TurnScanner(tags, thinking=tail.rstrip().endswith(tags.think_opening))
 
-    def _scan(
-        self, ids: Sequence[int], logprobs: Sequence[float] | None
-    ) -> tuple[list[int] | tuple[int, ...], int, Call | Forgery | None, bool]:
-        """The ids; how many belong to the turn; what they complete; if they end the turn."""
+    def _scan(self, ids: list[int]) -> tuple[int, Call | Forgery | None, bool]:
+        """Number of ids that belong to the turn; what they complete; if they end the turn."""
         if self.waiting is not Waiting.POLICY:
             what = f"this {self.role} trajectory waits for {self.waiting}, not for tokens"
             raise UsageError(what)
-        if not isinstance(ids, list | tuple):
-            ids = [int(token) for token in ids]
-        if logprobs is not None and len(logprobs) != len(ids):
-            raise UsageError(f"{len(ids)} tokens came with {len(logprobs)} log-probabilities")
 
         # Tokens beyond the budget, or behind the end token, do not belong to the turn.
         tokenizer, left = self.limits.tokenizer, self.tokens_left
@@ -263,32 +290,24 @@ class Trajectory:
             belong = text.index(tokenizer.eos_id) + 1
             text, ended = text[: belong - 1], True
 
-        # A negative id would index the table from its end.
-        size = tokenizer.vocab_size
-        if text and not (min(text) >= 0 and max(text) < size):
-            token = next(t for t in text if not 0 <= t < size)
-            raise UsageError(f"token {token!r} is outside the action space 0 .. {size - 1}")
         pieces = list(map(tokenizer.pieces.__getitem__, text))
 
         joined = b"".join(pieces)
         found = self._scanner.feed(joined)
         if found is None:
-            return ids, belong, self._scanner.end() if ended else None, ended
+            return belong, self._scanner.end() if ended else None, ended
 
         # The action may end before the last token does: tokens behind it are not taken.
         surplus = self._scanner.surplus
         if surplus < len(pieces[-1]):
-            return ids, len(pieces), found, True
+            return len(pieces), found, True
         ends = list(itertools.accumulate(map(len, pieces)))
-        return ids, bisect.bisect_left(ends, len(joined) - surplus) + 1, found, True
+        return bisect.bisect_left(ends, len(joined) - surplus) + 1, found, True
 
-    def _take(self, ids: Sequence[int], logprobs: Sequence[float] | None) -> None:
+    def _take(self, ids: list[int], logprobs: array[float]) -> None:
         self.ids.extend(ids)
         self.mask.extend(b"\x01" * len(ids))
-        if logprobs is None:
-            self.logprobs.frombytes(bytes(8 * len(ids)))
-        else:
-            self.logprobs.extend(logprobs)
+        self.logprobs.extend(logprobs)
 
     def _end_turn(self, found: Call | Forgery | None) -> None:
         limits = self.limits

@@ -97,8 +97,9 @@ def building(folder: Path, *, resume: bool = False) -> Iterator[Path]:
         with locked(folder.parent), new_folder(folder, resume=resume) as path:
             yield path
     except (OSError, RunError) as error:
-        what = f"cannot be built: {error}; once that is mended, run the same command again"
-        raise DataError(folder, what) from error
+        why = getattr(error, "strerror", None) or error
+        fix = "make room, or name another place; then run the same command again"
+        raise DataError(folder, f"cannot be built: {why}; {fix}") from error
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

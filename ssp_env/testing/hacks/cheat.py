@@ -273,7 +273,7 @@ class CheatPlayer:
             if written is None:
                 left.append(trajectory)
             else:
-                trajectory.feed_turn(trajectory.limits.tokenizer.encode(written))
+                trajectory.feed_text(written)
 
         if left:
             self._partner.play(left)

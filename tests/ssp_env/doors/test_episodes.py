@@ -103,7 +103,7 @@ def test_questions_are_for_a_solver() -> None:
     world = without_answers()
     for make in (ssp_env.SolverEnv, ssp_env.SolverVectorEnv, ssp_env.TextRole):
         make(world=world, questions=[QUESTION])
-        with pytest.raises(ConfigError, match="at least one Question"):
+        with pytest.raises(ConfigError, match="a list of Questions"):
             make(world=world, questions=[])
     with pytest.raises(ConfigError, match="only a solver is given questions"):
         ssp_env.TextRole("proposer", world=world, questions=[QUESTION])

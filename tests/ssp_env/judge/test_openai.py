@@ -119,7 +119,7 @@ def test_a_text_without_a_verdict_is_to_blame_if_the_model_has_one_for_another(
         assert model.calls == {script: calls, "well": 1}
 
         # So it is wrong in the game, like the answer that was judged.
-        results = ask_each(judge.judge, [task(script), task("incorrect"), task("correct")])
+        results = ask_each("judge", judge.judge, [task(script), task("incorrect"), task("correct")])
         assert correct(results) == [False, False, True]
 
 
