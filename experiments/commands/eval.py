@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,8 +23,9 @@ from experiments.options import DEFAULT_PRESET, Chosen, EvalOptions, plural
 from experiments.run.checks import check_model, open_run
 from experiments.run.process import quiet_libraries
 from ssp_env.errors import ConfigError
-from ssp_env.game.outcome import BUDGET_PROMPT
+from ssp_env.game.outcome import BUDGET_PROMPT, Ending
 from ssp_env.game.prompts import format_settings
+from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import fingerprint
 from ssp_env.judge.chat import ChatClient
 from ssp_env.judge.judges import name_of
@@ -161,8 +164,26 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
     out = Path(options.out) if options.out else None
     made_by = (name, options.temperature)
     records = answer_all(config, rules, questions, answers, made_by, out)
+    _tell_unanswered(records)
     own = name_of(rules.judge)
     return Evaluated(name, score(records, own), own, fingerprint(rules), asked)
+
+
+def _tell_unanswered(records: Sequence[GameRecord]) -> None:
+    """Says what helps where no attempt came to an answer."""
+    endings = Counter(t.ending for record in records for t in record.attempts)
+    counted = endings.total() - endings[Ending.OUTAGE]
+    if not counted or endings[Ending.ACTION]:
+        return
+
+    endless = endings[Ending.BUDGET_TOKENS]
+    if endless > counted / 2:
+        what = f"{endless} ran out of tokens; a model that thinks long needs a larger "
+        what += "game.max_response_tokens, one that never ends its turn a chat template"
+    else:
+        what = "the policy does not write the tags of its prompts; try other --prompts, an "
+        what += "instruct model with its chat template, or teach it to play by ssp imitate"
+    print(f"ssp: none of {plural(counted, 'attempt')} gave an answer: {what}", file=sys.stderr)
 
 
 def _read(file: str) -> Evaluated:

@@ -136,6 +136,10 @@ def check_lengths(rules: Rules, question: Question, positions: int | None) -> No
     for what, total in longest.items():
         if positions is not None and total > positions:
             fix = f"with {what} it makes {total}, and the model reads at most {positions} tokens"
+            room = positions - config.max_prompt_tokens
+            fits = what == "the prompt" and room > 0
+            shorter = "less, and less of game.max_prompt_tokens or game.max_document_tokens"
+            fix += f"; give at most {room}" if fits else f"; give {shorter}"
             raise ConfigError("game.max_response_tokens", config.max_response_tokens, fix)
 
     answer = min((truth.answer for truth in rules.world.answers), key=len)

@@ -22,7 +22,6 @@ CALLS = 4
 AT_ONCE = 16
 """Most calls in flight at a time."""
 _MAX_TOKENS = 512
-"""Most tokens of a reply."""
 
 
 class ChatConfig(Settings):
@@ -106,7 +105,7 @@ class ChatClient(Client[Any]):
         doubtful: list[ServiceError] = []
 
         async def one(prompt: str | Sequence[Message]) -> T | ServiceError:
-            client, gate = self._connections.get()
+            client, gate = self.connected()
             async with gate:
                 before = self._answered
                 try:

@@ -62,7 +62,7 @@ def tokenizer(folder: Path) -> HuggingFaceTokenizer:
 
 @pytest.fixture(scope="module")
 def learner(folder: Path) -> Any:
-    return load_model(folder)
+    return load_model(folder, attention="sdpa")
 
 
 def engine(folder: Path, tokenizer: HuggingFaceTokenizer, **settings: Any) -> Engine:
@@ -111,7 +111,7 @@ def test_it_answers_ends_its_turn_and_stops_at_tags(
 def test_long_passages_are_scored_as_the_learner_scores_them(
     dtype: str, attention: str, folder: Path, tokenizer: HuggingFaceTokenizer, learner: Any
 ) -> None:
-    passages = list(open_world("wiki-mini").corpus)[:10]
+    passages = list(open_world("wiki-mini").corpus)[:4]
     prompt = Prompts.open("plain", tokenizer).verifier(CAPITAL, passages, 512)
     opened = engine(folder, tokenizer, dtype=dtype, attention=attention)
     start = time.process_time()
@@ -124,11 +124,11 @@ def test_long_passages_are_scored_as_the_learner_scores_them(
         own = token_scores(learner, ids, mask, 1.0, tokenizer.vocab_size).logprobs
     gap = float((own - torch.tensor(turn.logprobs)).abs().mean())
     print(f"{dtype}, {attention}: {len(prompt)} tokens in {seconds:.1f} CPU-seconds, gap {gap:.5f}")
-    assert len(prompt) > 800
+    assert len(prompt) > 400
     assert gap < (1e-3 if dtype == "float32" else 0.05)
 
 
-def test_it_is_evaluated_trained_with_adapters_and_exported(
+def test_it_is_evaluated_taught_trained_with_adapters_and_exported(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     world = ["--preset", "wiki", "--model", FILE]
@@ -138,6 +138,11 @@ def test_it_is_evaluated_trained_with_adapters_and_exported(
     assert sum(row["questions"] for row in evaluated["rows"]) >= 7
 
     out = tmp_path / "run"
+    taught = ["--steps", "2", "--measured", "2", "--out", str(tmp_path / "taught")]
+    small = options(SMALL | {"learning.batch_size": 2})
+    assert main(["imitate", *world, *taught, *small]) == 0
+    assert "in the format" in capfd.readouterr().out
+
     learning = {"learning.batch_size": 2, "learning.lora_rank": 8, "learning.lr": 1e-4}
     more = ["--steps", "2", "--out", str(out), "--quiet", *options(SMALL | learning)]
     assert main(["train", *world, *more]) == 0

@@ -95,6 +95,7 @@ def test_a_model_that_does_not_fit_tokenizer_tags_or_budgets(
     rewrite(copy / "config.json", max_position_embeddings=300)
     line = refused(model=copy)
     assert line.startswith("game.max_response_tokens = 96: with the prompt it makes 352")
+    assert line.endswith("; give at most 44")
     rewrite(copy / "config.json", vocab_size=vocabulary - 1)
     assert f"its tokenizer has {vocabulary} tokens" in refused(model=copy)
 

@@ -13,8 +13,8 @@ from experiments.config import shipped
 from ssp_env import cli
 from ssp_env.errors import SSPError
 
-NAMES = """bootstrap eval export index judge league plan play plot probe questions replay report
-search serve sweep train view"""
+NAMES = """bootstrap eval export imitate index judge league plan play plot probe questions replay
+report search serve sweep train view"""
 COMMANDS = NAMES.split()
 
 

@@ -237,7 +237,9 @@ def test_your_own_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "1 void question (1 by a prompt longer than game.max_prompt_tokens)" in shown
 
 
-def test_prompts_of_another_project(stranger: Path, tmp_path: Path) -> None:
+def test_prompts_of_another_project(
+    stranger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With a policy that has never seen them: what it is asked, by which rules."""
     rows = {
         "corpus": {"id": "1", "title": "Paris", "text": "Paris lies on the Seine."},
@@ -253,6 +255,9 @@ def test_prompts_of_another_project(stranger: Path, tmp_path: Path) -> None:
     words += ["--preset", "wiki", "--set", "game.top_k=2", "--out", str(tmp_path / "games")]
 
     assert main(["eval", str(stranger), *words, *SHORT]) == 0
+    said = capsys.readouterr().err
+    assert "none of 1 attempt gave an answer: " in said
+    assert "chat template" in said
     (saved,) = read_games(tmp_path / "games")
     config = saved.rules.config
     assert (config.prompts, config.max_searches) == ("r-search", 10)
