@@ -13,7 +13,7 @@ export OMP_NUM_THREADS := 1
 # Compiled modules have to be kept, whatever the shell says: pip does not compile them here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install train test lint settings size bench sweeps science vllm-check clean
+.PHONY: install train test real lint settings size bench sweeps science vllm-check clean
 
 install: $(VENV)/.everything
 
@@ -38,6 +38,12 @@ train: $(VENV)/.training
 
 test: install
 	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
+
+# What only a real language model tests, with SmolLM2-135M-Instruct (Apache-2.0; 93 MB are downloaded once): at most
+# ten minutes on two cores.
+real: install
+	model=$$($(BIN)/python -m benchmarks.real_model) && \
+		SSP_REAL_MODEL=$$model $(BIN)/python -m pytest -rP --durations=8 tests/real $(ARGS)
 
 lint: install
 	$(BIN)/ruff check .

@@ -27,8 +27,8 @@ WITHOUT_RATIO = frozenset({"reinforce", "rloo"})
 """Those that have no importance ratio without ``importance_cap``."""
 TrainedRole = Literal["proposer", "solver"]
 ROLES: tuple[TrainedRole, ...] = ("proposer", "solver")
-LORA, VLLM = "pip install -e '.[lora]'", "pip install -e '.[gpu]'"
-"""Commands that install adapters and vLLM."""
+LORA, VLLM, GGUF = (f"pip install -e '.[{extra}]'" for extra in ("lora", "gpu", "gguf"))
+"""Commands that install adapters, vLLM and the reader of GGUF files."""
 Sharding = Literal["ddp", "fsdp2"]
 """Ways in which several learners may hold a policy."""
 Gpus = Literal["none", "own", "shared"]

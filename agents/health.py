@@ -56,8 +56,8 @@ SIGNS = {
     "nothing_valid": (
         "if questions were valid before, the policy has collapsed: " + _SMALLER_STEPS + ". Else "
         "read some games (ssp replay RUN/games/step_000001.jsonl): a policy that breaks the format "
-        "needs another prompt set or a model that follows instructions, and questions that are "
-        "unverified may need another game.verifier"
+        "needs another prompt set, a model that follows instructions, or ssp imitate first, and "
+        "questions that are unverified may need another game.verifier"
     ),
     "overlong": (
         "a larger game.max_response_tokens, or a model that ends its turns; if it did before, the "

@@ -16,15 +16,17 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import resources
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from agents.config import LORA
-from ssp_env.disk import write_atomically
+from agents.config import GGUF, LORA
+from ssp_env.disk import cache_folder, new_folder, write_atomically
 from ssp_env.errors import MissingExtra, ModelError, UsageError
 
 LORA_SCALE = 2
@@ -42,6 +44,41 @@ CHECKSUMS = "SHA256SUMS"
 def tiny_directory() -> Path:
     """The checkpoint that ships with the checkout."""
     return Path(str(resources.files("agents.tiny") / "checkpoint"))
+
+
+def from_gguf(file: str | Path) -> Path:
+    """The model directory that a GGUF file is converted to, by `transformers`, in float32.
+
+    That is done once: it stays in the cache under its checksum."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    path = Path(file).resolve()
+    try:
+        target = cache_folder() / f"{path.stem}-{_digest(path)[:16]}"
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from error
+    if target.is_dir():
+        return target
+    if find_spec("gguf") is None:
+        raise MissingExtra(f"the model {path.name}", GGUF)
+
+    logging.disable_progress_bar()
+    found = {"gguf_file": path.name, "local_files_only": True}
+    try:
+        lm = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **found)
+        tokenizer = AutoTokenizer.from_pretrained(path.parent, **found)
+    except Exception as error:  # its readers raise whatever a broken file leads to
+        said = str(error).partition("\n")[0]
+        raise ModelError(f"{path} cannot be read as a GGUF file: {said}") from error
+
+    # The weights are plain numbers from here on.
+    lm.config.__dict__.pop("quantization_config", None)
+    with TemporaryDirectory() as source, new_folder(target) as folder:
+        lm.config.save_pretrained(source)
+        tokenizer.save_pretrained(source)
+        save_policy(state_of(lm), source, folder)
+    return target
 
 
 def meta_model(directory: str | Path, attention: str | None = None) -> Any:

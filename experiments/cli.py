@@ -15,6 +15,7 @@ from experiments.options import (
     NonNegative,
     PositiveInt,
     ProbeOptions,
+    Several,
     SweepOptions,
     TrainOptions,
 )
@@ -164,6 +165,33 @@ def bootstrap(
     from experiments.commands.models import make_policy
 
     return make_policy(Path(out), seed, width, steps)
+
+
+def imitate(
+    *,
+    chosen: Chosen = Chosen(),
+    out: Path,
+    games: Annotated[list[str] | None, Several] = None,
+    steps: PositiveInt = 50,
+    lr: Annotated[float, Parameter(validator=Number(gt=0))] = 1e-4,
+    measured: PositiveInt = 12,
+) -> int:
+    """Teaches a model to play by supervised steps, on a script's games or recorded ones.
+
+    Each step learns from learning.batch_size trajectories; --set learning.lora_rank=16 trains
+    adapters. Shows how many turns are well-formed before and after.
+
+    Args:
+        out: Run directory.
+        games: Files of games, such as those of a run, in place of the script's; their valid
+            proposals and right attempts are learnt from.
+        steps: Optimizer steps (default: 50).
+        lr: Learning rate (default: 1e-4; adapters want ten times as much).
+        measured: Questions, and proposals, that the policy is measured by.
+    """
+    from experiments.commands.imitate import run
+
+    return run(chosen, games or [], steps=steps, lr=lr, measured=measured, out=out)
 
 
 def export(

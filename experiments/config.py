@@ -37,7 +37,7 @@ class RunConfig(Settings):
     """``MODULE:FUNCTION`` that makes the rules from world, tokenizer and ``game``, with parts of
     your own."""
     model: str = ""
-    """A causal LM directory; empty: the tiny policy that ships."""
+    """A causal LM directory, or a GGUF file; empty: the tiny policy that ships."""
     checkpoint_every: PositiveInt = 50
     """Steps between two checkpoints; the last step always has one."""
     checkpoints_kept: PositiveInt | None = 2
@@ -100,13 +100,13 @@ class RunConfig(Settings):
 
     @property
     def model_dir(self) -> Path:
-        """The directory that the policy is loaded from."""
-        if self.model:
+        """The directory that the policy is loaded from; a GGUF file is converted to one."""
+        if self.model and not is_gguf(self.model):
             return Path(self.model)
         # Imported late: settings can be read, and refused, without loading PyTorch.
-        from agents.models import tiny_directory
+        from agents.models import from_gguf, tiny_directory
 
-        return tiny_directory()
+        return from_gguf(self.model) if self.model else tiny_directory()
 
 
 def shipped(kind: str) -> dict[str, Path]:
@@ -177,10 +177,14 @@ def make_config(values: Mapping[str, Any], changes: Mapping[str, Any] | None = N
     return RunConfig(**plain)
 
 
+def is_gguf(model: str) -> bool:
+    return model.endswith(".gguf")
+
+
 def check_policy(config: RunConfig) -> None:
     """Makes sure that there is a policy that can read the world; loads nothing."""
     if config.model:
-        check_model_directory(Path(config.model))
+        check_model_directory(config.model_dir)
     elif config.world not in TINY_WORLDS:
         fix = f"name a causal LM by --model DIR: the tiny policy cannot read {config.world!r}"
         raise ConfigError("model", None, fix)

@@ -15,6 +15,12 @@ from typing import IO, Any, BinaryIO
 from ssp_env.errors import DataError, RunError
 
 
+def cache_folder() -> Path:
+    """The user's folder for what can be made again: ``~/.cache/ssp-env``, or what the environment
+    variable ``SSP_CACHE`` names."""
+    return Path(os.environ.get("SSP_CACHE") or "~/.cache/ssp-env").expanduser()
+
+
 @contextmanager
 def opened(path: str | Path) -> Iterator[BinaryIO | gzip.GzipFile]:
     """A file to read bytes from, plain or gzip; raises ``DataError`` where it cannot be read."""
@@ -44,7 +50,8 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """
     if path.exists() and not path.is_file():
         # A rename would put a file in the place of a device.
-        raise RunError(f"{path} cannot be written: it is there and no file; name a file")
+        kind = "a directory" if path.is_dir() else "a device"
+        raise RunError(f"{path} cannot be written: it is {kind}; give the path of a file")
 
     text = {} if "b" in mode else {"encoding": "utf-8", "errors": "backslashreplace"}
     path = path.resolve()  # what a link leads to is replaced, not the link
@@ -72,8 +79,9 @@ def write_atomically(path: Path, text: str) -> None:
 
 def unwritten(path: Path, error: OSError) -> RunError:
     if not path.parent.is_dir():
-        return RunError(f"{path} cannot be written: there is no directory {path.parent}")
-    return RunError(f"{path} cannot be written: {error.strerror or error}")
+        return RunError(f"{path} cannot be written: there is no directory {path.parent}; make it")
+    why = error.strerror or error
+    return RunError(f"{path} cannot be written: {why}; name another place, or make room there")
 
 
 @contextmanager

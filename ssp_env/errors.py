@@ -15,8 +15,9 @@ Everything else is raised to the caller, as early as it can be known.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from typing import Literal
+import operator
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 
 class SSPError(Exception):
@@ -37,7 +38,7 @@ class ConfigError(SSPError, ValueError):
         self.field, self.value, self.fix = field, value, fix
 
     def __str__(self) -> str:
-        return f"{self.field} = {self.value!r}: {self.fix}"
+        return f"{self.field} = {self.value!r:.300}: {self.fix}"
 
 
 class RenderModeError(ConfigError, TypeError):
@@ -136,8 +137,6 @@ class TransientServiceError(ServiceError):
 
 
 class MissingExtra(SSPError, ImportError):
-    """A feature whose optional dependency is not installed."""
-
     def __init__(self, feature: str, install: str) -> None:
         super().__init__(feature, install)
         self.feature, self.install = feature, install
@@ -146,10 +145,44 @@ class MissingExtra(SSPError, ImportError):
         return f"{self.feature} needs a package that is not installed; run: {self.install}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+# -- what comes in at a door ---------------------------------------------------------------------
+
+
+def expect(field: str, value: object, kind: Any, fix: str) -> None:
+    if not isinstance(value, kind):
+        raise ConfigError(field, value, fix)
+
+
+def whole_number(field: str, value: Any, least: int) -> int:
+    """A whole number, Python's or NumPy's, from ``least`` up."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise ConfigError(field, value, f"give a whole number, at least {least}")
+    return number
+
+
+def named_values(field: str, given: Any, fix: str) -> dict[str, Any]:
+    """A mapping by names as a dictionary, such as settings."""
+    if isinstance(given, Mapping) and all(isinstance(name, str) for name in given):
+        return dict(given)
+    raise ConfigError(field, given, fix)
+
+
+def check_part(name: str, part: object, method: str) -> None:
+    """Refuses an exchangeable part that has not the method that it is used by."""
+    # A class has the method too, but cannot be called without an object.
+    if not callable(getattr(part, method, None)) or isinstance(part, type):
+        what = "a function" if method == "__call__" else f"an object with a {method}()"
+        raise ConfigError(name, part, f"give {what}, or leave it out")
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
     """A hint for an unknown name: the nearest known ones, or all of them if none is near."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
     return f"known: {', '.join(names)}"

@@ -24,8 +24,6 @@ class Immutable:
 
 
 class Role(StrEnum):
-    """Author of a trajectory."""
-
     PROPOSER = "proposer"
     SOLVER = "solver"
     VERIFIER = "verifier"
@@ -35,8 +33,6 @@ class Role(StrEnum):
 
 
 class Action(StrEnum):
-    """Action that ends a turn."""
-
     SEARCH = "search"
     QUESTION = "question"
     ANSWER = "answer"
@@ -65,6 +61,15 @@ class Passages(Sequence[Document]):
         """SHA-256 over ids, titles and texts in order; an index is tied to it."""
 
 
+def _check_strings(kind: str, **fields: Sequence[str] | None) -> None:
+    """Refuses fields that are no strings, or one string in place of several."""
+    for name, values in fields.items():
+        # One string would be taken for many answers of one letter.
+        several = values if isinstance(values, list | tuple) else [None]
+        if not all(isinstance(value, str) for value in several):
+            raise ConfigError(f"{kind}.{name}", values, "give strings; several as a tuple of them")
+
+
 @dataclass(frozen=True, slots=True)
 class GroundTruth(Immutable):
     """An answer that a proposer writes a question for (an element of the paper's answer set D)."""
@@ -76,12 +81,10 @@ class GroundTruth(Immutable):
     """Other wordings that mean the same."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.aliases, str):
-            raise ConfigError("GroundTruth.aliases", self.aliases, "give a tuple of strings")
+        _check_strings("GroundTruth", answer=(self.answer,), aliases=self.aliases)
 
     @property
     def wordings(self) -> tuple[str, ...]:
-        """The canonical wording and all aliases."""
         return (self.answer, *self.aliases)
 
 
@@ -97,15 +100,12 @@ class Question(Immutable):
     """Group that accuracies are reported by: a hop count such as ``"2"``, or a benchmark's name."""
 
     def __post_init__(self) -> None:
-        # One string would be taken for many answers of one letter.
-        if isinstance(self.answers, str) or not self.answers:
-            fix = "give a tuple of strings, the canonical wording first"
-            raise ConfigError("Question.answers", self.answers, fix)
+        # Without an answer, nothing could be right.
+        _check_strings("Question", text=(self.text,), answers=self.answers or None)
         object.__setattr__(self, "answers", tuple(self.answers))
 
     @property
     def truth(self) -> GroundTruth:
-        """Its answers as a ground truth."""
         return GroundTruth(self.id, self.answers[0], self.answers[1:])
 
 

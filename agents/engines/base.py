@@ -88,7 +88,7 @@ class Engine(Protocol):
 
     @property
     def weights_version(self) -> int:
-        """Updates that its weights have seen."""
+        """Training steps that its weights have learnt from."""
 
     @property
     def running(self) -> int:

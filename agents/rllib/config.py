@@ -226,7 +226,8 @@ class SSPConfig(AlgorithmConfig):
         make: Callable[..., Rules] | None = self.env_config.get("make_rules")
         if make is not None:
             return make(world, tokenizer, self.game())
-        return Rules.build(world, tokenizer, self.game(), retriever=open_search(self.search()))
+        retriever = open_search(self.search(), world)
+        return Rules.build(world, tokenizer, self.game(), retriever=retriever)
 
     def evaluation_questions(self) -> list[Question]:
         """The questions of an evaluation: the first of each group, then the second, and so on."""

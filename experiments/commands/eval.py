@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,22 +16,31 @@ import pandas as pd
 import torch
 
 from agents.rollout import play
-from experiments.config import RunConfig, load_preset
+from experiments.config import RunConfig, is_gguf, load_preset
 from experiments.evaluation.answers import answer_all, by_player, engine_of
-from experiments.evaluation.retrievers import with_retriever
 from experiments.evaluation.scores import Row, paired, score, table, voids
 from experiments.options import DEFAULT_PRESET, Chosen, EvalOptions, plural
 from experiments.run.checks import check_model, open_run
 from experiments.run.process import quiet_libraries
 from ssp_env.errors import ConfigError
-from ssp_env.game.outcome import BUDGET_PROMPT
+from ssp_env.game.outcome import BUDGET_PROMPT, Ending
 from ssp_env.game.prompts import format_settings
+from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import fingerprint
 from ssp_env.judge.chat import ChatClient
 from ssp_env.judge.judges import name_of
 from ssp_env.players import ChatPlayer
 from ssp_env.replay import read_games
+from ssp_env.types import Document
 from ssp_env.worlds.files import read_questions, sample_questions
+
+
+class EmptyRetriever:
+    """Finds nothing: who scores as well with it answers from memory."""
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        """An empty list per query."""
+        return [[] for _ in queries]
 
 
 @dataclass(frozen=True)
@@ -59,7 +70,7 @@ def run(chosen: Chosen, options: EvalOptions, targets: Sequence[str]) -> int:
     evaluated = list[Evaluated]()
     policies: list[str | None] = [*targets] if targets else [chosen.model]
     for target in policies:
-        if target is not None and Path(target).is_file():
+        if target is not None and _is_games(target):
             evaluated.append(_read(target))
         else:
             policy = replace(chosen, model=target)
@@ -119,8 +130,13 @@ def _check_targets(model: str | None, options: EvalOptions, targets: Sequence[st
 
     # Before the first is evaluated: the second may be misspelt.
     for target in targets[1:]:
-        if not Path(target).is_file():
-            check_model(Path(target))
+        if not _is_games(target):
+            check_model(RunConfig(model=target).model_dir)
+
+
+def _is_games(target: str) -> bool:
+    """True of a file that ``--out`` wrote, and not of a policy."""
+    return Path(target).is_file() and not is_gguf(target)
 
 
 def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
@@ -132,8 +148,8 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
         if options.per_group is not None:
             given = sample_questions(given, config.seed, config.per_group)
     rules, questions = open_run(config, given, config.seed)
-    if options.retriever is not None:
-        rules = with_retriever(options.retriever, rules, questions, config.seed)
+    if options.no_search:
+        rules = replace(rules, retriever=EmptyRetriever())
 
     if options.player == "api":
         served = config.served_model()
@@ -148,8 +164,26 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
     out = Path(options.out) if options.out else None
     made_by = (name, options.temperature)
     records = answer_all(config, rules, questions, answers, made_by, out)
+    _tell_unanswered(records)
     own = name_of(rules.judge)
     return Evaluated(name, score(records, own), own, fingerprint(rules), asked)
+
+
+def _tell_unanswered(records: Sequence[GameRecord]) -> None:
+    """Says what helps where no attempt came to an answer."""
+    endings = Counter(t.ending for record in records for t in record.attempts)
+    counted = endings.total() - endings[Ending.OUTAGE]
+    if not counted or endings[Ending.ACTION]:
+        return
+
+    endless = endings[Ending.BUDGET_TOKENS]
+    if endless > counted / 2:
+        what = f"{endless} ran out of tokens; a model that thinks long needs a larger "
+        what += "game.max_response_tokens, one that never ends its turn a chat template"
+    else:
+        what = "the policy does not write the tags of its prompts; try other --prompts, an "
+        what += "instruct model with its chat template, or teach it to play by ssp imitate"
+    print(f"ssp: none of {plural(counted, 'attempt')} gave an answer: {what}", file=sys.stderr)
 
 
 def _read(file: str) -> Evaluated:

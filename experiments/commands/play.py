@@ -166,7 +166,7 @@ class Session:
             else:
                 action, before = Action.SEARCH if key == "s" else last, len(trajectory.searches)
                 turn = f"{tags.opening(action)} {text.strip()} {tags.closing(action)}"
-                trajectory.feed_turn(tokenizer.encode(turn))
+                trajectory.feed_text(turn)
                 round_.advance()
                 raise_outage(game)
                 for search in trajectory.searches[before:]:

@@ -60,16 +60,8 @@ def check_settings(config: RunConfig) -> None:
 def open_run(
     config: RunConfig, questions: list[Question] | None = None, seed: int = 0
 ) -> tuple[Rules, list[Question]]:
-    """Opens all that a run needs, except the weights.
-
-    Args:
-        config: all settings.
-        questions: what the policy is measured by, in place of the world's own.
-        seed: draws the world's own.
-
-    Returns:
-        The rules that it is played by, and the questions that the policy is measured by.
-    """
+    """The rules of a run, and the questions that its policy is measured by: those given, or of the
+    world's own, which ``seed`` draws. All that a run needs is opened, except the weights."""
     from agents.engines.opening import check_same_tokens
     from agents.losses import find_algorithm
     from experiments.planner import check_memory
@@ -134,15 +126,8 @@ def check_model(directory: Path) -> Any:
 
 
 def check_lengths(rules: Rules, question: Question, positions: int | None) -> None:
-    """Makes sure that prompts fit into their budget, and trajectories into the model.
-
-    Otherwise every game would be invalid, or the model would read past its end.
-
-    Args:
-        rules: what is played by.
-        question: stands for all of them.
-        positions: tokens that the model can read; ``None`` if it has no limit.
-    """
+    """Makes sure that prompts fit into their budget, and trajectories into the tokens that the
+    model can read (``positions``); one question stands for all of them."""
     config = rules.config
     longest = {
         "the prompt": config.max_prompt_tokens + config.max_response_tokens,
@@ -151,6 +136,10 @@ def check_lengths(rules: Rules, question: Question, positions: int | None) -> No
     for what, total in longest.items():
         if positions is not None and total > positions:
             fix = f"with {what} it makes {total}, and the model reads at most {positions} tokens"
+            room = positions - config.max_prompt_tokens
+            fits = what == "the prompt" and room > 0
+            shorter = "less, and less of game.max_prompt_tokens or game.max_document_tokens"
+            fix += f"; give at most {room}" if fits else f"; give {shorter}"
             raise ConfigError("game.max_response_tokens", config.max_response_tokens, fix)
 
     answer = min((truth.answer for truth in rules.world.answers), key=len)
@@ -189,7 +178,7 @@ def build_rules(config: RunConfig, world: World, tokenizer: Tokenizer, game: Gam
             own = prompt_file(game.prompts, "verify.txt" if form == "documents" else "solve.txt")
             judge = parts.get("judge") or own_judge(world)
             parts["verifier"] = OpenAIVerifier(client, judge, own, form, game.max_searches)
-    retriever = open_search(config.search)
+    retriever = open_search(config.search, world)
     if retriever is not None:
         parts["retriever"] = retriever
     return Rules.build(world, tokenizer, game, **parts)

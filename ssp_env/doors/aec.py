@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Unpack
 import gymnasium as gym
 import numpy as np
 from pettingzoo import AECEnv
-from pettingzoo.utils.wrappers import AssertOutOfBoundsWrapper, OrderEnforcingWrapper
+from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 
 from ssp_env.doors.episode import RENDER_MODES, Episode
 from ssp_env.doors.observation import Observation, Observer, Watcher
 from ssp_env.doors.setup import Setup, set_up
-from ssp_env.errors import UsageError
+from ssp_env.errors import UsageError, one_of
 from ssp_env.game.game import Game
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.types import Role
@@ -21,14 +21,14 @@ PROPOSER, SOLVER = "proposer", "solver"
 
 
 def env(render_mode: str | None = None, **setup: Unpack[Setup]) -> AECEnv:
-    """The environment with PettingZoo's usual checks.
+    """The environment with PettingZoo's check of the order of calls; it checks tokens itself.
 
     Args:
         render_mode: ``ansi`` (a string), ``human`` (colours on the terminal, after each turn) or
             ``None``.
         setup: the game; see :class:`~ssp_env.doors.setup.Setup`.
     """
-    return OrderEnforcingWrapper(AssertOutOfBoundsWrapper(SearchSelfPlayEnv(render_mode, **setup)))
+    return OrderEnforcingWrapper(SearchSelfPlayEnv(render_mode, **setup))
 
 
 class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
@@ -77,7 +77,6 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         self._begin_turn()
 
     def step(self, action: int | np.integer[Any] | None) -> None:
-        """Takes the selected agent's next token."""
         episode = self._episode
         if episode.over and not self.agents:
             raise UsageError("the game is over: call reset()")
@@ -95,6 +94,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
 
     def observe(self, agent: str) -> Observation:
         """The agent's current trajectory, or a single end (or padding) token before its first."""
+        one_of("agent", agent, self._watchers)
         return self._watchers[agent].look(self._written[agent])
 
     def render(self) -> str | None:

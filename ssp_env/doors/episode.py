@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +12,15 @@ import gymnasium as gym
 import numpy as np
 
 from ssp_env.doors.observation import Info, info_of
-from ssp_env.errors import ConfigError, RenderModeError, ServiceError, UsageError
+from ssp_env.errors import (
+    ConfigError,
+    RenderModeError,
+    ServiceError,
+    UsageError,
+    check_part,
+    named_values,
+    whole_number,
+)
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round, advance_all
@@ -54,10 +61,15 @@ class Episode:
             hint = f"; a world is named as world={render_mode!r}" if render_mode in WORLDS else ""
             fix = f"choose 'ansi', 'human' or None{hint}"
             raise RenderModeError("render_mode", render_mode, fix)
-        if questions is not None and role is Role.PROPOSER:
-            raise ConfigError("questions", questions, "only a solver is given questions")
-        if questions is not None and not len(questions):
-            raise ConfigError("questions", questions, "give at least one Question")
+        if questions is not None:
+            if role is Role.PROPOSER:
+                raise ConfigError("questions", questions, "only a solver is given questions")
+            own = isinstance(questions, Sequence) and len(questions)
+            if not own or not all(isinstance(question, Question) for question in questions):
+                fix = "give a list of Questions; ssp_env.worlds.files.read_questions reads a file"
+                raise ConfigError("questions", questions, fix)
+        if other is not None:
+            check_part("other", other, "play")
         if questions is None and not rules.world.answers:
             fix = "this world has no answers to play from; give it some, or play questions"
             raise ConfigError("world.answers", [], fix)
@@ -91,13 +103,14 @@ class Episode:
     def begin(self, seed: int | None, options: Mapping[str, Any] | None) -> None:
         """Deals the next game; :func:`advance_episodes` plays it to your first turn."""
         if seed is not None or self._rng is None:
-            self._rng = np.random.default_rng(seed)
+            whole = None if seed is None else whole_number("seed", seed, 0)
+            self._rng = np.random.default_rng(whole)
         self._options = options
         self._deal()
 
     def feed(self, action: int | np.integer[Any]) -> bool:
         """Takes the next token; True if it ended the turn: the game must advance then."""
-        return self.turn.feed((operator.index(action),))
+        return self.turn.feed((action,))  # type: ignore[arg-type]
 
     def advance(self) -> None:
         """Plays on to your next turn, or to the end of the game."""
@@ -231,8 +244,9 @@ def _play_others(other: Player, turns: Sequence[tuple[Round, Trajectory]]) -> No
 
 def _subject(options: Mapping[str, Any] | None, rules: Rules) -> GroundTruth | Question | None:
     # PettingZoo's API tests pass {"options": 1} to see whether options are taken at all.
-    given = [(n, v) for n, v in (options or {}).items() if v is not None and n != "options"]
-    match given:
+    fix = "give an answer (a string or a GroundTruth) or a question (a Question), or neither"
+    given = named_values("options", options or {}, fix)
+    match [(n, v) for n, v in given.items() if v is not None and n != "options"]:
         case []:
             return None
         case [("question", Question() as question)]:
@@ -241,9 +255,8 @@ def _subject(options: Mapping[str, Any] | None, rules: Rules) -> GroundTruth | Q
             truth = GroundTruth("given", answer) if isinstance(answer, str) else answer
             if truth.answer.strip() and rules.prompts.can_spell(truth.answer):
                 return truth
-            fix = "it is blank, or the tokenizer has no tokens for some of it; choose other words"
-            raise UsageError(f"options['answer'] = {truth.answer!r}: {fix}")
-    fix = "give an answer (a string or a GroundTruth) or a question (a Question), or neither"
+            why = "it is blank, or the tokenizer has no tokens for some of it; choose other words"
+            raise UsageError(f"options['answer'] = {truth.answer!r}: {why}")
     raise UsageError(f"options = {options!r}: {fix}")
 
 

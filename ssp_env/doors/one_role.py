@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ssp_env.doors.episode import RENDER_MODES, Episode, advance_episodes
 from ssp_env.doors.observation import Info, Observation, Observer, Watcher
 from ssp_env.doors.setup import Setup, set_up
-from ssp_env.errors import ConfigError, UsageError
+from ssp_env.errors import ConfigError, UsageError, whole_number
 from ssp_env.game.game import Game
 from ssp_env.players import Player
 from ssp_env.types import Question, Role
@@ -131,8 +131,7 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
                 (``DISABLED``), by ``reset(options={"reset_mask": ...})``.
             setup: the game, as of the single env.
         """
-        if num_envs < 1:
-            raise ConfigError("num_envs", num_envs, "must be at least 1")
+        num_envs = whole_number("num_envs", num_envs, 1)
         try:
             self._mode = AutoresetMode(autoreset_mode)
         except ValueError as error:
@@ -161,8 +160,13 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         ``options`` as of :meth:`~ssp_env.doors.episode.Episode.reset`; ``reset_mask`` among them,
         bool (num_envs,), says which envs begin anew.
         """
-        if seed is None or isinstance(seed, int | np.integer):
-            seed = [None if seed is None else seed + i for i in range(self.num_envs)]
+        if seed is None:
+            seed = [None] * self.num_envs
+        elif not isinstance(seed, list):
+            first = whole_number("seed", seed, 0)
+            seed = [first + i for i in range(self.num_envs)]
+        if len(seed) != self.num_envs:
+            raise ConfigError("seed", seed, f"give one number, or one for each of {self.num_envs}")
         options = dict(options or {})
         chosen = np.asarray(options.pop("reset_mask", np.ones(self.num_envs, dtype=np.bool_)))
         if chosen.shape != (self.num_envs,) or chosen.dtype != np.bool_ or not chosen.any():
@@ -185,6 +189,10 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         if self._mode is AutoresetMode.DISABLED and self._ended.any():
             fix = "reset(options={'reset_mask': ...}) begins new ones"
             raise UsageError(f"envs {np.flatnonzero(self._ended).tolist()} are over: {fix}")
+
+        if np.ndim(actions) != 1 or len(actions) != self.num_envs:
+            what = f"{self.num_envs} envs want one token id each"
+            raise UsageError(f"{what}, not {actions!r:.200}")
 
         # An env whose game is over begins the next one; its action is ignored.
         moved = []
@@ -229,14 +237,10 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
 
 
 class SolverVectorEnv(OneRoleVectorEnv):
-    """:class:`~ssp_env.doors.one_role.SolverEnv`, many times over."""
-
     role = Role.SOLVER
 
 
 class ProposerVectorEnv(OneRoleVectorEnv):
-    """:class:`~ssp_env.doors.one_role.ProposerEnv`, many times over."""
-
     role = Role.PROPOSER
 
 

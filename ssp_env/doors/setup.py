@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
-from ssp_env.errors import ConfigError, nearest
+from ssp_env.errors import ConfigError, named_values, nearest
 from ssp_env.game.config import UNMASKED, GameConfig, ViewConfig, suited
 from ssp_env.game.prompts import tags_of
 from ssp_env.game.rules import Parts, Rules
@@ -77,7 +77,9 @@ def set_up(setup: Setup) -> ResolvedSetup:
         view = _config(ViewConfig, setup.get("view"), ViewConfig())
         return ResolvedSetup(setup["rules"], view)
 
-    world, options = setup.get("world", "mini"), setup.get("world_options", {})
+    fix = "give a mapping of the world's settings, such as {'seed': 1}"
+    options = named_values("world_options", setup.get("world_options", {}), fix)
+    world = setup.get("world", "mini")
     if isinstance(world, str):
         world = open_world(world, **options)
     elif options:
@@ -93,7 +95,7 @@ def set_up(setup: Setup) -> ResolvedSetup:
 
     tokenizer = _tokenizer(setup.get("tokenizer"), world, game.prompts)
     parts: dict[str, Any] = {name: given.get(name) for name in Parts.__annotations__}
-    rules = Rules.build(world, tokenizer, game, **parts | {"retriever": _retriever(setup)})
+    rules = Rules.build(world, tokenizer, game, **parts | {"retriever": _retriever(setup, world)})
 
     # The prompts have to be spelled in the world's own words.
     if setup.get("tokenizer", "words") == "words" and isinstance(tokenizer, WordTokenizer):
@@ -106,17 +108,13 @@ def set_up(setup: Setup) -> ResolvedSetup:
 
 
 def _config(kind: type[C], given: C | Mapping[str, Any] | None, default: C) -> C:
-    match given:
-        case None:
-            return default
-        case kind():
-            return given
-        case Mapping():
-            return default.replace(**given)
-    raise ConfigError(kind.section, given, f"give a {kind.__name__}, or a mapping of its fields")
+    if given is None or isinstance(given, kind):
+        return given or default
+    fix = f"give a {kind.__name__}, or a mapping of its fields"
+    return default.replace(**named_values(kind.section, given, fix))
 
 
-def _retriever(setup: Setup) -> Retriever | None:
+def _retriever(setup: Setup, world: World) -> Retriever | None:
     """The retriever that was given, or named by ``search``; ``None``: the world's own."""
     retriever = setup.get("retriever")
     if "search" not in setup:
@@ -127,7 +125,7 @@ def _retriever(setup: Setup) -> Retriever | None:
     # Imported here: it brings httpx along, which a search in process can do without.
     from ssp_env.search.index import SearchConfig, open_search
 
-    return open_search(SearchConfig.of(setup["search"]))
+    return open_search(SearchConfig.of(setup["search"]), world)
 
 
 def _tokenizer(given: Tokenizer | str | Path | None, world: World, prompts: str) -> Tokenizer:

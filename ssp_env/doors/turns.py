@@ -3,8 +3,6 @@ or one game, as strings for LLM agents of other frameworks."""
 
 from __future__ import annotations
 
-import operator
-import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +14,7 @@ from numpy.typing import NDArray
 from ssp_env.doors.episode import Episode
 from ssp_env.doors.observation import Info, Observer, info_of
 from ssp_env.doors.setup import Setup, set_up
-from ssp_env.errors import ConfigError, ServiceError, UsageError, one_of
+from ssp_env.errors import ServiceError, UsageError, one_of, whole_number
 from ssp_env.game.game import Game
 from ssp_env.game.round import Round, advance_all
 from ssp_env.game.trajectory import Trajectory
@@ -26,10 +24,7 @@ from ssp_env.types import Question, Role
 
 @dataclass(frozen=True)
 class Turn:
-    """An open turn, which waits to be written."""
-
     game: int
-    """Index of the game in the batch."""
     trajectory: Trajectory
     """The tokens so far, and the budgets; only to be read."""
     attempt: int = -1
@@ -68,8 +63,7 @@ class GameBatch:
     """
 
     def __init__(self, num_games: int, **setup: Unpack[Setup]) -> None:
-        if num_games < 1:
-            raise ConfigError("num_games", num_games, "must be at least 1")
+        num_games = whole_number("num_games", num_games, 1)
         self._resolved = set_up(setup)
         self.rules = self._resolved.rules
         self._episodes = [Episode(self.rules) for _ in range(num_games)]
@@ -81,9 +75,9 @@ class GameBatch:
         return Observer(self._resolved)
 
     def reset(self, seed: int | None = None) -> list[Turn]:
-        """Begins all games anew and returns the open turns."""
+        first = None if seed is None else whole_number("seed", seed, 0)
         for i, episode in enumerate(self._episodes):
-            episode.begin(None if seed is None else seed + i, None)
+            episode.begin(None if first is None else first + i, None)
         self._rounds = [episode.round for episode in self._episodes]
         return self.turns
 
@@ -109,24 +103,23 @@ class GameBatch:
                 are dropped.
             logprobs: behaviour log-probability of each; zeros when not given.
         """
-        turns, size = self.turns, self.rules.tokenizer.vocab_size
-        behaviour = [None] * len(written) if logprobs is None else logprobs
-        if not len(written) == len(behaviour) == len(turns):
-            what = f"{len(written)} were written, {len(behaviour)} with log-probabilities"
-            raise UsageError(f"{len(turns)} turns are open, but {what}")
+        turns = self.turns
+        behaviour = [None] * len(turns) if logprobs is None else logprobs
+        try:
+            pairs = list(zip(turns, written, behaviour, strict=True))
+        except (TypeError, ValueError) as error:
+            what = f"{len(turns)} turns are open: give a list of token ids for each"
+            raise UsageError(f"{what}, and of log-probabilities, if any ({error})") from error
 
         # All are checked before any is taken.
-        for i, (ids, own) in enumerate(zip(written, behaviour, strict=True)):
-            whole = list(map(operator.index, ids))
-            if whole and not 0 <= min(whole) <= max(whole) < size:
-                what = f"turn {i} has a token outside the action space"
-                raise UsageError(f"{what} 0 .. {size - 1}: {reprlib.repr(ids)}")
-            if own is not None and len(own) != len(ids):
-                what = f"turn {i} has {len(ids)} tokens, but {len(own)} log-probabilities"
-                raise UsageError(what)
-
-        for turn, ids, own in zip(turns, written, behaviour, strict=True):
-            turn.trajectory.feed_turn(ids, own)
+        checked = []
+        for i, (turn, ids, own) in enumerate(pairs):
+            try:
+                checked.append((turn.trajectory, turn.trajectory.limits.checked(ids, own)))
+            except UsageError as error:
+                raise UsageError(f"turn {i}: {error}") from error
+        for trajectory, (whole, own) in checked:
+            trajectory.take_turn(whole, own)
         advance_all(self._rounds)
         return self.turns
 
@@ -143,11 +136,12 @@ class GameBatch:
 
     @property
     def done(self) -> bool:
+        if not self._rounds:
+            raise UsageError("call reset() first")
         return all(round_.done for round_ in self._rounds)
 
     @property
     def games(self) -> list[Game]:
-        """The games, with their trajectories, outcomes and rewards."""
         return [round_.games[0] for round_ in self._rounds]
 
     @property
@@ -178,8 +172,7 @@ class TextDoor:
     def step(self, text: str) -> tuple[str, Any, bool, bool, Info]:
         """Takes a turn; returns the next text, the reward (of both agents by name, where you play
         both), terminated, truncated, info."""
-        turn = self._episode.turn
-        turn.feed_turn(turn.limits.tokenizer.encode(text))
+        self._episode.turn.feed_text(text)
         self._episode.advance()
         return self._show(), *self._episode.result, self._episode.info
 

@@ -101,7 +101,6 @@ def _described(question: str) -> str:
 
 
 POOL = TypeAdapter(list[PooledQuestion])
-"""Questions to plain data (JSON) and back."""
 
 
 # -- examples ---------------------------------------------------------------------------------
@@ -145,7 +144,7 @@ def play_examples(rules: Rules, games: Sequence[Game]) -> None:
     # All of them side by side, so that their searches are a few batches.
     while live := [play for play in plays if play[1].waiting is Waiting.POLICY and play[2]]:
         for _, trajectory, turns in live:
-            trajectory.feed_turn(rules.limits[Role.SOLVER].tokenizer.encode(turns.pop(0)))
+            trajectory.feed_text(turns.pop(0))
         _search(rules, [trajectory for _, trajectory, _ in live])
 
     ended = [(game, trajectory) for game, trajectory, _ in plays if trajectory.result is not None]
@@ -173,6 +172,5 @@ def _search(rules: Rules, trajectories: Sequence[Trajectory]) -> None:
 
 
 def _turns(trajectory: Trajectory) -> list[str]:
-    """The policy's turns as text."""
     decode = trajectory.limits.tokenizer.decode
     return [decode(trajectory.ids[i:j]).strip() for i, j, own in trajectory.runs() if own]

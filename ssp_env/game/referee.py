@@ -8,11 +8,13 @@ is a mistake of its code and propagates.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from numbers import Real
 from typing import Any
 
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ServiceError, SSPError, UsageError, expect
 from ssp_env.game.filters import Proposal
 from ssp_env.game.game import Attempt, Game, Origin
 from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Ending, Outcome
@@ -20,7 +22,6 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.game.verification import (
     NoiseDocument,
-    draw_near,
     find_among,
     fit_documents,
 )
@@ -46,12 +47,13 @@ class Referee:
     def search(self, due: Sequence[tuple[Game, Trajectory]]) -> Results:
         """Results of the searches that these trajectories wait for: documents or an error each."""
         queries = [trajectory.query or "" for _, trajectory in due]
-        return search_each(self.rules.retriever, queries, self.rules.config.top_k)
+        with _blaming("retriever"):
+            return search_each(self.rules.retriever, queries, self.rules.config.top_k)
 
     def judge(self, pairs: Sequence[tuple[Game, Trajectory]]) -> Verdicts:
         """Verdicts on trajectories that ended with an answer, in one call."""
         tasks = [JudgeTask(game.question or "", t.result or "", game.truth) for game, t in pairs]
-        return ask_each(self.rules.judge.judge, tasks)
+        return ask_each("judge", self.rules.judge.judge, tasks)
 
     def verify(self, readings: Sequence[tuple[Game, tuple[Document, ...]]]) -> Verdicts:
         """Verdicts of the rules' own verifier on questions, given the documents that fit."""
@@ -68,7 +70,7 @@ class Referee:
             for game, documents in readings
         ]
         assert self.rules.verifier is not None, "the policy itself verifies"
-        return ask_each(self.rules.verifier.verify, tasks)
+        return ask_each("verifier", self.rules.verifier.verify, tasks)
 
     def _look_up(self, game: Game, query: str) -> tuple[Document, ...]:
         """Result of a search among the documents of a verification, as it is shown."""
@@ -89,7 +91,7 @@ class Referee:
         """
         rules, count = self.rules, self.rules.config.noise_documents
         found: Results = [[] for _ in games]
-        near = rules.noise is draw_near
+        near = getattr(rules.noise, "searches", False)
         if near and count and games:
             # Deep enough that ``count`` are left without those of the proposer.
             depth = count + max(len(game.evidence) for game in games)
@@ -104,7 +106,11 @@ class Referee:
             if near:
                 others = [(game.slot, document) for document in result]
             try:
-                noise = rules.noise(game.rng, count, game.evidence, others, rules.corpus)
+                with _blaming("noise"):
+                    noise = rules.noise(game.rng, count, game.evidence, others, rules.corpus)
+                for each in noise if isinstance(noise, list | tuple) else [noise]:
+                    fix = "your noise has to return a tuple of NoiseDocuments"
+                    expect("noise", each, NoiseDocument, fix)
                 drawn.append(tuple(noise))
             except ServiceError as error:
                 drawn.append(error)
@@ -137,7 +143,9 @@ class Referee:
         past = game.start.asked_before
         proposal = Proposal(proposer.result, game.truth, proposer, self.rules.config, past)
         for name, fails in self.rules.filters.items():
-            if fails(proposal):
+            with _blaming(f"filter {name}"):
+                failed = fails(proposal)
+            if failed:
                 self.fail(game, name)
                 return
 
@@ -274,13 +282,13 @@ class Referee:
         for attempt in [*game.counted, *shown]:
             attempt.reward = self._solver_reward(game, attempt)
         if game.origin is Origin.PROPOSED:
-            game.proposer_reward = _finite("proposer", self.rules.proposer_reward(game))
+            game.proposer_reward = _paid("proposer", self.rules.proposer_reward, game)
 
     def _solver_reward(self, game: Game, attempt: Attempt) -> float:
-        return _finite("solver", self.rules.solver_reward(game, attempt))
+        return _paid("solver", self.rules.solver_reward, game, attempt)
 
 
-def ask_each(ask: Callable[[Any], Verdicts], tasks: Sequence[Any]) -> Verdicts:
+def ask_each(part: str, ask: Callable[[Any], Verdicts], tasks: Sequence[Any]) -> Verdicts:
     """One verdict of a judge or verifier per task, or the outage that hit it; no tasks, no call.
 
     A text that it refuses gets a verdict against it: no player can void a game by what it writes.
@@ -288,11 +296,16 @@ def ask_each(ask: Callable[[Any], Verdicts], tasks: Sequence[Any]) -> Verdicts:
     if not tasks:
         return []
     try:
-        results = ask(tasks)
+        with _blaming(part):
+            results = ask(tasks)
     except ServiceError as error:  # it hits every task
         results = [error] * len(tasks)
-    if len(results) != len(tasks):
-        raise UsageError(f"{len(results)} results came for {len(tasks)} tasks of {ask!r}")
+    what = f"the {part} has to return a list of one Verdict, or ServiceError, per task"
+    if not isinstance(results, list | tuple) or len(results) != len(tasks):
+        raise UsageError(f"{what}: {len(tasks)}, not {results!r:.200}")
+    for result in results:
+        if not isinstance(result, Verdict | ServiceError):
+            raise UsageError(f"{what}, not {result!r:.200}")
 
     return [
         Verdict(False, f"refused: {result.what}")
@@ -302,7 +315,22 @@ def ask_each(ask: Callable[[Any], Verdicts], tasks: Sequence[Any]) -> Verdicts:
     ]
 
 
-def _finite(role: str, reward: float) -> float:
-    if not math.isfinite(reward):
-        raise UsageError(f"the {role}'s reward is {reward!r}: a finite number is wanted")
-    return float(reward)
+@contextmanager
+def _blaming(part: str) -> Iterator[None]:
+    """Adds to an error that is not ours in which part of the rules it arose."""
+    try:
+        yield
+    except SSPError:
+        raise
+    except Exception as error:
+        error.add_note(f"It arose in the {part} of your rules: mend it there, not in the game.")
+        raise
+
+
+def _paid(role: str, reward: Callable[..., float], *of: Game | Attempt) -> float:
+    with _blaming(f"{role}_reward"):
+        paid = reward(*of)
+    if not isinstance(paid, Real) or not math.isfinite(paid):
+        what = f"the {role}'s reward is {paid!r:.200}: a finite number is wanted"
+        raise UsageError(f"{what}; mend {role}_reward")
+    return float(paid)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ServiceError, UsageError, expect
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import BUDGET_PROMPT, Ending, Outcome
 from ssp_env.game.pool import PooledQuestion, play_examples, solution_of
@@ -27,7 +27,6 @@ from ssp_env.game.verification import find_among, verification_prompt
 from ssp_env.types import Document, GroundTruth, Question, Role
 
 Answers = Callable[[np.random.Generator, int], Sequence[GroundTruth]]
-"""Draws that many ground truths."""
 
 
 class Phase(StrEnum):
@@ -77,11 +76,12 @@ class Round:
         self.verified: list[PooledQuestion] = []
         """This round's verified questions; at the end, those of valid games, with solutions."""
         self._fresh: list[Game] = []
-        """Their games."""
         self.referee = referee or Referee(rules)
         """Decides; public for rollouts that have attempts judged before all have ended."""
         self._answers, self._seed = answers, tuple(seed)
         self._strategy = strategy or BatchStrategy()
+        fix = "give a BatchStrategy; make_strategy makes one by its name"
+        expect("strategy", self._strategy, BatchStrategy, fix)
         self._rng = np.random.default_rng([*self._seed, 0])
 
         self._strategy.begin_step()
@@ -132,6 +132,7 @@ class Round:
 
         A game of which too few attempts remain is void as well.
         """
+        expect("error", error, ServiceError, "give a ServiceError, which names service and cause")
         keys = {trajectory.key for trajectory in trajectories}
         for game in self.games:
             for trajectory in game.trajectories():
@@ -140,21 +141,15 @@ class Round:
 
     @property
     def done(self) -> bool:
-        """True once all games have an outcome."""
         return self.phase is Phase.DONE
-
-    def _live(self) -> bool:
-        return any(
-            trajectory.ending is None
-            for game in self.games
-            if game.outcome is Outcome.PENDING
-            for trajectory in game.trajectories()
-        )
 
     def _move_on(self) -> None:
         # A phase is complete when none of its trajectories is live. Several may pass at once: a
         # phase has no trajectories where all games failed before it.
-        while self.phase is not Phase.DONE and not self._live():
+        while self.phase is not Phase.DONE:
+            pending = [game for game in self.games if game.outcome is Outcome.PENDING]
+            if any(t.ending is None for game in pending for t in game.trajectories()):
+                return
             match self.phase:
                 case Phase.PROPOSE:
                     self._filter_and_verify()
@@ -179,9 +174,9 @@ class Round:
         size = self.rules.config.proposals
         groups = -(-count // size)  # rounded up: the last group may be smaller
         truths = self._answers(self._rng, groups) if groups and self._answers else ()
-        if len(truths) < groups:
-            what = f"{groups} answers were to be drawn, but only {len(truths)} came"
-            raise UsageError(what)
+        if len(truths) < groups or not all(isinstance(truth, GroundTruth) for truth in truths):
+            what = f"{groups} answers were to be drawn, each a GroundTruth"
+            raise UsageError(f"{what}, but {len(truths)} came: {truths!r:.200}")
         first = len({game.start.group for game in self.games})
 
         low, high = self.rules.config.asked_searches

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
-from ssp_env.errors import ConfigError
+from ssp_env.errors import ConfigError, check_part, expect, named_values
 from ssp_env.game.config import DEFAULT_FILTERS, POLICY_FILTERS, GameConfig
 from ssp_env.game.filters import ATTEMPT_FILTERS, FILTERS, AttemptFilter, Filter
 from ssp_env.game.game import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
@@ -52,7 +52,6 @@ _METHODS = {
     "proposer_reward": "__call__",
     "solver_reward": "__call__",
 }
-"""Method that each part is used by."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,6 @@ class Rules(Immutable):
     filters: Mapping[str, Filter]
     """Checks of a proposed question, in order, by reason code."""
     noise: NoiseSource
-    """Source of verification's noise documents."""
     proposer_reward: ProposerReward
     solver_reward: SolverReward
 
@@ -104,21 +102,22 @@ class Rules(Immutable):
     ) -> Rules:
         """Checks that everything fits together before any game starts; a part that is ``None``
         counts as not given."""
+        expect("tokenizer", tokenizer, Tokenizer, "give a Tokenizer; names are for the doors")
+        expect("game", config, GameConfig, "give a GameConfig")
         given: Mapping[str, Any] = parts
         for name, method in _METHODS.items():
-            part = given.get(name)
-            # A class has the method too, but cannot be called without an object.
-            usable = callable(getattr(part, method, None)) and not isinstance(part, type)
-            if part is not None and not usable:
-                what = "a function" if method == "__call__" else f"an object with a {method}()"
-                raise ConfigError(name, part, f"give {what}, or leave it out")
+            if given.get(name) is not None:
+                check_part(name, given[name], method)
 
         verifier = parts.get("verifier") or _verifier(config.verifier, world)
         names = config.filters
         if names is None:
             names = POLICY_FILTERS if verifier is None else DEFAULT_FILTERS
             config = config.replace(filters=names)
-        own = dict(parts.get("filters") or {})
+        fix = "give functions by reason code; those that ship are named in game={'filters': [...]}"
+        own = named_values("filters", parts.get("filters") or {}, fix)
+        for code, fails in own.items():
+            check_part(f"filters.{code}", fails, "__call__")
         for code in own.keys() & {*RESERVED, *names}:
             raise ConfigError("filters", code, "this reason code is taken; choose another one")
 

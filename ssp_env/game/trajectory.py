@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import copy
 import itertools
+import operator
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +25,6 @@ MAX_ANSWER_TOKENS = 256
 
 
 class Waiting(StrEnum):
-    """Input that a trajectory waits for."""
-
     POLICY = "policy"
     SEARCH = "search"
     NOTHING = "nothing"
@@ -33,8 +32,6 @@ class Waiting(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SearchRecord(Immutable):
-    """One search call and what it found."""
-
     query: str
     documents: tuple[Document, ...]
 
@@ -67,6 +64,26 @@ class Limits(Immutable):
             config.max_searches if Action.SEARCH in actions else 0,
         )
 
+    def checked(
+        self, ids: Sequence[int], logprobs: Sequence[float] | None
+    ) -> tuple[list[int], array[float] | None]:
+        """Tokens and their log-probabilities, if given, as Python's own numbers."""
+        try:
+            whole = list(map(operator.index, ids))
+            behaviour = None if logprobs is None else array("d", logprobs)
+        except TypeError as error:
+            what = "a turn is a list of token ids, and another one of their log-probabilities"
+            raise UsageError(f"{what} ({error}): {ids!r:.200}; encode text first") from error
+
+        # A negative id would index the table of pieces from its end.
+        size = self.tokenizer.vocab_size
+        if whole and not 0 <= min(whole) <= max(whole) < size:
+            token = next(t for t in whole if not 0 <= t < size)
+            raise UsageError(f"token {token} is outside the action space 0 .. {size - 1}")
+        if behaviour is not None and len(behaviour) != len(whole):
+            raise UsageError(f"{len(whole)} tokens came with {len(behaviour)} log-probabilities")
+        return whole, behaviour
+
 
 _keys = itertools.count()
 
@@ -84,7 +101,6 @@ class Trajectory:
     about: str = ""
     """Subject of the prompt: the answer (proposer) or the question (all others)."""
     documents: tuple[Document, ...] = ()
-    """Documents in the prompt (verifier)."""
     library: tuple[Document, ...] | None = None
     """All that its searches can find (verification by an attempt); ``None``: what there is."""
     prompt_length: int = field(init=False)
@@ -93,9 +109,7 @@ class Trajectory:
     searches: list[SearchRecord] = field(default_factory=list)
     ending: Ending | None = None
     result: str | None = None
-    """The question or the answer, once there is one."""
     query: str | None = None
-    """The query that waits for its documents."""
     key: int = field(default_factory=lambda: next(_keys))
     """Tells trajectories of this process apart, for engines that cache by it. Never recorded."""
     _scanner: TurnScanner = field(init=False)
@@ -127,7 +141,6 @@ class Trajectory:
 
     @property
     def tokens_left(self) -> int:
-        """Tokens that the budget still allows."""
         return self.limits.max_response_tokens - (len(self.ids) - self.prompt_length)
 
     @property
@@ -172,17 +185,18 @@ class Trajectory:
                 vocabulary, tokens go on after the turn's end, or there are not as many
                 log-probabilities (nothing is taken then).
         """
-        if not len(ids):
+        whole, behaviour = self.limits.checked(ids, logprobs)
+        if not whole:
             raise UsageError("a turn goes on with at least one token")
 
         # Nothing is taken if the tokens turn out to go on after the turn's end.
         before = self._scanner.mark()
-        ids, taken, found, ended = self._scan(ids, logprobs)
-        if taken < len(ids):
+        taken, found, ended = self._scan(whole)
+        if taken < len(whole):
             self._scanner.rewind(before)
-            raise UsageError(f"{len(ids) - taken} tokens were given after the end of the turn")
+            raise UsageError(f"{len(whole) - taken} tokens were given after the end of the turn")
 
-        self._take(ids, logprobs)
+        self._take(whole, behaviour)
 
         if ended:
             self._end_turn(found)
@@ -198,8 +212,12 @@ class Trajectory:
         Returns:
             How many of the ids were taken.
         """
-        ids, taken, found, ended = self._scan(ids, logprobs)
-        self._take(ids[:taken], logprobs if logprobs is None else logprobs[:taken])
+        return self.take_turn(*self.limits.checked(ids, logprobs))
+
+    def take_turn(self, ids: list[int], logprobs: array[float] | None) -> int:
+        """As :meth:`feed_turn`, for what is checked already."""
+        taken, found, ended = self._scan(ids)
+        self._take(ids[:taken], None if logprobs is None else logprobs[:taken])
 
         if ended:
             self._end_turn(found)
@@ -208,6 +226,12 @@ class Trajectory:
         else:
             self.end(Ending.FORMAT)
         return taken
+
+    def feed_text(self, text: str) -> None:
+        if not isinstance(text, str):
+            fix = "token ids go to feed_turn(), or to GameBatch"
+            raise UsageError(f"a turn is one string here, not {text!r:.200}; {fix}")
+        self.feed_turn(self.limits.tokenizer.encode(text))
 
     def observe(self, documents: Sequence[Document], observation: Sequence[int]) -> None:
         """Takes what the pending search found, already encoded."""
@@ -235,24 +259,17 @@ class Trajectory:
         self.ending, self.query = ending, None
 
     def _new_scanner(self) -> TurnScanner:
-        """A scanner for the turn that begins here."""
         pieces, tags = self.limits.tokenizer.pieces, self.limits.tags
 
         # A template may already have opened a think tag, and added a line break or two.
         tail = b"".join(map(pieces.__getitem__, self.ids[-(tags.longest + 8) :]))
         return TurnScanner(tags, thinking=tail.rstrip().endswith(tags.think_opening))
 
-    def _scan(
-        self, ids: Sequence[int], logprobs: Sequence[float] | None
-    ) -> tuple[list[int] | tuple[int, ...], int, Call | Forgery | None, bool]:
-        """The ids; how many belong to the turn; what they complete; if they end the turn."""
+    def _scan(self, ids: list[int]) -> tuple[int, Call | Forgery | None, bool]:
+        """Number of ids that belong to the turn; what they complete; if they end the turn."""
         if self.waiting is not Waiting.POLICY:
             what = f"this {self.role} trajectory waits for {self.waiting}, not for tokens"
             raise UsageError(what)
-        if not isinstance(ids, list | tuple):
-            ids = [int(token) for token in ids]
-        if logprobs is not None and len(logprobs) != len(ids):
-            raise UsageError(f"{len(ids)} tokens came with {len(logprobs)} log-probabilities")
 
         # Tokens beyond the budget, or behind the end token, do not belong to the turn.
         tokenizer, left = self.limits.tokenizer, self.tokens_left
@@ -263,26 +280,21 @@ class Trajectory:
             belong = text.index(tokenizer.eos_id) + 1
             text, ended = text[: belong - 1], True
 
-        # A negative id would index the table from its end.
-        size = tokenizer.vocab_size
-        if text and not (min(text) >= 0 and max(text) < size):
-            token = next(t for t in text if not 0 <= t < size)
-            raise UsageError(f"token {token!r} is outside the action space 0 .. {size - 1}")
         pieces = list(map(tokenizer.pieces.__getitem__, text))
 
         joined = b"".join(pieces)
         found = self._scanner.feed(joined)
         if found is None:
-            return ids, belong, self._scanner.end() if ended else None, ended
+            return belong, self._scanner.end() if ended else None, ended
 
         # The action may end before the last token does: tokens behind it are not taken.
         surplus = self._scanner.surplus
         if surplus < len(pieces[-1]):
-            return ids, len(pieces), found, True
+            return len(pieces), found, True
         ends = list(itertools.accumulate(map(len, pieces)))
-        return ids, bisect.bisect_left(ends, len(joined) - surplus) + 1, found, True
+        return bisect.bisect_left(ends, len(joined) - surplus) + 1, found, True
 
-    def _take(self, ids: Sequence[int], logprobs: Sequence[float] | None) -> None:
+    def _take(self, ids: list[int], logprobs: array[float] | None) -> None:
         self.ids.extend(ids)
         self.mask.extend(b"\x01" * len(ids))
         if logprobs is None:

@@ -34,7 +34,10 @@ class NoiseDocument(Immutable):
 
 
 class NoiseSource(Protocol):
-    """Draws noise documents; :func:`draw_noise` is the default."""
+    """Draws noise documents; :func:`draw_noise` is the default.
+
+    Optional: an attribute ``searches``, true for a source that wants what a search for the question
+    finds as its ``others``, best first, in place of what other games have retrieved."""
 
     def __call__(
         self,
@@ -92,24 +95,29 @@ def draw_from_corpus(
     return draw_noise(rng, count, own, (), corpus)
 
 
-def draw_near(
-    rng: np.random.Generator,
-    count: int,
-    own: Sequence[Document],
-    others: Sequence[tuple[int, Document]],
-    corpus: Sequence[Document],
-) -> tuple[NoiseDocument, ...]:
-    """The best of ``others``, which a search for the question has found here, then the corpus."""
-    taken = {document.id for document in own}
-    fresh = {document.id: document for _, document in others if document.id not in taken}
-    near = [NoiseDocument(document, "near") for document in [*fresh.values()][:count]]
-    return _filled_up(rng, count, near, own, corpus)
+class NearNoise:
+    """The best of what a search for the question finds, then noise from the corpus."""
+
+    searches = True
+
+    def __call__(
+        self,
+        rng: np.random.Generator,
+        count: int,
+        own: Sequence[Document],
+        others: Sequence[tuple[int, Document]],
+        corpus: Sequence[Document],
+    ) -> tuple[NoiseDocument, ...]:
+        taken = {document.id for document in own}
+        fresh = {document.id: document for _, document in others if document.id not in taken}
+        near = [NoiseDocument(document, "near") for document in [*fresh.values()][:count]]
+        return _filled_up(rng, count, near, own, corpus)
 
 
 NOISE: Mapping[str, NoiseSource] = {
     "batch": draw_noise,
     "corpus": draw_from_corpus,
-    "near": draw_near,
+    "near": NearNoise(),
 }
 """Kinds of noise that ship, by the name that ``game.noise_kind`` has for them."""
 

@@ -37,7 +37,7 @@ class TextPlayer:
 
     def play(self, trajectories: Sequence[Trajectory]) -> None:
         for trajectory in trajectories:
-            trajectory.feed_turn(trajectory.limits.tokenizer.encode(self.write(trajectory)))
+            trajectory.feed_text(self.write(trajectory))
 
     def write(self, trajectory: Trajectory) -> str:
         """The next turn of a trajectory."""
@@ -81,6 +81,6 @@ class ChatPlayer:
             if isinstance(reply, ServiceError):
                 failed = reply
             else:
-                trajectory.feed_turn(trajectory.limits.tokenizer.encode(reply))
+                trajectory.feed_text(reply)
         if failed is not None:
             raise failed

@@ -22,8 +22,6 @@ from ssp_env.types import Role
 
 @dataclass(frozen=True)
 class Rescored:
-    """A saved game before and after."""
-
     before: SavedGame
     after: SavedGame
     """With other verdicts and rewards; void if the new judge failed, invalid if a filter refuses
@@ -121,7 +119,7 @@ def _judge(played: Sequence[Replay], judge: Judge) -> None:
         JudgeTask(one.game.question or "", attempt.trajectory.result or "", one.game.truth)
         for one, attempt in asked
     ]
-    results = ask_each(judge.judge, tasks)
+    results = ask_each("judge", judge.judge, tasks)
     failed = [result for result in results if isinstance(result, ServiceError)]
     if failed and len(failed) == len(results):
         raise failed[0]

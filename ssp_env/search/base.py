@@ -46,19 +46,23 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
         results: Results = each(queries, k)
     else:
         try:
-            results = [*retriever.search(queries, k)]
+            results = retriever.search(queries, k)  # type: ignore[assignment]
         except ServiceError as error:
             if len(queries) == 1:
                 return [error]
             return [result for query in queries for result in search_each(retriever, [query], k)]
 
-    check_count(results, queries)
+    if not isinstance(results, list | tuple) or len(results) != len(queries):
+        gave = f"{len(results)} rankings" if isinstance(results, list | tuple) else repr(results)
+        what = f"the retriever gave {gave:.200} for {len(queries)} queries"
+        raise UsageError(f"{what}: a list of one ranking for each is wanted")
     for query, ranking in zip(queries, results, strict=True):
         if isinstance(ranking, ServiceError):
             continue
-        if len(ranking) > k or not all(isinstance(document, Document) for document in ranking):
+        fits = isinstance(ranking, list | tuple) and len(ranking) <= k
+        if not fits or not all(isinstance(document, Document) for document in ranking):
             what = f"the retriever gave {ranking!r:.200} for {query!r:.200}"
-            raise UsageError(f"{what}: at most {k} Documents are wanted")
+            raise UsageError(f"{what}: a list of at most {k} Documents is wanted")
     return results
 
 
@@ -78,12 +82,6 @@ def check_request(queries: Sequence[str], k: int) -> None:
         raise UsageError(f"search takes a list of queries, not one string: {queries!r:.200}")
 
 
-def check_count(results: Sequence[object], queries: Sequence[str]) -> None:
-    """Refuses the answer of a retriever that has not one result per query."""
-    if len(results) != len(queries):
-        raise UsageError(f"the retriever gave {len(results)} rankings for {len(queries)} queries")
-
-
 def identify(retriever: Retriever) -> dict[str, Any]:
     """A retriever's class and what its ``describe``, else its ``corpus`` says, as plain data."""
     parts: dict[str, Any] = {"class": type(retriever).__name__}
@@ -101,7 +99,6 @@ class Corpus(Passages):
     """An immutable sequence of passages with unique ids."""
 
     def __init__(self, documents: Iterable[Document], name: str = "corpus") -> None:
-        """``name`` is what errors and records call it."""
         self.name = name
         self._documents = tuple(documents)
         if not self._documents:

@@ -21,7 +21,6 @@ from ssp_env.search.store import EncoderInfo
 from ssp_env.types import Document
 
 BATCH_SIZE = 64
-"""Texts that a model sees at once."""
 _DECIDING = {".safetensors", ".json", ".txt", ".model"}
 """Suffixes of the files of a model directory that can change its vectors."""
 _E5 = re.compile(r"(^|[/_-])e5([/_-]|$)")
@@ -134,13 +133,14 @@ def choose_prefixes(directory: Path, prompts: Mapping[str, str]) -> tuple[str, s
 
 def load_model(name: str, directory: str | Path, device: str | None) -> Any:
     """A model of sentence-transformers, ``SentenceTransformer`` or ``CrossEncoder`` by name."""
-    import sentence_transformers
-    import torch
-    from transformers.utils import logging
-
     if not Path(directory).is_dir():
         fix = "models are never downloaded; give the place of this one (--encoder, encoder=)"
         raise ModelError(f"{directory}: no such directory; {fix}")
+
+    # Imported here, since that takes seconds.
+    import sentence_transformers
+    import torch
+    from transformers.utils import logging
 
     loader = getattr(sentence_transformers, name)
     options = {"model_kwargs": {"use_safetensors": True, "dtype": torch.float32}}

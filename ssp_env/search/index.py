@@ -19,7 +19,7 @@ from pydantic import model_validator
 
 from ssp_env.config import Settings
 from ssp_env.disk import unfinished
-from ssp_env.errors import ConfigError, ServiceError, nearest
+from ssp_env.errors import ConfigError, ServiceError, named_values, nearest
 from ssp_env.net import check_key_name, check_url
 from ssp_env.search.base import Retriever
 from ssp_env.search.store import (
@@ -31,7 +31,8 @@ from ssp_env.search.store import (
     read_manifest,
     write_manifest,
 )
-from ssp_env.search.wrappers import CachedRetriever, HybridRetriever, RerankedRetriever
+from ssp_env.search.wrappers import CachedRetriever, HybridRetriever
+from ssp_env.types import World
 
 KINDS = ("bm25", "dense-flat", "dense-ivf-sq8")
 """Kinds of index, by the name that their folder has too. All but the first need an encoder."""
@@ -159,8 +160,6 @@ class SearchConfig(Settings):
     May stay empty where there is only one."""
     encoder: str = ""
     """Directory of a dense index's encoder; empty: where it was when the index was built."""
-    reranker: str = ""
-    """Directory of a cross-encoder that puts the first 50 documents into its order; empty: none."""
     server: str = ""
     """Address of a server that speaks Search-R1's protocol, such as ``ssp serve``; empty: none."""
     token_env: str | None = None
@@ -177,8 +176,8 @@ class SearchConfig(Settings):
         if self.server and self.index:
             fix = "a server is named as well; leave one of them out"
             raise ConfigError("search.index", self.index, fix)
-        for name in ("kind", "encoder", "reranker", "cache"):
-            of_server = self.server and name in ("reranker", "cache")
+        for name in ("kind", "encoder", "cache"):
+            of_server = self.server and name == "cache"
             if getattr(self, name) and not self.index and not of_server:
                 fix = "goes with search.index, an index directory"
                 raise ConfigError(f"search.{name}", getattr(self, name), fix)
@@ -191,11 +190,13 @@ class SearchConfig(Settings):
         if isinstance(given, str | Path):
             name = "server" if str(given).startswith(("http://", "https://")) else "index"
             given = {name: str(given)}
-        return cls(**dict(given))
+        fix = "give an index directory, a server's address, or a mapping of fields"
+        fix += "; a retriever of your own is retriever=..."
+        return cls(**named_values("search", dict(given) if isinstance(given, cls) else given, fix))
 
 
-def open_search(config: SearchConfig) -> Retriever | None:
-    """The retriever that is meant; ``None``: the world's own."""
+def open_search(config: SearchConfig, world: World | None = None) -> Retriever | None:
+    """The retriever that is meant; ``None``: the world's own. An index has to suit the world."""
     retriever: Retriever
     if config.server:
         # Imported here and below: HTTP and models are of no use to a search by words.
@@ -205,15 +206,37 @@ def open_search(config: SearchConfig) -> Retriever | None:
     elif config.index:
         encoder = config.encoder or None
         retriever = open_index(config.index, config.kind or None, encoder=encoder)
+        if world is not None:
+            _check_suits(retriever, config.index, world)
     else:
         return None
 
-    if config.reranker:
-        from ssp_env.search.encoder import CrossEncoderReranker
-
-        reranker = CrossEncoderReranker(config.reranker)
-        retriever = RerankedRetriever(retriever, reranker)
     return CachedRetriever(retriever, config.cache) if config.cache else retriever
+
+
+_LOOKED_UP = 20
+"""Titles of a world that are looked up in an index of other passages."""
+
+
+def _check_suits(retriever: Retriever, directory: str, world: World) -> None:
+    """Refuses an index in which nothing of the world can be found.
+
+    A generated world is its passages, so the index has to be of these. Answers of real text are
+    found in other corpora too, such as a larger one or one that is cut up otherwise, but not in one
+    that knows none of the world's titles."""
+    manifest, corpus = read_manifest(Path(directory) / PASSAGES), world.corpus
+    if manifest.corpus == corpus.digest():
+        return
+
+    if not world.can_read:
+        places = range(0, len(corpus), -(-len(corpus) // _LOOKED_UP))
+        titles = [corpus[place].title or corpus[place].text[:200] for place in places]
+        found = zip(titles, retriever.search(titles, 10), strict=True)
+        if any(title in (each.title or each.text[:200]) for title, r in found for each in r):
+            return
+    what = f"it is of other passages ({manifest.name}) than the world {world.name!r} plays in"
+    fix = f"{what}; leave it out, or build one from the world's passages by `ssp index`"
+    raise ConfigError("search.index", directory, fix)
 
 
 def check_search(config: SearchConfig) -> None:
@@ -228,11 +251,9 @@ def check_search(config: SearchConfig) -> None:
         if isinstance(answer, ServiceError):
             raise ServiceError("search", f"{config.server} does not answer: {answer.what}")
 
-    models = {"reranker": config.reranker, "encoder": config.encoder}
     for kind in kinds_of(config.index, config.kind or None) if config.index else []:
         encoder = read_manifest(Path(config.index) / kind).encoder
-        if encoder is not None:
-            models["encoder"] = config.encoder or encoder.name
-    for name, model in models.items():
+        model = config.encoder or (encoder.name if encoder is not None else "")
         if model and not Path(model).is_dir():
-            raise ConfigError(f"search.{name}", model, "there is no such directory; name its place")
+            fix = "there is no such directory; name its place"
+            raise ConfigError("search.encoder", model, fix)

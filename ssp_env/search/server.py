@@ -24,8 +24,8 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel, BeforeValidator, Field
 from starlette.middleware.base import RequestResponseEndpoint
 
-from ssp_env.errors import ConfigError, ServiceError
-from ssp_env.search.base import Retriever, check_count, join_contents, well_formed
+from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.search.base import Retriever, join_contents, well_formed
 from ssp_env.types import Document
 
 DEFAULT_K = 3
@@ -200,7 +200,8 @@ class Batcher:
         queries = [query for request in batch for query in request.queries]
         try:
             rankings = self._retriever.search(queries, batch[0].k)
-            check_count(rankings, queries)
+            if len(rankings) != len(queries):
+                raise UsageError(f"{len(rankings)} rankings came for {len(queries)} queries")
         except Exception as error:
             outage = isinstance(error, ServiceError) and error.fault == "service"
             for request in batch:

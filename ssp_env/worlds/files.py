@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
@@ -14,6 +13,7 @@ from zlib import crc32
 import numpy as np
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
+from ssp_env.disk import cache_folder
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.search.base import Corpus, Retriever, read_corpus, read_jsonl
 from ssp_env.types import Analysis, Document, GroundTruth, Passages, Question
@@ -135,7 +135,7 @@ class WikiMini(RealText):
     def retriever(self) -> BM25Retriever:
         """BM25 over the passages, from an index that is built once (seconds) and then mapped.
 
-        It is kept in ``~/.cache/ssp-env``, or in the folder that ``SSP_CACHE`` names.
+        It is kept in :func:`ssp_env.disk.cache_folder`.
         """
         # Imported here: reading questions needs no search.
         from ssp_env.search.bm25 import BM25Retriever
@@ -144,7 +144,7 @@ class WikiMini(RealText):
 
         # Names the folder, so that an index of other passages is never taken for this one.
         digest = self.manifest["files"]["passages.jsonl.gz"]["sha256"]
-        kept = Path(os.environ.get("SSP_CACHE") or "~/.cache/ssp-env").expanduser()
+        kept = cache_folder()
         folder = kept / f"wiki-mini-{digest[:16]}-{FORMAT}"
         if not (folder / "bm25").exists():
             try:

@@ -7,7 +7,8 @@ A prompt set is a directory with ``proposer.txt``, ``solver.txt``, ``verifier.tx
 names of tags), and ``judge.txt``, ``solve.txt`` and ``verify.txt`` (for models behind an API).
 
 These sets ship: ``plain`` (for instruction-following models), ``paper`` (all that the paper's
-prompts ask for, in words of our own), ``mini`` (for the word-level vocabulary of the mini-wiki),
+prompts ask for, in words of our own), ``compact`` (a sentence or two, for small models that are
+trained to play; see ``ssp imitate``), ``mini`` (for the word-level vocabulary of the mini-wiki),
 and those of other projects' checkpoints. ``NAME:FILE`` is a shipped set whose instructions to the
 solver are those of a file. Any other name is taken for a directory.
 
@@ -44,7 +45,7 @@ FORMATS: Mapping[str, dict[str, int]] = {
 }
 """Settings of the game that other projects' checkpoints expect, by the name of the prompt set."""
 
-SHIPPED = ("mini", "paper", "plain", *FORMATS)
+SHIPPED = ("compact", "mini", "paper", "plain", *FORMATS)
 
 _FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     name: (frozenset(needed.split()), frozenset(optional.split()))

@@ -1,0 +1,154 @@
+"""A real language model, SmolLM2-135M-Instruct, in all that only such a one tests: `make real`.
+
+Skipped unless the environment variable ``SSP_REAL_MODEL`` names its GGUF file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from agents.config import EngineConfig
+from agents.engines.base import Engine, Request, StopRule, generate
+from agents.engines.opening import open_engine
+from agents.models import load_model
+from agents.scoring import token_scores
+from experiments.config import RunConfig
+from ssp_env.cli import main
+from ssp_env.game.config import GameConfig
+from ssp_env.game.prompts import SHIPPED, Prompts
+from ssp_env.game.protocol import check_tokenizer
+from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.worlds import open_world
+
+FILE = os.environ.get("SSP_REAL_MODEL", "")
+pytestmark = pytest.mark.skipif(not FILE, reason="make real names the model")
+
+CAPITAL = "What is the capital of France?"
+TEXT_SETS = [name for name in SHIPPED if name != "mini"]
+KINDS = ["transformers", *(["vllm"] if find_spec("vllm") else [])]
+SMALL = {
+    "game.prompts": "compact",
+    "game.max_searches": 2,
+    "game.top_k": 2,
+    "game.max_document_tokens": 64,
+    "game.max_response_tokens": 160,
+    "game.max_prompt_tokens": 1024,
+    "game.closed_book": "false",
+    "game.noise_documents": 1,
+    "game.attempts": 2,
+    "engine.dtype": "bfloat16",
+    "per_group": 1,
+}
+"""Settings of games that a CPU plays in seconds."""
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    return RunConfig(model=FILE).model_dir
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder: Path) -> HuggingFaceTokenizer:
+    return HuggingFaceTokenizer.load(folder)
+
+
+@pytest.fixture(scope="module")
+def learner(folder: Path) -> Any:
+    return load_model(folder, attention="sdpa")
+
+
+def engine(folder: Path, tokenizer: HuggingFaceTokenizer, **settings: Any) -> Engine:
+    stop = StopRule.of(GameConfig(prompts="compact"), tokenizer)
+    return open_engine(EngineConfig(**settings), folder, tokenizer, stop, longest=4096)
+
+
+def asked(tokenizer: HuggingFaceTokenizer, text: str) -> list[int]:
+    before, after = tokenizer.chat_frame()
+    return tokenizer.encode(f"{before}{text}{after}")
+
+
+def options(settings: dict[str, Any]) -> list[str]:
+    return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+
+
+@pytest.mark.parametrize("name", TEXT_SETS)
+def test_every_prompt_set_is_framed_as_a_chat(name: str, tokenizer: HuggingFaceTokenizer) -> None:
+    prompts = Prompts.open(name, tokenizer)
+    check_tokenizer(tokenizer, prompts.tags)
+    lengths = []
+    for ids in (prompts.proposer("Paris", 2), prompts.solver(CAPITAL, 4)):
+        text = tokenizer.decode(ids)
+        assert text.startswith("<|im_start|>system\n"), text
+        assert text.endswith("<|im_end|>\n<|im_start|>assistant\n"), text
+        lengths.append(len(ids))
+    print(f"{name}: {lengths[0]} tokens ask for a question, {lengths[1]} for an answer")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_answers_ends_its_turn_and_stops_at_tags(
+    kind: str, folder: Path, tokenizer: HuggingFaceTokenizer
+) -> None:
+    opened = engine(folder, tokenizer, kind=kind)
+    begun = [*asked(tokenizer, CAPITAL), *tokenizer.encode("<answer> Paris")]
+    prompts = [asked(tokenizer, CAPITAL), [*begun, *tokenizer.encode(" </answer")]]
+    free, tagged = generate(
+        opened, [Request(i, ids, 40, 0.0, seed=i) for i, ids in enumerate(prompts)]
+    )
+    assert "Paris" in tokenizer.decode(free.ids)
+    assert free.ids[-1] == tokenizer.eos_id
+    assert tokenizer.decode(tagged.ids).strip() == ">"
+
+
+@pytest.mark.parametrize(("dtype", "attention"), [("float32", "eager"), ("bfloat16", "sdpa")])
+def test_long_passages_are_scored_as_the_learner_scores_them(
+    dtype: str, attention: str, folder: Path, tokenizer: HuggingFaceTokenizer, learner: Any
+) -> None:
+    passages = list(open_world("wiki-mini").corpus)[:4]
+    prompt = Prompts.open("plain", tokenizer).verifier(CAPITAL, passages, 512)
+    opened = engine(folder, tokenizer, dtype=dtype, attention=attention)
+    start = time.process_time()
+    (turn,) = generate(opened, [Request(0, prompt, 24, 1.0, seed=0)])
+    seconds = time.process_time() - start
+
+    ids = torch.tensor([[*prompt, *turn.ids]])
+    mask = torch.zeros(ids.shape).index_fill(1, torch.arange(len(prompt), ids.shape[1]), 1.0)
+    with torch.no_grad():
+        own = token_scores(learner, ids, mask, 1.0, tokenizer.vocab_size).logprobs
+    gap = float((own - torch.tensor(turn.logprobs)).abs().mean())
+    print(f"{dtype}, {attention}: {len(prompt)} tokens in {seconds:.1f} CPU-seconds, gap {gap:.5f}")
+    assert len(prompt) > 400
+    assert gap < (1e-3 if dtype == "float32" else 0.05)
+
+
+def test_it_is_evaluated_taught_trained_with_adapters_and_exported(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    world = ["--preset", "wiki", "--model", FILE]
+    # A solver that answers at once, in the right format or not, costs least.
+    assert main(["eval", *world, "--json", *options(SMALL)]) == 0
+    (evaluated,) = json.loads(capfd.readouterr().out)["evaluations"]
+    assert sum(row["questions"] for row in evaluated["rows"]) >= 7
+
+    out = tmp_path / "run"
+    taught = ["--steps", "2", "--measured", "2", "--out", str(tmp_path / "taught")]
+    small = options(SMALL | {"learning.batch_size": 2})
+    assert main(["imitate", *world, *taught, *small]) == 0
+    assert "in the format" in capfd.readouterr().out
+
+    learning = {"learning.batch_size": 2, "learning.lora_rank": 8, "learning.lr": 1e-4}
+    more = ["--steps", "2", "--out", str(out), "--quiet", *options(SMALL | learning)]
+    assert main(["train", *world, *more]) == 0
+    assert main(["export", str(out), "-o", str(tmp_path / "exported")]) == 0
+    exported, origin = (
+        load_model(tmp_path / "exported"),
+        load_model(RunConfig(model=FILE).model_dir),
+    )
+    assert exported.num_parameters() == origin.num_parameters()

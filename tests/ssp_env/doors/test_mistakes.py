@@ -1,0 +1,186 @@
+"""Mistakes at the doors: each is refused by a sentence that names what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from corpus_files import jsonl
+
+import ssp_env
+from ssp_env import GameBatch, Rules, SolverEnv, SolverVectorEnv, TextRole, Verdict, World
+from ssp_env.errors import ConfigError, SSPError
+from ssp_env.judge.judges import F1Judge
+from ssp_env.search.index import build_index
+from ssp_env.worlds.mini import SmallWorld
+
+SMALL = SmallWorld()
+QUESTION = SMALL.questions(0, 1)[0]
+RULES = ssp_env.raw_env(world=SMALL).rules
+
+
+def reset(options: Any) -> object:
+    return ssp_env.TextGame(world=SMALL).reset(seed=0, options=options)
+
+
+def batch(written: Any, logprobs: Any = None) -> object:
+    games = GameBatch(1)
+    games.reset(0)
+    return games.step(written, logprobs)
+
+
+def step(door: Any, action: Any) -> object:
+    door.reset(seed=0)
+    return door.step(action)
+
+
+def vector(actions: Any) -> object:
+    return step(SolverVectorEnv(2), actions)
+
+
+MISTAKES: Mapping[str, tuple[Callable[[], object], str]] = {
+    "text as tokens": (lambda: batch(["<search> x </search>"]), "encode text first"),
+    "floats as tokens": (lambda: batch([[1.0, 2.0]]), "a list of token ids"),
+    "no list of turns": (lambda: batch(5), "a list of token ids for each"),
+    "too many turns": (lambda: batch([[1], [2]]), "1 turns are open"),
+    "words as logprobs": (lambda: batch([[1]], [["a"]]), "log-probabilities"),
+    "text as a token": (lambda: step(SolverEnv(), "a"), "token ids"),
+    "a token beyond": (lambda: step(ssp_env.env(), 10**6), "action space 0 .."),
+    "a float as a token": (lambda: step(ssp_env.env(), 1.5), "token ids"),
+    "too few actions": (lambda: vector([1]), "2 envs want one token id each"),
+    "one action": (lambda: vector(1), "2 envs want one token id each"),
+    "tokens as text": (lambda: step(TextRole(), [1]), "one string"),
+    "number of games": (lambda: GameBatch("mini"), "num_games = 'mini': give a whole number"),
+    "number of envs": (lambda: SolverVectorEnv(0), "num_envs = 0: .* at least 1"),
+    "before reset": (lambda: GameBatch(1).done, r"call reset\(\) first"),
+    "seed": (lambda: GameBatch(1).reset("a"), "seed = 'a': give a whole number"),
+    "seed below 0": (lambda: ssp_env.env().reset(seed=-1), "at least 0"),
+    "too few seeds": (lambda: SolverVectorEnv(2).reset(seed=[1]), "one for each of 2"),
+    "options": (lambda: SolverEnv().reset(options="Vera"), "give an answer"),
+    "an option": (lambda: reset({"answr": "x"}), "give an answer"),
+    "two subjects": (lambda: reset({"answer": "Rome", "question": QUESTION}), "or neither"),
+    "a blank answer": (lambda: reset({"answer": " "}), r"options\['answer'\] = ' ': it is blank"),
+    "a strange answer": (lambda: reset({"answer": "Zebra"}), "the tokenizer has no tokens"),
+    "a question to propose": (
+        lambda: ssp_env.ProposerEnv().reset(options={"question": QUESTION}),
+        "nothing to propose",
+    ),
+    "render mode": (lambda: ssp_env.env(render_mode="rgb"), "render_mode = 'rgb': .*'ansi'"),
+    "a world's name": (lambda: ssp_env.env(world="minni"), "did you mean 'mini'"),
+    "options of a world": (
+        lambda: ssp_env.env(world=SMALL, world_options={"seed": 1}),
+        "world_options .*to the world itself",
+    ),
+    "a setting": (
+        lambda: ssp_env.env(game={"atempts": 1}),
+        "game.atempts .*did you mean 'attempts'",
+    ),
+    "a model as verifier": (
+        lambda: ssp_env.env(game={"verifier": "openai"}),
+        r"game.verifier .*ssp_env\.judge\.openai\.OpenAIVerifier",
+    ),
+    "a class": (lambda: ssp_env.env(judge=F1Judge), r"judge .*an object with a judge\(\)"),
+    "a reason code": (
+        lambda: ssp_env.env(filters={"unverified": lambda proposal: False}),
+        "filters .*reason code is taken",
+    ),
+    "two retrievers": (
+        lambda: ssp_env.env(search="x", retriever=RULES.retriever),
+        "search .*leave one out",
+    ),
+    "rules and more": (
+        lambda: ssp_env.env(rules=RULES, game={}),
+        "game .*the rules are ready already",
+    ),
+    "masks of bytes": (
+        lambda: ssp_env.env(world="small", tokenizer="bytes"),
+        "view.legal_moves .*one_hot",
+    ),
+    "role": (lambda: TextRole(5), "known: proposer, solver"),
+    "search": (lambda: ssp_env.env(search=5), "a retriever of your own is retriever="),
+    "filters": (lambda: ssp_env.env(filters="spoiler"), "game={'filters'"),
+    "a filter": (lambda: ssp_env.env(filters={"mine": "spoiler"}), "filters.mine .*a function"),
+    "world options": (lambda: ssp_env.env(world_options="seed=1"), "{'seed': 1}"),
+    "game": (lambda: ssp_env.env(game={1: 2}), "a mapping of its fields"),
+    "questions": (lambda: SolverEnv(questions="q.jsonl"), "read_questions"),
+    "a question": (lambda: TextRole(questions=["Who?"]), "a list of Questions"),
+    "other player": (lambda: SolverEnv(other="scripted"), r"an object with a play\(\)"),
+    "texts": (lambda: ssp_env.GroundTruth("1", None), "GroundTruth.answer .*give strings"),
+    "rules by names": (lambda: Rules.build("mini", "words", {}), "give a Tokenizer"),
+    "an agent": (lambda: ssp_env.raw_env().observe("teacher"), "known: proposer, solver"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_at_a_door_is_told(name: str) -> None:
+    make, sentence = MISTAKES[name]
+    with pytest.raises(SSPError, match=sentence):
+        make()
+
+
+def play(**parts: Any) -> None:
+    """Plays a game as proposer, up to its verdicts and rewards."""
+    role = TextRole("proposer", **parts)
+    player = ssp_env.scripted_player(role.rules)
+    role.reset(seed=0)
+    while (trajectory := role.game.proposer) is not None and not trajectory.done:
+        role.step(player.write(trajectory))
+
+
+def always(result: Any) -> Callable[..., Any]:
+    return lambda *given: result
+
+
+def for_each(result: Any) -> Callable[..., Any]:
+    return lambda given, *_: [result for _ in given]
+
+
+PAGE = SMALL.corpus[0]
+PARTS: Mapping[str, tuple[dict[str, Any], str]] = {
+    "True": ({"judge": SimpleNamespace(judge=for_each(True))}, "judge .*one Verdict.*not True"),
+    "too few": ({"verifier": SimpleNamespace(verify=always([]))}, r"verifier .*: 1, not \[\]"),
+    "one": ({"judge": SimpleNamespace(judge=always(Verdict(True)))}, "judge has to return a list"),
+    "too many": (
+        {"retriever": SimpleNamespace(search=lambda queries, k: [[PAGE] * 9 for _ in queries])},
+        "at most 2 Documents",
+    ),
+    "no number": ({"solver_reward": always(float("nan"))}, "a finite number is wanted"),
+    "text": ({"solver_reward": always("1")}, "solver's reward is '1'.*mend solver_reward"),
+    "nothing": ({"proposer_reward": always(None)}, "proposer's reward is None"),
+    "no list": ({"retriever": SimpleNamespace(search=always(None))}, "retriever gave None"),
+    "no lists": ({"retriever": SimpleNamespace(search=for_each(5))}, "retriever gave 5"),
+    "documents": ({"noise": lambda *given: given[-1][:1]}, "a tuple of NoiseDocuments"),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_that_returns_something_else_is_named(name: str) -> None:
+    parts, sentence = PARTS[name]
+    with pytest.raises(SSPError, match=sentence) as raised:
+        play(**parts)
+    assert " at 0x" not in str(raised.value)
+
+
+def test_an_error_in_a_part_says_which_part_it_was() -> None:
+    with pytest.raises(TypeError) as raised:
+        play(solver_reward=lambda game: 1.0)
+    assert "in the solver_reward of your rules" in raised.value.__notes__[0]
+
+
+def test_an_index_of_other_passages_is_refused(tmp_path: Path, cities: World) -> None:
+    worlds = [ssp_env.open_world("mini", seed=seed, entities=50) for seed in (0, 1)]
+    corpus = jsonl(tmp_path / "c.jsonl", worlds[0].corpus)
+    index = str(build_index(corpus, tmp_path / "index").parent)
+
+    ssp_env.env(world=worlds[0], search=index)
+    with pytest.raises(ConfigError, match=r"other passages \(c.jsonl\) than the world 'mini'"):
+        ssp_env.env(world=worlds[1], search=index)
+    with pytest.raises(ConfigError, match=r"other passages \(c.jsonl\)"):
+        ssp_env.env(world=cities, search=index)
+
+    # Real text may be searched in a larger corpus that has its pages.
+    larger = jsonl(tmp_path / "larger.jsonl", [*cities.corpus, *worlds[0].corpus[:5]])
+    ssp_env.env(world=cities, search=str(build_index(larger, tmp_path / "larger").parent))
