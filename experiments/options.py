@@ -109,8 +109,8 @@ class EvalOptions:
     prompts: str | None = None
     """Prompts that the policy was trained on: search-r1, zerosearch, r-search, any other set or
     directory; NAME:FILE takes the instructions from FILE."""
-    retriever: Literal["empty", "lying"] | None = None
-    """Search to be compared with: empty, to see what the policy knows anyway, or lying."""
+    no_search: bool = False
+    """Let searches find nothing, to see what the policy knows anyway."""
     player: Literal["engine", "api"] = "engine"
     """A model here, or the one of openai.*."""
     json: bool = False

@@ -36,7 +36,6 @@ EXTRAS = {
 
 
 def make_app() -> App:
-    """The command line with all subcommands that are installed."""
     epilogue = "ssp COMMAND --help lists the options of a command."
     app = App(
         name="ssp",

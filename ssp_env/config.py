@@ -55,7 +55,6 @@ def _config_error(kind: type[Settings], error: ValidationError) -> ConfigError:
 
 
 def _complaint(kind: type[Settings], error: dict[str, Any]) -> tuple[str, object, str]:
-    """Field, value and fix of one complaint."""
     prefix = f"{kind.section}." if kind.section else ""
     cause = error.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):
@@ -150,5 +149,4 @@ def own_code(field: str, name: str) -> Iterator[None]:
 
 
 def _root(frame: FrameType) -> str:
-    """The package of a frame."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -137,8 +137,6 @@ class TransientServiceError(ServiceError):
 
 
 class MissingExtra(SSPError, ImportError):
-    """A feature whose optional dependency is not installed."""
-
     def __init__(self, feature: str, install: str) -> None:
         super().__init__(feature, install)
         self.feature, self.install = feature, install
@@ -151,7 +149,6 @@ class MissingExtra(SSPError, ImportError):
 
 
 def expect(field: str, value: object, kind: Any, fix: str) -> None:
-    """Refuses a value that is not of a type."""
     if not isinstance(value, kind):
         raise ConfigError(field, value, fix)
 

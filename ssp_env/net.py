@@ -9,6 +9,7 @@ import re
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
@@ -45,35 +46,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-class Connections(Generic[T]):
-    """A client with open connections, made where it is first used and closed with its owner.
-
-    Connections belong to a loop, so a forked process makes its own."""
-
-    def __init__(
-        self, owner: object, make: Callable[[], T], close: Callable[[T], Coroutine[Any, Any, None]]
-    ) -> None:
-        self._make, self._aclose = make, close
-        self._made: list[tuple[asyncio.AbstractEventLoop, T]] = []
-        weakref.finalize(owner, self.close).atexit = False
-
-    def get(self) -> T:
-        """The client of the running loop."""
-        loop = asyncio.get_running_loop()
-        if not self._made or self._made[0][0] is not loop:
-            self._made[:] = [(loop, self._make())]
-        return self._made[0][1]
-
-    def close(self) -> None:
-        """Closes the connections; those of a parent process are left alone."""
-        while self._made:
-            loop, client = self._made.pop()
-            if loop is _loops.get(os.getpid()):
-                asyncio.run_coroutine_threadsafe(self._aclose(client), loop)
-
-
 class Client(Generic[T]):
-    """Base of clients that keep connections open; pickled or copied, one opens its own."""
+    """Base of clients that keep connections open, from the first call until it is closed or gone.
+
+    Pickled or copied, one opens its own. Connections belong to a loop: so does a forked process."""
 
     def __init__(
         self,
@@ -81,8 +57,17 @@ class Client(Generic[T]):
         make: Callable[[], T],
         close: Callable[[T], Coroutine[Any, Any, None]],
     ) -> None:
-        self._made_from = made_from
-        self._connections = Connections(self, make, close)
+        self._made_from, self._make = made_from, make
+        self._open: list[tuple[asyncio.AbstractEventLoop, T]] = []
+        self._close = partial(_close, self._open, close)
+        weakref.finalize(self, self._close).atexit = False
+
+    def connected(self) -> T:
+        """The connections of the running loop."""
+        loop = asyncio.get_running_loop()
+        if not self._open or self._open[0][0] is not loop:
+            self._open[:] = [(loop, self._make())]
+        return self._open[0][1]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._made_from
@@ -95,7 +80,18 @@ class Client(Generic[T]):
 
     def close(self) -> None:
         """Closes the connections; a later call opens others."""
-        self._connections.close()
+        self._close()
+
+
+def _close(
+    opened: list[tuple[asyncio.AbstractEventLoop, T]],
+    close: Callable[[T], Coroutine[Any, Any, None]],
+) -> None:
+    while opened:
+        loop, client = opened.pop()
+        # Those of a parent process are left alone.
+        if loop is _loops.get(os.getpid()):
+            asyncio.run_coroutine_threadsafe(close(client), loop)
 
 
 async def retried(call: Callable[[], Awaitable[T]], seconds: float) -> T:

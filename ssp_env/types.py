@@ -24,8 +24,6 @@ class Immutable:
 
 
 class Role(StrEnum):
-    """Author of a trajectory."""
-
     PROPOSER = "proposer"
     SOLVER = "solver"
     VERIFIER = "verifier"
@@ -35,8 +33,6 @@ class Role(StrEnum):
 
 
 class Action(StrEnum):
-    """Action that ends a turn."""
-
     SEARCH = "search"
     QUESTION = "question"
     ANSWER = "answer"
@@ -89,7 +85,6 @@ class GroundTruth(Immutable):
 
     @property
     def wordings(self) -> tuple[str, ...]:
-        """The canonical wording and all aliases."""
         return (self.answer, *self.aliases)
 
 
@@ -111,7 +106,6 @@ class Question(Immutable):
 
     @property
     def truth(self) -> GroundTruth:
-        """Its answers as a ground truth."""
         return GroundTruth(self.id, self.answers[0], self.answers[1:])
 
 

@@ -18,7 +18,6 @@ import torch
 from agents.rollout import play
 from experiments.config import RunConfig, is_gguf, load_preset
 from experiments.evaluation.answers import answer_all, by_player, engine_of
-from experiments.evaluation.retrievers import with_retriever
 from experiments.evaluation.scores import Row, paired, score, table, voids
 from experiments.options import DEFAULT_PRESET, Chosen, EvalOptions, plural
 from experiments.run.checks import check_model, open_run
@@ -32,7 +31,16 @@ from ssp_env.judge.chat import ChatClient
 from ssp_env.judge.judges import name_of
 from ssp_env.players import ChatPlayer
 from ssp_env.replay import read_games
+from ssp_env.types import Document
 from ssp_env.worlds.files import read_questions, sample_questions
+
+
+class EmptyRetriever:
+    """Finds nothing: who scores as well with it answers from memory."""
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        """An empty list per query."""
+        return [[] for _ in queries]
 
 
 @dataclass(frozen=True)
@@ -140,8 +148,8 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
         if options.per_group is not None:
             given = sample_questions(given, config.seed, config.per_group)
     rules, questions = open_run(config, given, config.seed)
-    if options.retriever is not None:
-        rules = with_retriever(options.retriever, rules, questions, config.seed)
+    if options.no_search:
+        rules = replace(rules, retriever=EmptyRetriever())
 
     if options.player == "api":
         served = config.served_model()

@@ -60,16 +60,8 @@ def check_settings(config: RunConfig) -> None:
 def open_run(
     config: RunConfig, questions: list[Question] | None = None, seed: int = 0
 ) -> tuple[Rules, list[Question]]:
-    """Opens all that a run needs, except the weights.
-
-    Args:
-        config: all settings.
-        questions: what the policy is measured by, in place of the world's own.
-        seed: draws the world's own.
-
-    Returns:
-        The rules that it is played by, and the questions that the policy is measured by.
-    """
+    """The rules of a run, and the questions that its policy is measured by: those given, or of the
+    world's own, which ``seed`` draws. All that a run needs is opened, except the weights."""
     from agents.engines.opening import check_same_tokens
     from agents.losses import find_algorithm
     from experiments.planner import check_memory
@@ -134,15 +126,8 @@ def check_model(directory: Path) -> Any:
 
 
 def check_lengths(rules: Rules, question: Question, positions: int | None) -> None:
-    """Makes sure that prompts fit into their budget, and trajectories into the model.
-
-    Otherwise every game would be invalid, or the model would read past its end.
-
-    Args:
-        rules: what is played by.
-        question: stands for all of them.
-        positions: tokens that the model can read; ``None`` if it has no limit.
-    """
+    """Makes sure that prompts fit into their budget, and trajectories into the tokens that the
+    model can read (``positions``); one question stands for all of them."""
     config = rules.config
     longest = {
         "the prompt": config.max_prompt_tokens + config.max_response_tokens,

@@ -74,31 +74,22 @@ def build(config: RunConfig) -> SSP:
 
 
 @contextmanager
-def local_ray(config: RunConfig) -> Iterator[None]:
-    """Starts Ray on this machine with as many CPUs as a run has processes; see `started_ray`."""
-    compute = config.compute
-    actors = compute.env_runners + compute.learners
-    with started_ray(num_cpus=1 + actors * compute.threads, **store(actors)):
-        yield
-
-
-def store(actors: int) -> dict[str, Any]:
-    """Memory that Ray needs for what processes share: little where nobody shares anything."""
-    return {} if actors else {"object_store_memory": 100 * 1024 * 1024}
-
-
-@contextmanager
-def started_ray(**local: Any) -> Iterator[None]:
+def started_ray(config: RunConfig | None = None, actors: int = 0) -> Iterator[None]:
     """Starts Ray on this machine, quiet and without a dashboard, unless it is running already.
 
-    ``RAY_ADDRESS`` names a cluster to use instead.
-
-    Args:
-        local: more arguments of :func:`ray.init`, on this machine.
+    It gets as many CPUs as a run has processes, and without a ``config`` all that there are;
+    ``actors`` share memory then. ``RAY_ADDRESS`` names a cluster to use instead.
     """
     if ray.is_initialized():
         yield
         return
+
+    local: dict[str, Any] = {}
+    if config is not None:
+        actors = config.compute.env_runners + config.compute.learners
+        local["num_cpus"] = 1 + actors * config.compute.threads
+    if not actors:  # nobody shares anything
+        local["object_store_memory"] = 100 * 1024 * 1024
 
     quiet_libraries()
     address = os.environ.get("RAY_ADDRESS", "local")

@@ -43,7 +43,7 @@ CHANGEABLE = re.compile(
     r"steps|checkpoint_every|checkpoints_kept|patience"
     r"|compute\.(env_runners|learners|gpus|tensor_parallel|sharding|threads)"
     r"|search\.(server|token_env)"
-    r"|openai\.(base_url|api_key_env|timeout|concurrency)"
+    r"|openai\.(base_url|api_key_env|timeout)"
 )
 """Settings in which a resumed run may differ: none decides which games are played."""
 

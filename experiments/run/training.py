@@ -14,7 +14,7 @@ from agents.health import Monitor
 from agents.rllib.algorithm import SSP
 from experiments.config import RunConfig
 from experiments.run.checks import check_settings, open_run
-from experiments.run.cluster import build, local_ray
+from experiments.run.cluster import build, started_ray
 from experiments.run.process import interruptible, uninterrupted
 from experiments.run.progress import Progress
 from experiments.run.recorder import Recorder, Report, summarise
@@ -89,7 +89,7 @@ class _Run:
         """
         torch.set_num_threads(self.config.compute.threads)
         self.progress.note("starting Ray, engine and learner")
-        with local_ray(self.config):
+        with started_ray(self.config):
             try:
                 self._play_steps(steps_done)
             except LearnerDied:

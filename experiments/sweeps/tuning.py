@@ -47,7 +47,7 @@ def tune_trials(
 
     from ray import tune
 
-    from experiments.run.cluster import started_ray, store
+    from experiments.run.cluster import started_ray
 
     given = [
         {
@@ -66,7 +66,7 @@ def tune_trials(
     # It would print all of each error; a file has it.
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     with (
-        started_ray(**store(actors)),
+        started_ray(actors=actors),
         TemporaryDirectory(prefix="ssp_sweep_") as scratch,
         redirect_stdout(sys.stderr),
         # Tune ends its trials at Ctrl-C alone.

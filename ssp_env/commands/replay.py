@@ -99,8 +99,6 @@ def replay(
 
 
 class _Found(NamedTuple):
-    """A game, and where it was found."""
-
     number: int
     step: int | None
     game: SavedGame

@@ -77,7 +77,6 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         self._begin_turn()
 
     def step(self, action: int | np.integer[Any] | None) -> None:
-        """Takes the selected agent's next token."""
         episode = self._episode
         if episode.over and not self.agents:
             raise UsageError("the game is over: call reset()")

@@ -237,14 +237,10 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
 
 
 class SolverVectorEnv(OneRoleVectorEnv):
-    """:class:`~ssp_env.doors.one_role.SolverEnv`, many times over."""
-
     role = Role.SOLVER
 
 
 class ProposerVectorEnv(OneRoleVectorEnv):
-    """:class:`~ssp_env.doors.one_role.ProposerEnv`, many times over."""
-
     role = Role.PROPOSER
 
 

@@ -125,7 +125,6 @@ class CountAbsentAgents(RLlibCallback):  # type: ignore[misc]
     ``config.callbacks(CountAbsentAgents)`` it does not; nor with ``env_steps``, the default."""
 
     def on_sample_end(self, *, metrics_logger: Any, **kwargs: Any) -> None:
-        """Called by RLlib in each env runner."""
         for agent in (PROPOSER, SOLVER):
             metrics_logger.log_value((NUM_AGENT_STEPS_SAMPLED, agent), 0, reduce="sum")
 

@@ -24,10 +24,7 @@ from ssp_env.types import Question, Role
 
 @dataclass(frozen=True)
 class Turn:
-    """An open turn, which waits to be written."""
-
     game: int
-    """Index of the game in the batch."""
     trajectory: Trajectory
     """The tokens so far, and the budgets; only to be read."""
     attempt: int = -1
@@ -78,7 +75,6 @@ class GameBatch:
         return Observer(self._resolved)
 
     def reset(self, seed: int | None = None) -> list[Turn]:
-        """Begins all games anew and returns the open turns."""
         first = None if seed is None else whole_number("seed", seed, 0)
         for i, episode in enumerate(self._episodes):
             episode.begin(None if first is None else first + i, None)
@@ -146,7 +142,6 @@ class GameBatch:
 
     @property
     def games(self) -> list[Game]:
-        """The games, with their trajectories, outcomes and rewards."""
         return [round_.games[0] for round_ in self._rounds]
 
     @property

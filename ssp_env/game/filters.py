@@ -103,7 +103,6 @@ FILTERS: dict[str, Filter] = {
         past_question,
     )
 }
-"""All filters of proposals that ship, by reason code."""
 
 # -- filters that look at the attempts -----------------------------------------------------------
 
@@ -127,4 +126,3 @@ def outvoted(game: Game) -> bool:
 
 
 ATTEMPT_FILTERS: dict[str, AttemptFilter] = {"unsolved": unsolved, "outvoted": outvoted}
-"""All filters of attempts that ship, by reason code."""

@@ -22,16 +22,12 @@ _log = logging.getLogger(__name__)
 
 
 class Origin(StrEnum):
-    """Origin of a game's question."""
-
     PROPOSED = "proposed"
-    """This game's proposer writes it."""
     REUSED = "reused"
     """An earlier step's verified question, put into a failed slot by the batch strategy."""
     COMPOSED = "composed"
     """The batch strategy has put it together from several of these."""
     GIVEN = "given"
-    """A fixed question, as in evaluation."""
 
 
 @dataclass
@@ -55,7 +51,6 @@ class Start(Immutable):
     """Beginning of a game; with tokens and replies of services, it decides everything."""
 
     seed: tuple[int, ...]
-    """The round's seed."""
     slot: int
     """The game's place in the round; with the seed it decides all randomness of the game."""
     group: int
@@ -110,7 +105,6 @@ class Game:
 
     @property
     def truth(self) -> GroundTruth:
-        """The answer that the question is about."""
         return self.start.truth
 
     @property
@@ -144,7 +138,6 @@ class Game:
 
     @property
     def solve_rate(self) -> float | None:
-        """Share of right answers in a valid game."""
         return self.share_right if self.outcome is Outcome.VALID else None
 
     @property

@@ -101,7 +101,6 @@ def _described(question: str) -> str:
 
 
 POOL = TypeAdapter(list[PooledQuestion])
-"""Questions to plain data (JSON) and back."""
 
 
 # -- examples ---------------------------------------------------------------------------------
@@ -173,6 +172,5 @@ def _search(rules: Rules, trajectories: Sequence[Trajectory]) -> None:
 
 
 def _turns(trajectory: Trajectory) -> list[str]:
-    """The policy's turns as text."""
     decode = trajectory.limits.tokenizer.decode
     return [decode(trajectory.ids[i:j]).strip() for i, j, own in trajectory.runs() if own]

@@ -65,7 +65,6 @@ class Tags(Settings):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names, in a fixed order."""
         called = () if self.call is None else (self.call,)
         five = (self.think, self.search, self.information, self.question, self.answer)
         return (*five, *called, *self.also)
@@ -303,9 +302,7 @@ class ScannerTags(Immutable):
         self.pattern = re.compile(b"|".join(map(re.escape, known)))
         """Any of the tags. None is a prefix of another: each has its only ``>`` at the end."""
         self.longest = max(map(len, known))
-        """Bytes of the longest tag."""
         self.beginnings = frozenset(tag[:length] for tag in known for length in range(1, len(tag)))
-        """Prefixes of tags."""
 
     def without_thoughts(self, content: bytes) -> bytes:
         """The content of a call with a space for every complete thought in it."""

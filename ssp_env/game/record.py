@@ -30,8 +30,6 @@ LINE: dict[str, Any] = {"extra": "forbid", "strict": True, "ser_json_inf_nan": "
 
 @dataclass(frozen=True)
 class SegmentRecord:
-    """A run of tokens by one author."""
-
     by: str
     """``prompt``, ``policy`` or ``environment``."""
     text: str
@@ -52,7 +50,6 @@ class TrajectoryRecord:
     ending: Ending | None
     """``None`` while it goes on."""
     result: str | None
-    """The question or the answer, once there is one."""
     verdict: Verdict | None = None
     reward: float | None = None
     outage: Outage | None = None

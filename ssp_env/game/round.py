@@ -27,7 +27,6 @@ from ssp_env.game.verification import find_among, verification_prompt
 from ssp_env.types import Document, GroundTruth, Question, Role
 
 Answers = Callable[[np.random.Generator, int], Sequence[GroundTruth]]
-"""Draws that many ground truths."""
 
 
 class Phase(StrEnum):
@@ -77,7 +76,6 @@ class Round:
         self.verified: list[PooledQuestion] = []
         """This round's verified questions; at the end, those of valid games, with solutions."""
         self._fresh: list[Game] = []
-        """Their games."""
         self.referee = referee or Referee(rules)
         """Decides; public for rollouts that have attempts judged before all have ended."""
         self._answers, self._seed = answers, tuple(seed)
@@ -143,7 +141,6 @@ class Round:
 
     @property
     def done(self) -> bool:
-        """True once all games have an outcome."""
         return self.phase is Phase.DONE
 
     def _move_on(self) -> None:

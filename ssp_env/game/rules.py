@@ -52,7 +52,6 @@ _METHODS = {
     "proposer_reward": "__call__",
     "solver_reward": "__call__",
 }
-"""Method that each part is used by."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,6 @@ class Rules(Immutable):
     filters: Mapping[str, Filter]
     """Checks of a proposed question, in order, by reason code."""
     noise: NoiseSource
-    """Source of verification's noise documents."""
     proposer_reward: ProposerReward
     solver_reward: SolverReward
 

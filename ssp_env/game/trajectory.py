@@ -25,8 +25,6 @@ MAX_ANSWER_TOKENS = 256
 
 
 class Waiting(StrEnum):
-    """Input that a trajectory waits for."""
-
     POLICY = "policy"
     SEARCH = "search"
     NOTHING = "nothing"
@@ -34,8 +32,6 @@ class Waiting(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SearchRecord(Immutable):
-    """One search call and what it found."""
-
     query: str
     documents: tuple[Document, ...]
 
@@ -105,7 +101,6 @@ class Trajectory:
     about: str = ""
     """Subject of the prompt: the answer (proposer) or the question (all others)."""
     documents: tuple[Document, ...] = ()
-    """Documents in the prompt (verifier)."""
     library: tuple[Document, ...] | None = None
     """All that its searches can find (verification by an attempt); ``None``: what there is."""
     prompt_length: int = field(init=False)
@@ -114,9 +109,7 @@ class Trajectory:
     searches: list[SearchRecord] = field(default_factory=list)
     ending: Ending | None = None
     result: str | None = None
-    """The question or the answer, once there is one."""
     query: str | None = None
-    """The query that waits for its documents."""
     key: int = field(default_factory=lambda: next(_keys))
     """Tells trajectories of this process apart, for engines that cache by it. Never recorded."""
     _scanner: TurnScanner = field(init=False)
@@ -148,7 +141,6 @@ class Trajectory:
 
     @property
     def tokens_left(self) -> int:
-        """Tokens that the budget still allows."""
         return self.limits.max_response_tokens - (len(self.ids) - self.prompt_length)
 
     @property
@@ -236,7 +228,6 @@ class Trajectory:
         return taken
 
     def feed_text(self, text: str) -> None:
-        """Takes a whole turn as text."""
         if not isinstance(text, str):
             fix = "token ids go to feed_turn(), or to GameBatch"
             raise UsageError(f"a turn is one string here, not {text!r:.200}; {fix}")
@@ -268,7 +259,6 @@ class Trajectory:
         self.ending, self.query = ending, None
 
     def _new_scanner(self) -> TurnScanner:
-        """A scanner for the turn that begins here."""
         pieces, tags = self.limits.tokenizer.pieces, self.limits.tags
 
         # A template may already have opened a think tag, and added a line break or two.

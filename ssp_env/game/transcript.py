@@ -45,7 +45,6 @@ class Line(NamedTuple):
         return "\n".join(" " * self.indent + line for line in visible(self.text).split("\n"))
 
     def print(self, console: Console) -> None:
-        """Prints it, wrapped on a terminal and unwrapped elsewhere."""
         # Imported here: it would slow down `import ssp_env`.
         from rich.padding import Padding
         from rich.text import Text

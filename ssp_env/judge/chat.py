@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from ssp_env.config import Settings
 from ssp_env.errors import Fault, MissingExtra, ServiceError
@@ -19,8 +19,9 @@ Message = dict[str, str]
 
 CALLS = 4
 """Calls in all for a prompt, with growing pauses between them."""
+AT_ONCE = 16
+"""Most calls in flight at a time."""
 _MAX_TOKENS = 512
-"""Most tokens of a reply."""
 
 
 class ChatConfig(Settings):
@@ -36,8 +37,6 @@ class ChatConfig(Settings):
     """*Name* of the environment variable with the API key; ``None`` if the server wants none."""
     timeout: PositiveFloat = 60.0
     """Seconds for one call; a prompt gets up to four."""
-    concurrency: PositiveInt = 16
-    """Most calls in flight at a time."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -65,7 +64,7 @@ class ChatClient(Client[Any]):
         self._key = key = read_key(f"{config.section}.api_key_env", config.api_key_env)
 
         def connect() -> tuple[openai.AsyncOpenAI, asyncio.Semaphore]:
-            limits = httpx.Limits(max_connections=config.concurrency)
+            limits = httpx.Limits(max_connections=AT_ONCE)
             verify = config.base_url.startswith("https")
             client = openai.AsyncOpenAI(
                 base_url=config.base_url,
@@ -74,7 +73,7 @@ class ChatClient(Client[Any]):
                 max_retries=CALLS - 1,
                 http_client=httpx.AsyncClient(limits=limits, verify=verify),
             )
-            return client, asyncio.Semaphore(config.concurrency)
+            return client, asyncio.Semaphore(AT_ONCE)
 
         super().__init__((config,), connect, lambda made: made[0].close())
         self._answered = 0
@@ -106,7 +105,7 @@ class ChatClient(Client[Any]):
         doubtful: list[ServiceError] = []
 
         async def one(prompt: str | Sequence[Message]) -> T | ServiceError:
-            client, gate = self._connections.get()
+            client, gate = self.connected()
             async with gate:
                 before = self._answered
                 try:

@@ -74,7 +74,6 @@ BY_RULES: Mapping[str, Callable[[], Judge]] = {
     "exact": ExactMatchJudge,
     "f1": F1Judge,
 }
-"""Judges that need no model."""
 
 
 def name_of(judge: Judge) -> str:
@@ -87,7 +86,6 @@ class Pair(BaseModel, strict=True, frozen=True):
     """A prediction, and whether people call it right."""
 
     question: str
-    """May be empty."""
     answers: list[str] = Field(min_length=1)
     prediction: str
     right: bool
@@ -111,7 +109,6 @@ class Measured:
 
 
 def measure(judge: Judge, pairs: Sequence[Pair]) -> Measured:
-    """Lets a judge decide on labelled pairs."""
     tasks = []
     for place, pair in enumerate(pairs):
         truth = GroundTruth(str(place), pair.answers[0], tuple(pair.answers[1:]))

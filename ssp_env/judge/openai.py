@@ -37,8 +37,6 @@ _TURN = re.compile(r"<(search|answer)>((?:(?!<\1>).)*?)</\1>", re.DOTALL)
 
 
 class _ByModel:
-    """A model behind an API, with a prompt."""
-
     remote = True
     """It waits for a server, so the game may ask it while other work goes on."""
 

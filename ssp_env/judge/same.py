@@ -45,7 +45,6 @@ def read_question(question: str) -> Asked:
 
 
 def same_answer(asked: Asked, gold: str, given: str) -> bool:
-    """One answer against one wording."""
     mine, other = read(gold), read(given)
     if not mine or not other:
         return not mine and gold.split() == given.split()
@@ -268,7 +267,6 @@ def _is_reordered(mine: Sequence[Word], other: Sequence[Word]) -> bool:
 
 
 def _same_list(asked: Asked, gold: str, given: str) -> bool:
-    """Lists in any order, complete."""
     mine, other = list_items(gold), list_items(given)
     if len(mine) < 2 or len(mine) != len(other):
         return False

@@ -17,7 +17,6 @@ class Amount:
     """A number, with its unit where it has one."""
 
     value: float
-    """As written, scale words included."""
     dimension: str = ""
     """``length``, ``share``, ``dollar``, ...; nothing: no unit."""
     factor: float = 1.0
@@ -46,7 +45,6 @@ class Word:
 
 
 def read_table(name: str) -> list[dict[str, str]]:
-    """The rows of one of the judge's word lists."""
     with (files(__package__) / "data" / f"{name}.csv").open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
 

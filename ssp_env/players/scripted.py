@@ -89,7 +89,6 @@ class MiniPlayer(ScriptedPlayer):
         return self.call("question", write_question(entity, path[::-1]))
 
     def _solve(self, trajectory: Trajectory) -> str:
-        """Looks up one fact after another."""
         parsed = parse_question(trajectory.about)
         if parsed is None:
             return self.call("answer", "nothing")

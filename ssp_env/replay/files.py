@@ -72,7 +72,6 @@ class SavedTokenizer:
     tags: tuple[str, ...] = ()
     """Tags that are single tokens of ``words``."""
     directory: str | None = None
-    """Directory of a ``transformers`` tokenizer."""
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> SavedTokenizer:
@@ -139,7 +138,6 @@ class SavedParts:
     """``None``: the policy itself."""
     noise: str
     filters: dict[str, str]
-    """Function by reason code, in order."""
     proposer_reward: str
     """A name of the config, or a function of your own."""
     solver_reward: str

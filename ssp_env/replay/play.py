@@ -38,8 +38,6 @@ _LONGEST = 80
 
 @dataclass(frozen=True)
 class Replay:
-    """Result of playing a saved game again."""
-
     game: Game
     rules: Rules
     """Rules that it was replayed by; search, judge, verifier and noise are not in the file."""

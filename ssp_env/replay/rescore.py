@@ -22,8 +22,6 @@ from ssp_env.types import Role
 
 @dataclass(frozen=True)
 class Rescored:
-    """A saved game before and after."""
-
     before: SavedGame
     after: SavedGame
     """With other verdicts and rewards; void if the new judge failed, invalid if a filter refuses

@@ -99,7 +99,6 @@ class Corpus(Passages):
     """An immutable sequence of passages with unique ids."""
 
     def __init__(self, documents: Iterable[Document], name: str = "corpus") -> None:
-        """``name`` is what errors and records call it."""
         self.name = name
         self._documents = tuple(documents)
         if not self._documents:

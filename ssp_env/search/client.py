@@ -27,7 +27,6 @@ MAX_QUERY = 4096
 """Characters of a query that are sent. A longer one is cut, not refused: it is a policy's doing,
 and what a policy does must not look like an outage."""
 MAX_REPLY = 32 * 2**20
-"""Longest reply that is read, in bytes."""
 CONNECTIONS = 16
 """Most requests under way at a time, over all threads that share a retriever."""
 
@@ -96,7 +95,6 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
         return [each if isinstance(each, ServiceError) else list(each) for each in results]
 
     async def _batch(self, queries: list[str], k: int, until: float) -> Results:
-        """One result per query of a request."""
         left = until - asyncio.get_running_loop().time()
         try:
             return [*await retried(lambda: self._ask(queries, k, until), left)]
@@ -115,7 +113,7 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
         if len(queries) > 1:
             broken = partial(ServiceError, "search", fault="text")
         body = json.dumps({"queries": queries, "topk": k, "return_scores": True}).encode()
-        client, gate = self._connections.get()
+        client, gate = self.connected()
         try:
             async with (
                 asyncio.timeout_at(until),

@@ -21,7 +21,6 @@ from ssp_env.search.store import EncoderInfo
 from ssp_env.types import Document
 
 BATCH_SIZE = 64
-"""Texts that a model sees at once."""
 _DECIDING = {".safetensors", ".json", ".txt", ".model"}
 """Suffixes of the files of a model directory that can change its vectors."""
 _E5 = re.compile(r"(^|[/_-])e5([/_-]|$)")

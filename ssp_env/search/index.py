@@ -31,7 +31,7 @@ from ssp_env.search.store import (
     read_manifest,
     write_manifest,
 )
-from ssp_env.search.wrappers import CachedRetriever, HybridRetriever, RerankedRetriever
+from ssp_env.search.wrappers import CachedRetriever, HybridRetriever
 from ssp_env.types import World
 
 KINDS = ("bm25", "dense-flat", "dense-ivf-sq8")
@@ -160,8 +160,6 @@ class SearchConfig(Settings):
     May stay empty where there is only one."""
     encoder: str = ""
     """Directory of a dense index's encoder; empty: where it was when the index was built."""
-    reranker: str = ""
-    """Directory of a cross-encoder that puts the first 50 documents into its order; empty: none."""
     server: str = ""
     """Address of a server that speaks Search-R1's protocol, such as ``ssp serve``; empty: none."""
     token_env: str | None = None
@@ -178,8 +176,8 @@ class SearchConfig(Settings):
         if self.server and self.index:
             fix = "a server is named as well; leave one of them out"
             raise ConfigError("search.index", self.index, fix)
-        for name in ("kind", "encoder", "reranker", "cache"):
-            of_server = self.server and name in ("reranker", "cache")
+        for name in ("kind", "encoder", "cache"):
+            of_server = self.server and name == "cache"
             if getattr(self, name) and not self.index and not of_server:
                 fix = "goes with search.index, an index directory"
                 raise ConfigError(f"search.{name}", getattr(self, name), fix)
@@ -213,11 +211,6 @@ def open_search(config: SearchConfig, world: World | None = None) -> Retriever |
     else:
         return None
 
-    if config.reranker:
-        from ssp_env.search.encoder import CrossEncoderReranker
-
-        reranker = CrossEncoderReranker(config.reranker)
-        retriever = RerankedRetriever(retriever, reranker)
     return CachedRetriever(retriever, config.cache) if config.cache else retriever
 
 
@@ -258,11 +251,9 @@ def check_search(config: SearchConfig) -> None:
         if isinstance(answer, ServiceError):
             raise ServiceError("search", f"{config.server} does not answer: {answer.what}")
 
-    models = {"reranker": config.reranker, "encoder": config.encoder}
     for kind in kinds_of(config.index, config.kind or None) if config.index else []:
         encoder = read_manifest(Path(config.index) / kind).encoder
-        if encoder is not None:
-            models["encoder"] = config.encoder or encoder.name
-    for name, model in models.items():
+        model = config.encoder or (encoder.name if encoder is not None else "")
         if model and not Path(model).is_dir():
-            raise ConfigError(f"search.{name}", model, "there is no such directory; name its place")
+            fix = "there is no such directory; name its place"
+            raise ConfigError("search.encoder", model, fix)

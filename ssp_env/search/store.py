@@ -38,8 +38,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class EncoderInfo:
-    """Encoder that a dense index was made with."""
-
     name: str
     digest: str
     """SHA-256 over what decides its vectors: weights, tokenizer, prefixes, normalisation."""
@@ -63,15 +61,12 @@ class Encoder(Protocol):
 
 
 class Manifest(BaseModel, frozen=True, extra="forbid"):
-    """The contents of ``manifest.json``."""
-
     format: Literal[7] = FORMAT
     corpus: str
     """Digest of the passages, as :meth:`ssp_env.search.base.Corpus.digest` defines it."""
     passages: int
     name: str
     encoder: EncoderInfo | None = None
-    """``None`` for what needs none."""
     lists_probed: int | None = None
     """Lists of an IVF index that a search looks into."""
     files: dict[str, int] = {}

@@ -56,7 +56,6 @@ class PlayerTests:
         assert mine.ids[: len(prompt)] == prompt, "the player changed the prompt"
 
     def test_verifier_and_closed_book(self) -> None:
-        """Those two roles get one turn and no search."""
         rules = self._rules()
         question, documents = "what is it ?", tuple(rules.corpus[:2])
         prompt = rules.prompts.verifier(question, documents, rules.config.max_document_tokens)
@@ -216,7 +215,6 @@ def _questions(step: int) -> list[PooledQuestion]:
 def _decide(
     strategy: BatchStrategy, first: int, steps: int
 ) -> list[tuple[bool, Sequence[PooledQuestion]]]:
-    """A strategy's decisions in a few steps."""
     decided: list[tuple[bool, Sequence[PooledQuestion]]] = []
     for step in range(first, first + steps):
         strategy.begin_step()

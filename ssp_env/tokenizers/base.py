@@ -41,7 +41,6 @@ def encodable(text: str) -> str:
 
 
 def byte_level_alphabet() -> dict[int, str]:
-    """GPT-2's printable stand-ins for the 256 bytes."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = (byte for byte in range(256) if byte not in printable)
     stand_ins = {byte: chr(256 + place) for place, byte in enumerate(others)}

@@ -47,7 +47,6 @@ _WORD = re.compile(rf"{UNSPACED}+|\d+(?:\.\d+)+|(?:(?!{UNSPACED})[^\W_])+")
 _SIGNS = re.compile(
     r"-\s*\n\s*|(?<=\S)[^\w\s=<>+]+(?=\S)|[()\[\]*_]|(?<=\b[^\W\d_])\.\s+(?=[^\W\d_]\b)"
 )
-"""Signs inside words."""
 _GAP = r"[^\w,;:?!、。]{0,3}"
 """Signs that may stand between the letters of an answer."""
 _LETTERS = 5
@@ -76,7 +75,6 @@ def mentions(text: str, wordings: Iterable[str]) -> str | None:
 
 
 def _readings(text: str) -> Iterator[str]:
-    """All that a text can be read as."""
     shown = _TAG.sub("", html.unescape(text))
     for raw in (text, shown, spaced(text), text.translate(_UMLAUTS)):
         yield plain(raw)

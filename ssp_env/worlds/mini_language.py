@@ -60,7 +60,6 @@ RELATIONS = (
     Relation("capital", "country", "city", "governed from"),
     Relation("leader", "country", "person", "led by"),
 )
-"""The functional relations, present in every world."""
 
 NATION = Relation("nation", "person", "country", "citizen of", inverse="citizen")
 """The one-to-many relation: all persons of a graph are citizens of one country."""
@@ -111,7 +110,6 @@ class Hop:
 
     @property
     def noun(self) -> str:
-        """The word that names it in a question."""
         return (self.inverted and self.relation.inverse) or self.relation.noun
 
 

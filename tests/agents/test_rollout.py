@@ -19,7 +19,7 @@ from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model
 from agents.rollout import play, play_all, waits_for_others
 from agents.rows import rows_of
-from ssp_env.errors import ServiceError
+from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
@@ -168,7 +168,7 @@ def test_an_error_of_a_part_ends_the_round_and_leaves_the_engine_free(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Slow, "search", lambda *_: None)
-    with pytest.raises(TypeError):
+    with pytest.raises(UsageError, match="the retriever gave None"):
         table.played(retriever=Slow(table.retriever))
     assert table.engine.running == 0
 

@@ -30,7 +30,7 @@ def run(name: str, *arguments: str, status: int = 0) -> subprocess.CompletedProc
     # tianshou would spend 13 seconds on compiling what runs here for less than one.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=580
     )
     assert done.returncode == status, done.stderr[-4000:]
     return done

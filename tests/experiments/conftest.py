@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import struct
-import subprocess
-import termios
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from runs import SSP, arguments, environment
+from runs import arguments
 
 
 @pytest.fixture(scope="session")
@@ -62,45 +56,26 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def whole_run(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """An uninterrupted run of 6 steps on a terminal of 100 columns: its directory, and what the
-    terminal showed."""
-    out = tmp_path_factory.mktemp("runs") / "whole"
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-    command = [SSP, *arguments(policy, out, "--steps", "6")]
-    terminal = {**environment(), "TERM": "xterm-256color", "COLUMNS": "100"}
-    process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env=terminal, start_new_session=True
-    )
-    os.close(theirs)
-    shown = b""
-    while chunk := _read(ours):
-        shown += chunk
-    os.close(ours)
-    assert process.wait(200) == 0, shown.decode()
-    return out, shown.decode()
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:
-        # A terminal whose other side was closed.
-        return b""
-
-
-@pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
     """One local Ray for all runs within this process."""
     from playful import quicken_connectors
 
     from experiments.config import RunConfig
-    from experiments.run.cluster import local_ray
+    from experiments.run.cluster import started_ray
 
     quicken_connectors()
-    with local_ray(RunConfig()):
+    with started_ray(RunConfig()):
         yield
+
+
+@pytest.fixture(scope="session")
+def whole_run(policy: Path, cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of an uninterrupted run of 6 steps."""
+    from ssp_env.cli import main
+
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    assert main(arguments(policy, out, "--steps", "6")) == 0
+    return out
 
 
 @pytest.fixture(scope="session")

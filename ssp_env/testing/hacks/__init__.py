@@ -34,7 +34,6 @@ CHEATS: dict[str, type[Cheat]] = {
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Cheat) and kind.closed_by
 }
-"""Every cheat that ships, by name."""
 
 
 def find_cheat(name: str) -> Cheat:

@@ -44,7 +44,6 @@ class HonestPlayer(TextPlayer):
         return self._sure[trajectory.key]
 
     def write(self, trajectory: Trajectory) -> str:
-        """The next turn."""
         turn = self._player.write(trajectory)
         if turn.startswith(self._opening) and not self.is_sure(trajectory):
             return f"{self._opening} nothing {self._closing}"
@@ -86,12 +85,10 @@ class Turn:
 
     @property
     def searches(self) -> Sequence[SearchRecord]:
-        """The searches so far, with their results."""
         return self._trajectory.searches
 
     @property
     def documents(self) -> list[Document]:
-        """All passages that were shown to it."""
         found = [d for search in self._trajectory.searches for d in search.documents]
         return [*self._trajectory.documents, *found]
 
@@ -103,15 +100,12 @@ class Turn:
     # -- turns ---------------------------------------------------------------------------------
 
     def search(self, query: str) -> str:
-        """A turn that searches."""
         return self._call("search", query)
 
     def ask(self, question: str) -> str:
-        """A turn that proposes a question."""
         return self._call("question", question)
 
     def say(self, answer: str) -> str:
-        """A turn that answers."""
         return self._call("answer", answer)
 
     def honest(self, question: str | None = None, skip: int = 0) -> str:
@@ -154,12 +148,10 @@ class Turn:
         return Recalled(imagined.result or "", tuple(documents))
 
     def stranger(self) -> Document:
-        """A passage about something else, drawn from the corpus."""
         corpus = self.rules.corpus
         return corpus[int(self.rng.integers(len(corpus)))]
 
     def other_answer(self) -> str:
-        """An answer of the world, drawn at random."""
         answers = self.rules.world.answers
         return answers[int(self.rng.integers(len(answers)))].answer
 
@@ -177,7 +169,6 @@ class Turn:
         return self._trajectory.limits.tokenizer.encode(text)
 
     def _imagine(self, question: str, skip: int = 0) -> Trajectory:
-        """This trajectory as it would be about another question."""
         own = self._trajectory
         # With the same key it is the same attempt: an honest solver succeeds in both or in neither.
         imagined = Trajectory(own.limits, [], question, own.documents, own.library, key=own.key)
@@ -264,7 +255,6 @@ class CheatPlayer:
         self._rng = np.random.default_rng([*seed, 1])
 
     def play(self, trajectories: Sequence[Trajectory]) -> None:
-        """Writes one turn in each."""
         left = []
         for trajectory in trajectories:
             turn = Turn(trajectory, self._rules, self._honest, self._rng)

@@ -27,8 +27,6 @@ SIDE_BY_SIDE = 50
 
 
 class Finding(StrEnum):
-    """Outcome of a cheat's games."""
-
     HELD = "held"
     """It pays no more than an honest player's margin allows: the interval ends below it."""
     PAYS = "pays"
@@ -44,8 +42,6 @@ class Finding(StrEnum):
 
 
 class Interval(NamedTuple):
-    """A figure with its 95% interval."""
-
     value: float
     low: float
     high: float
@@ -66,7 +62,6 @@ class Gate:
 
     @classmethod
     def of(cls, a: int, b: int, c: int, d: int) -> Gate:
-        """A gate with these four counts."""
         return cls(a, b, c, d, a / (a + b) if a + b else None, a / (a + c) if a + c else None)
 
 
@@ -77,7 +72,6 @@ class Result:
     name: str
     about: str
     gains: Role
-    """Role whose pay is compared."""
     games: int
     void: int
     """Games that an outage hit, as a whole or in one of their attempts."""
@@ -95,7 +89,6 @@ class Result:
     closed_by: str
     """Setting or part that would close it."""
     beside: str = ""
-    """Name of the player that it is compared with."""
     finding: Finding | None = None
     more_than_honest: Interval | None = None
     """Pay per game beyond that player's; ``None`` where that is unknown."""
@@ -184,12 +177,10 @@ def probe(
 def play(
     rules: Rules, cheat: Cheat, games: int, seed: int, partner: Player | None = None
 ) -> list[Game]:
-    """Games of a cheat."""
     ended: list[Game] = []
     truths = rules.world.answers
 
     def draw(rng: np.random.Generator, count: int) -> list[GroundTruth]:
-        """Answers, each once while there are enough."""
         size = len(truths)
         return [truths[i] for i in rng.choice(size, count, replace=count > size)]
 

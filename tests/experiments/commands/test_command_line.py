@@ -40,19 +40,18 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "entry_points", lambda group: [Point()])
 
 
-def test_installed_command_lists_its_commands(tmp_path: Path) -> None:
+def test_installed_command_lists_its_commands_and_each_has_help(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     result = ssp("--help", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     named = [line.split()[1] for line in result.stdout.splitlines() if line.startswith("│ ")]
     assert set(COMMANDS) <= set(named)
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_of_each_command(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([name, "--help"]) == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith(f"Usage: ssp {name}")
-    assert name != "train" or all(preset in shown for preset in shipped("presets"))
+    for name in COMMANDS:
+        assert cli.main([name, "--help"]) == 0
+        shown = capsys.readouterr().out
+        assert shown.startswith(f"Usage: ssp {name}")
+        assert name != "train" or all(preset in shown for preset in shipped("presets"))
 
 
 @pytest.mark.usefixtures("answer")

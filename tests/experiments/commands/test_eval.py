@@ -122,12 +122,8 @@ def test_attempts_judges_and_intervals(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_search_is_worth_something(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without passages the tiny policy knows nothing, and it believes what it reads."""
-    for options, least, most in (
-        ((), 0.7, 1.0),
-        (("--retriever", "empty"), 0.0, 0.3),
-        (("--retriever", "lying"), 0.0, 0.3),
-    ):
+    """Without passages the tiny policy knows nothing."""
+    for options, least, most in (((), 0.7, 1.0), (("--no-search",), 0.0, 0.3)):
         rows = evaluation(capsys, "--per-group", "10", *options)["rows"]
         assert least <= next(row["avg@1"] for row in rows if row["group"] == "1") <= most
 
@@ -213,8 +209,6 @@ def test_groups_and_attempts_that_an_outage_took_are_told(
     assert "group 4 is not in the table: all 4 questions are void" in shown
     assert "4 void questions (4 by engine)" in shown
     assert "1 attempt at other questions void" in shown
-    table = shown.split("fingerprint")[0].splitlines()[1:]
-    assert max(map(len, table)) <= 80, "it fits into a terminal"
 
     found = evaluation(capsys, str(tmp_path / "some"))
     assert found["void_groups"] == {"4": 4}
@@ -274,17 +268,13 @@ def test_prompts_of_another_project(
 def test_a_player_in_place_of_a_model_and_its_outages() -> None:
     """``--player api`` plays so: whoever was not answered is void, all others count."""
     rules, questions = open_run(make_config(load_preset("tiny"), {"game.attempts": 1}))
-    script = scripted_player(rules)
-    calls = 0
+    script, outage = scripted_player(rules), [ServiceError("player", "it was out")]
 
     class Flaky:
         def play(self, trajectories: list[Trajectory]) -> None:
-            nonlocal calls
-            calls += 1
-            if calls == 1:
-                script.play(trajectories[:3])
-                raise ServiceError("player", "it was out")
-            script.play(trajectories)
+            script.play(trajectories[:3] if outage else trajectories)
+            if outage:
+                raise outage.pop()
 
     found = answer(rules, questions[:5], by_player(Flaky()), [0])
     assert [record.outcome for record in found] == ["valid"] * 3 + ["void"] * 2

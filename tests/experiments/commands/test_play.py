@@ -76,18 +76,16 @@ def test_a_person_s_question_is_verified_and_asked(
     assert session.score == f"you {points:.2f}, the policy {right:.2f}, after 1 game"
 
 
-def test_a_short_outage_ends_no_questions(session: Session) -> None:
-    assert next(flaky(session, 1).questions()).question
-    with pytest.raises(ServiceError, match="nobody is there"):
-        next(flaky(session, 10**6).questions())
-
-
-def test_games_that_an_outage_voids_do_not_count(
+def test_an_outage_ends_nothing_and_its_games_do_not_count(
     session: Session,
     asked: Game,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    assert next(flaky(session, 1).questions()).question
+    with pytest.raises(ServiceError, match="nobody is there"):
+        next(flaky(session, 10**6).questions())
+
     type_in(monkeypatch, *[f"s {asked.evidence[-1].title}"] * 3)
     out = flaky(session, 10**6, "proposer")
     with pytest.raises(EOFError):

@@ -11,11 +11,7 @@ from runs import sets
 from scripted_model import ChatServer, obedient
 
 from ssp_env import cli
-from ssp_env.game.config import GameConfig
-from ssp_env.game.rules import Rules
 from ssp_env.testing.hacks import CHEATS
-from ssp_env.tokenizers import Tokenizer
-from ssp_env.types import World
 
 FEW = ("--games", "24", "--set", "world_options.entities=60", "--set", "game.attempts=2")
 
@@ -62,9 +58,8 @@ def test_a_server_that_is_down_is_status_3(
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-
-    served = (f"openai.base_url=http://127.0.0.1:{port}/v1", "openai.model=x")
-    assert probed(*FEW, "--verifier", "openai", *sets(*served), "--cheat", "nonsense") == 3
+        served = (f"openai.base_url=http://127.0.0.1:{port}/v1", "openai.model=x")
+        assert probed(*FEW, "--verifier", "openai", *sets(*served), "--cheat", "nonsense") == 3
     shown = capsys.readouterr()
     assert "held" not in shown.out
     assert "no honest game came to an end" in shown.err
@@ -84,17 +79,6 @@ def test_papers_settings_with_a_model_behind_an_api(capsys: pytest.CaptureFixtur
     assert forged["solver"] > printed["honest"]["solver"]
     assert printed["gate"]["precision"] is None
     assert printed["fingerprint"]["judge"].startswith("OpenAIJudge (scripted")
-
-
-def own_rules(world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
-    """Rules that reject every question, as ``--rules`` finds them."""
-    return Rules.build(world, tokenizer, game, filters={"odd": lambda proposal: True})
-
-
-def test_rules_of_your_own(capsys: pytest.CaptureFixture[str]) -> None:
-    mine = f"{__name__}:own_rules"
-    assert probed("--rules", mine, "--games", "9", "--cheat", "nonsense", "--json") == 2
-    assert "no honest question was accepted (9 odd)" in capsys.readouterr().err
 
 
 def test_list_names_every_cheat(capsys: pytest.CaptureFixture[str]) -> None:

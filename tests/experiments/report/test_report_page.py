@@ -18,7 +18,7 @@ from experiments.report.curves import chart_data, charts, curve, mean_curve, spo
 from experiments.report.page import report as report_command
 from experiments.report.runs import arms_of, open_runs
 from ssp_env.cli import main
-from ssp_env.errors import DataError, RunError, SSPError
+from ssp_env.errors import DataError, RunError
 from ssp_env.replay import read_games
 
 
@@ -184,33 +184,16 @@ def test_plot_draws_a_line_per_arm(
     assert lines == [([1, 2, 3], 0.25), ([1, 2], 0.75)]
     assert len(figure.axes[5].collections) == 1, "the interval over three seeds"
 
-    for words, says in (
-        (["--smooth", "0"], "--smooth"),
-        (["--out", str(tmp_path / "plot.foo")], "plot.foo cannot be written"),
-    ):
-        assert main(["plot", paths[0], *words]) == 2
-        assert says in capsys.readouterr().err
+    assert main(["plot", paths[0], "--out", str(tmp_path / "plot.foo")]) == 2
+    assert "plot.foo cannot be written" in capsys.readouterr().err
     assert not [*tmp_path.glob("*.foo*")]
 
 
-# -- bad input ---------------------------------------------------------------------------------
-
-
-def test_incomplete_runs_are_refused_with_the_place(two_runs: list[str], tmp_path: Path) -> None:
+def test_a_game_that_cannot_be_read_is_refused_with_its_place(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", steps=2)
-
-    def refused(says: str, kind: type[SSPError] = RunError) -> None:
-        with pytest.raises(kind, match=says):
-            report(run.path, out=tmp_path / "page.html")
-        assert [path.name for path in tmp_path.iterdir()] == ["run"], "nothing is written"
-
     change_game(run, 2, 0, outcome="splendid")
-    refused(r"step_000002\.jsonl:2", DataError)
-    run.metrics.unlink()
-    refused("is not measured yet")
-    run.config.unlink()
-    refused("no run directory .* of a sweep, name trials/")
+    with pytest.raises(DataError, match=r"step_000002\.jsonl:2"):
+        report(run.path, out=tmp_path / "page.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"], "nothing is written"
     with pytest.raises(RunError, match="named twice"):
-        open_runs([two_runs[0], two_runs[0]])
-    with pytest.raises(RunError, match="cannot be written"):
-        report(two_runs[0], out=tmp_path)
+        open_runs([str(run.path)] * 2)

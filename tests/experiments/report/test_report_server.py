@@ -111,7 +111,7 @@ def shown(url: str, profile: Path) -> str:
     options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
     options += [f"--user-data-dir={profile}", "--window-size=390,844"]
     command = [str(CHROMIUM), *options, "--virtual-time-budget=5000", "--dump-dom", url]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert "CONSOLE" not in result.stderr
     body = result.stdout[result.stdout.index("<body") :]
     return re.sub(r"<script\b.*?</script>", "", body, flags=re.DOTALL)

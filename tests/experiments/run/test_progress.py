@@ -5,13 +5,11 @@ from __future__ import annotations
 import io
 import re
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from agents.rllib.results import evaluation_figures
 from agents.rollout import sampled
 from experiments.run import progress as progress_module
 from experiments.run.progress import Progress
@@ -116,8 +114,3 @@ def test_accuracy_is_the_first_attempt_s_by_group() -> None:
         record("invalid"),
     ]
     assert accuracies(asked, played) == {"1": Accuracy(0, 2), "2": Accuracy(1, 2, 1)}
-
-
-def test_rllib_s_accuracy_counts_verdicts_too() -> None:
-    played = [replace(record("valid", right), question_group="1") for right in (True, False)]
-    assert evaluation_figures(played, {"1"})["accuracy"] == {"1": 0.5}

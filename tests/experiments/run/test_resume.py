@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -22,98 +23,72 @@ from ssp_env.errors import ServiceError
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
-Run = tuple[Path, str]
+
+SIGNALLED = """
+import os, signal, sys
+from experiments.run.rundir import RunDirectory
+from ssp_env.cli import script
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored under `nohup ... &`
+write = RunDirectory.write_games
+
+def written(run, step, rules, games):
+    write(run, step, rules, games)
+    if step == 3:
+        os.kill(os.getpid(), SIGNAL)
+
+RunDirectory.write_games = written
+script()
+"""
+"""The command, which gets a signal between the games and the figures of its third step."""
 
 
-def listening() -> None:
-    """Undoes what a child inherits where SIGINT is ignored, as under ``nohup ... &``."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def interrupt(
-    run: Path, command: list[str], by: signal.Signals, after: int, again: bool = False
-) -> tuple[int, str]:
-    """Starts a run and sends it a signal after some steps; exit status and standard error.
-
-    Args:
-        run: its directory.
-        command: starts it.
-        by: the signal.
-        after: how many steps; 0 is as soon as the base policy was evaluated.
-        again: send it again and again, to the very end.
-    """
-    said = run.parent / f"{run.name}.stderr"
-    with said.open("w") as errors:  # a pipe that nobody reads would stop the process
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            env={**environment(), "PYTHONFAULTHANDLER": "1"},
-            start_new_session=True,
-            preexec_fn=listening,
-        )
-    deadline = time.monotonic() + 300
-    sign = run / "games" / f"step_{after:06d}.jsonl" if after else run / "metrics.jsonl"
-    while not sign.exists():
-        assert process.poll() is None, said.read_text()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-    process.send_signal(by)
-    deadline = time.monotonic() + 120
-    while process.poll() is None:
-        if time.monotonic() > deadline:
-            process.send_signal(signal.SIGABRT)
-            process.wait()
-            pytest.fail(f"it does not end; where its threads are:\n{said.read_text()}")
-        time.sleep(0.05)
-        if again:
-            process.send_signal(by)
-    return process.returncode, said.read_text()
+def signalled(by: signal.Signals, words: list[str]) -> subprocess.CompletedProcess[str]:
+    code = SIGNALLED.replace("SIGNAL)", f"{int(by)})")
+    command = [sys.executable, "-c", code, *words]
+    return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=400)
 
 
 @pytest.mark.parametrize(
-    ("by", "status"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)],
+    ("by", "status", "saved"),
+    [(signal.SIGTERM, 143, 3), (signal.SIGKILL, -signal.SIGKILL, 2)],
 )
 def test_a_resumed_run_ends_as_if_it_had_never_stopped(
     by: signal.Signals,
     status: int,
+    saved: int,
     policy: Path,
-    whole_run: Run,
+    whole_run: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run, whole = tmp_path / "a run", whole_run[0]
-    # Many steps, so that the signal comes before the last of them however fast the machine is.
-    command = [SSP, *arguments(policy, run, "--steps", "500", "--set", "checkpoint_every=2")]
-    ended, errors = interrupt(run, command, by, after=3)
-    assert ended == status, errors
-    assert "Traceback" not in errors
+    run = tmp_path / "a run"
+    more = ("--steps", "6", "--set", "checkpoint_every=2")
+    ended = signalled(by, arguments(policy, run, *more))
+    assert ended.returncode == status, ended.stderr
+    assert "Traceback" not in ended.stderr
     assert not (run / "summary.json").exists()
-
-    saved = max(int(folder.name[5:]) for folder in (run / "checkpoints").glob("step_*"))
-    assert saved < 6, "the machine was so slow to send the signal that nothing is left to compare"
     if by != signal.SIGKILL:
         assert metrics(run)[-1]["step"] == saved, "the step in progress is done and saved"
-        assert f"saved up to step {saved}. Go on with: ssp train --resume --out '{run}'" in errors
+        go_on = f"saved up to step {saved}. Go on with: ssp train --resume --out '{run}'"
+        assert go_on in ended.stderr
         known = r"loading PyTorch|\s*\d+:\d\d |ssp: stopped"
-        assert [line for line in errors.splitlines() if not re.match(known, line)] == []
+        assert [line for line in ended.stderr.splitlines() if not re.match(known, line)] == []
 
     # In another process than the one that was stopped: this one.
-    assert main(["train", "--resume", "--out", str(run), "--steps", "6"]) == 0
+    assert main(["train", "--resume", "--out", str(run)]) == 0
     assert f"resumed after step {saved}" in capsys.readouterr().err
     assert any(line["reused_games"] for line in metrics(run)[saved + 1 :])
-    assert timeless(run) == timeless(whole)
-    assert games(run) == games(whole)
-    ours, theirs = (json.loads((r / "summary.json").read_text()) for r in (run, whole))
+    assert timeless(run) == timeless(whole_run)
+    assert games(run) == games(whole_run)
+    ours, theirs = (json.loads((r / "summary.json").read_text()) for r in (run, whole_run))
     assert (ours["accuracy"], ours["interval"]) == (theirs["accuracy"], theirs["interval"])
 
 
 def test_a_damaged_byte_in_a_checkpoint_ends_whatever_reads_it(
-    whole_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    whole_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = Path(shutil.copytree(whole_run[0], tmp_path / "run"))
+    run = Path(shutil.copytree(whole_run, tmp_path / "run"))
     checkpoint = max(run.glob("checkpoints/step_*"))
     (share,) = checkpoint.glob("algorithm/learner/*.safetensors")
     policy, out = checkpoint / "policy", str(tmp_path / "out")
@@ -131,23 +106,40 @@ def test_a_damaged_byte_in_a_checkpoint_ends_whatever_reads_it(
 
 
 def test_ctrl_c_again_and_again_is_status_130_and_no_dead_end(
-    policy: Path, whole_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    policy: Path, whole_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = tmp_path / "run"
-    command = arguments(policy, run, "--steps", "500")
-    status, errors = interrupt(run, [SSP, *command], signal.SIGINT, after=0, again=True)
-    assert status == 130, errors
+    run, said = tmp_path / "run", tmp_path / "stderr"
+    command = [SSP, *arguments(policy, run, "--steps", "500", "--set", "checkpoint_every=500")]
+    with said.open("w") as errors:  # a pipe that nobody reads would stop the process
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env={**environment(), "PYTHONFAULTHANDLER": "1"},
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+    deadline = time.monotonic() + 300
+    while process.poll() is None:
+        if time.monotonic() > deadline:
+            process.send_signal(signal.SIGABRT)
+            process.wait()
+            pytest.fail(f"it does not end; where its threads are:\n{said.read_text()}")
+        if (run / "metrics.jsonl").exists():
+            process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+    assert process.returncode == 130, said.read_text()
     # Not always the last line: Python itself tells of an interruption that came while it tidied up.
-    assert "interrupted before the first checkpoint. Start it over with: ssp train" in errors
+    start = "interrupted before the first checkpoint. Start it over with: ssp train"
+    assert start in said.read_text()
     assert metrics(run)[0]["step"] == 0, "what it had done is left alone"
 
     assert main(["train", "--resume", "--out", str(run), "--steps", "1"]) == 0
     assert "it starts over" in capsys.readouterr().err
     # The last step is evaluated besides.
-    same, other = timeless(run), timeless(whole_run[0])[:2]
+    same, other = timeless(run), timeless(whole_run)[:2]
     assert same[0] == other[0]
     assert {**same[1], **other[1]} == same[1]
-    shutil.rmtree(run)
 
 
 # -- figures that go wrong ---------------------------------------------------------------------
@@ -168,7 +160,7 @@ def test_a_run_without_a_valid_question_is_stopped_and_can_be_gone_on_with(
     assert (stopped["sign"], stopped["step"]) == ("nothing_valid", 2)
     assert not (run / "summary.json").exists()
 
-    resumed = ["train", "--resume", "--out", str(run), "--steps", "5"]
+    resumed = ["train", "--resume", "--out", str(run), "--steps", "3"]
     assert main([*resumed, "--set", "patience=null"]) == 0
     said = capsys.readouterr().err
     assert "resumed after step 2" in said
@@ -208,6 +200,3 @@ def test_a_run_whose_engine_is_gone_is_stopped_and_is_never_a_success(
     assert "could be judged. The policy is saved: ssp eval --model" in said
     assert str(run / "checkpoints" / "step_000004" / "policy") in said
     assert not (run / "summary.json").exists()
-
-    assert main([*resumed, "--set", "patience=null"]) == 2
-    assert "could be judged. The policy is saved" in capsys.readouterr().err

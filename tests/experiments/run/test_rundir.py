@@ -67,14 +67,8 @@ def test_a_directory_that_holds_something_is_refused_and_says_how_to_go_on(tmp_p
     assert "continue its run with --resume" in refused(run)
     assert "at step 2 already" in refused(run, CONFIG.replace(steps=1), again=True)
     shutil.rmtree(run / "checkpoints")
-    for text in ("{", "[1]", "\x00", "colour: red"):
-        (run / "config.yaml").write_text(text)
-        assert "config.yaml" in refused(run, again=True)
-    (tmp_path / "file").write_text("x")
-    for path in (tmp_path / "file", tmp_path / "file" / "run", Path("/proc/ssp/run")):
-        assert "cannot be" in refused(path)
-    assert "holds no run to resume" in refused(tmp_path / "nothing", again=True)
-    assert not (tmp_path / "nothing").exists()
+    (run / "config.yaml").write_text("\x00")
+    assert "config.yaml" in refused(run, again=True)
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("the model"), KeyboardInterrupt()])
@@ -178,14 +172,10 @@ def test_resuming_drops_what_came_after_the_checkpoint(tmp_path: Path) -> None:
     ("name", "value", "may"),
     [
         ("steps", 500, True),
-        ("checkpoints_kept", None, True),
         ("compute", {"learners": 2, "sharding": "fsdp2"}, True),
-        ("patience", 9, True),
         ("seed", 5, False),
-        ("model", "other", False),
         ("world_options.seed", 2, False),
         ("search.server", "http://127.0.0.1:9", False),
-        ("game.top_k", 1, False),
         ("learning.lr", 0.1, False),
     ],
 )
@@ -202,15 +192,6 @@ def test_only_settings_that_decide_no_game_may_change(
     # Nor may its file be edited: the checkpoint has its own.
     directory.write_config(changed)
     assert re.search(rf"other settings .*{name}", refused(directory.path, changed, again=True))
-
-
-def test_metrics_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    directory = RunDirectory(tmp_path)
-    for text in (None, "", '{"step": 0}\nnot json\n'):
-        if text is not None:
-            directory.metrics.write_text(text)
-        with pytest.raises(RunError, match=r"metrics\.jsonl (cannot be read|is empty)"):
-            directory.read_metrics()
 
 
 def test_directories_are_numbered(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ STEPS = 1
 @pytest.mark.usefixtures("cluster")
 def test_what_is_left_of_a_sweep_is_played_to_the_same_table(
     policy: Path,
-    whole_run: tuple[Path, str],
+    whole_run: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -77,6 +77,6 @@ def test_what_is_left_of_a_sweep_is_played_to_the_same_table(
     assert directory.run(fast).metrics.stat().st_mtime_ns == finished
 
     ours = timeless(directory.run(planned[0]).path)
-    theirs = timeless(whole_run[0])[: STEPS + 1]
+    theirs = timeless(whole_run)[: STEPS + 1]
     assert ours[0] == theirs[0]
     assert {**ours[1], **theirs[1]} == ours[1], "the last step is evaluated besides"

@@ -1,4 +1,4 @@
-"""A run's directory, and what a terminal shows of it."""
+"""The directory of a finished run."""
 
 from __future__ import annotations
 
@@ -14,23 +14,16 @@ from experiments.config import make_config
 from ssp_env.cli import main
 from ssp_env.replay import read_games
 
-Run = tuple[Path, str]
 
-
-@pytest.fixture(scope="module")
-def run(whole_run: Run) -> Path:
-    return whole_run[0]
-
-
-def test_the_directory_holds_what_its_docstring_lists(run: Path, policy: Path) -> None:
+def test_the_directory_holds_what_its_docstring_lists(whole_run: Path, policy: Path) -> None:
     names = {"config.yaml", "metrics.jsonl", "games", "checkpoints", "tensorboard", "summary.json"}
-    assert {child.name for child in run.iterdir()} == names
-    config = make_config(yaml.safe_load((run / "config.yaml").read_text()))
+    assert {child.name for child in whole_run.iterdir()} == names
+    config = make_config(yaml.safe_load((whole_run / "config.yaml").read_text()))
     assert (config.model, config.steps, config.learning.batch_size) == (str(policy), 6, 8)
 
 
-def test_metrics_have_a_line_a_step_from_the_base(run: Path) -> None:
-    lines = metrics(run)
+def test_metrics_have_a_line_a_step_from_the_base(whole_run: Path) -> None:
+    lines = metrics(whole_run)
     assert [line["step"] for line in lines] == list(range(7))
     assert all(("accuracy" in line) == (line["step"] in (0, 6)) for line in lines)
     assert set(lines[0]["accuracy"]) == set(lines[0]["interval"]) == {"1", "2", "3", "4"}
@@ -45,12 +38,12 @@ def test_metrics_have_a_line_a_step_from_the_base(run: Path) -> None:
 
 
 def test_every_game_is_recorded_and_replays_offline(
-    run: Path, capsys: pytest.CaptureFixture[str]
+    whole_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert list(games(run)) == [f"step_{step:06d}.jsonl" for step in range(1, 7)]
-    played = all_games(run)
-    for line in metrics(run)[1:]:
-        of_step = list(read_games(run / "games" / f"step_{line['step']:06d}.jsonl"))
+    assert list(games(whole_run)) == [f"step_{step:06d}.jsonl" for step in range(1, 7)]
+    played = all_games(whole_run)
+    for line in metrics(whole_run)[1:]:
+        of_step = list(read_games(whole_run / "games" / f"step_{line['step']:06d}.jsonl"))
         assert [saved.record.slot for saved in of_step] == list(range(int(line["games"])))
     assert {game.outcome for game in played} == {"valid", "invalid"}
     assert {game.origin for game in played} == {"proposed", "reused"}
@@ -59,13 +52,13 @@ def test_every_game_is_recorded_and_replays_offline(
         assert len(game.attempts) == (2 if game.outcome == "valid" else 0)
         assert all(t.reward in (0.0, 1.0) and t.verdict for t in game.attempts)
 
-    assert main(["replay", str(run), "--check"]) == 0
+    assert main(["replay", str(whole_run), "--check"]) == 0
     count = len(played)
     assert f"{count} of {count} games are identical" in capsys.readouterr().out
 
 
-def test_the_summary_says_what_was_reached(run: Path) -> None:
-    summary, lines = json.loads((run / "summary.json").read_text()), metrics(run)
+def test_the_summary_says_what_was_reached(whole_run: Path) -> None:
+    summary, lines = json.loads((whole_run / "summary.json").read_text()), metrics(whole_run)
     expected = {"seed": 0, "steps": 6, "world": "mini", "verifier": "none"}
     assert {name: summary[name] for name in expected} == expected
     assert summary["accuracy"] == {"base": lines[0]["accuracy"], "final": lines[-1]["accuracy"]}
@@ -74,47 +67,25 @@ def test_the_summary_says_what_was_reached(run: Path) -> None:
     assert re.fullmatch(r"[0-9a-f]{40}(\+changes)?", summary["git_commit"])
 
 
-def test_tensorboard_has_the_figures(run: Path) -> None:
+def test_tensorboard_has_the_figures(whole_run: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    events = EventAccumulator(str(run / "tensorboard"))
+    events = EventAccumulator(str(whole_run / "tensorboard"))
     events.Reload()
     for name, at in (("valid_rate", [1, 2, 3, 4, 5, 6]), ("accuracy/2", [0, 6])):
         assert [event.step for event in events.Scalars(name)] == at
     shown = {event.step: event.value for event in events.Scalars("valid_rate")}
-    assert shown[3] == pytest.approx(metrics(run)[3]["valid_rate"])
+    assert shown[3] == pytest.approx(metrics(whole_run)[3]["valid_rate"])
 
 
-def plain(shown: str) -> list[str]:
-    """The lines that a terminal got, without colours and movements."""
-    lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown))
-    return [line for line in lines if line.strip()]
+def test_a_finished_run_is_summed_up_again_without_playing(whole_run: Path) -> None:
+    before, played = json.loads((whole_run / "summary.json").read_text()), games(whole_run)
+    assert main(["train", "--resume", "--out", str(whole_run)]) == 0
+    assert json.loads((whole_run / "summary.json").read_text()) == before
+    assert games(whole_run) == played
 
 
-def test_the_terminal_shows_the_run_and_nothing_else(whole_run: Run) -> None:
-    shown = plain(whole_run[1])
-    assert any("self-play" in line and "6/6" in line for line in shown)
-    assert any(re.search(r"accuracy base:  1: \d\.\d{3}  2: ", line) for line in shown)
-    assert any(f"everything is in {whole_run[0]}/" in line for line in shown)
-
-    panel = r"self-play|reward|valid|invalid|hops|seconds|sampled"
-    notes = r"\s*\d+:\d\d (evaluating|accuracy|starting|[\d,]+ turns)"
-    known = rf"loading PyTorch|{notes}|{panel}|accuracy on|hops|[1-4] |6 steps"
-    assert [line for line in shown if not re.match(known, line)] == []
-    assert max(len(line) for line in shown if not line.startswith("6 steps in")) <= 100
-    # Before it draws itself anew the panel goes up by its own height.
-    assert len({len(ups) for ups in re.findall(r"(?:\x1b\[1A\x1b\[2K)+", whole_run[1])}) == 1
-
-
-def test_a_finished_run_is_summed_up_again_without_playing(whole_run: Run) -> None:
-    run = whole_run[0]
-    before, played = json.loads((run / "summary.json").read_text()), games(run)
-    assert main(["train", "--resume", "--out", str(run)]) == 0
-    assert json.loads((run / "summary.json").read_text()) == before
-    assert games(run) == played
-
-
-# -- docs/run_directory.md explains every figure and field that a run writes -------------------
+# -- docs/run_directory.md explains every figure and field that a run writes ----------------------
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -123,18 +94,18 @@ def documented(text: str) -> set[str]:
     return set(re.findall(r"`([a-z_0-9…]+)`", text))
 
 
-def test_every_figure_of_a_run_is_documented(whole_run: tuple[Path, str]) -> None:
+def test_every_figure_of_a_run_is_documented(whole_run: Path) -> None:
     names = documented((ROOT / "docs" / "run_directory.md").read_text(encoding="utf-8"))
-    used = {name for line in metrics(whole_run[0]) for name in line}
-    used |= {name for line in metrics(whole_run[0]) for name in line["seconds"]}
+    used = {name for line in metrics(whole_run) for name in line}
+    used |= {name for line in metrics(whole_run) for name in line["seconds"]}
     hops = {f"share_{hops}hop" for hops in range(1, 5)}
     unknown = {name for name in used - names - hops if not name.startswith("invalid_")}
     assert not unknown
 
 
-def test_every_field_of_a_file_of_games_is_documented(whole_run: tuple[Path, str]) -> None:
+def test_every_field_of_a_file_of_games_is_documented(whole_run: Path) -> None:
     names = documented((ROOT / "docs" / "run_directory.md").read_text(encoding="utf-8"))
-    text = next(iter(games(whole_run[0]).values()))
+    text = next(iter(games(whole_run).values()))
     header, *lines = map(json.loads, text.splitlines())
     parts = [header, header["parts"], *lines, *(line["start"] for line in lines)]
     for line in lines:

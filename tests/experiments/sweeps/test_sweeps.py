@@ -218,11 +218,10 @@ def test_a_sweep_is_resumed_to_the_same_table_and_extended_by_seeds(
     assert (Path("a/results.csv").read_text(), len(asked)) == (before, count)
     capsys.readouterr()
     for words, says in (
-        ([], "continue the sweep in it by --resume"),
-        (["--resume", "--set", "learning.kl_coeff=1"], "learning.kl_coeff"),
-        (["--resume", "--arms", "three"], "keeps the arms that it began with"),
+        (["mine.yaml"], "continue the sweep in it by --resume"),
+        (["mine.yaml", "--resume", "--set", "learning.kl_coeff=1"], "learning.kl_coeff"),
+        (["mine.yaml", "--resume", "--arms", "three"], "keeps the arms that it began with"),
+        (["batch", "--resume"], "the sweep 'mine', not 'batch'"),
     ):
-        assert run("--out", "a", *words) == 2
+        assert main(["sweep", *words, "--out", "a"]) == 2
         assert says in capsys.readouterr().err
-    assert main(["sweep", "batch", "--resume", "--out", "a"]) == 2
-    assert "the sweep 'mine', not 'batch'" in capsys.readouterr().err

@@ -158,7 +158,7 @@ def test_an_index_is_served_for_a_token_until_ctrl_c(
         assert "in use" in ssp("serve", "--port", port, *options, status=2)
 
         served.process.send_signal(signal.SIGINT)
-        assert served.process.wait(10) == 130
+        assert served.process.wait(60) == 130
         said = served.said + (tmp_path / "log").read_text()
         assert TOKEN not in said
         assert "Traceback" not in said
@@ -253,7 +253,7 @@ def test_the_process_ends_with_the_command_whatever_libraries_wait_for(
         [sys.executable, "-c", PROGRAM.format(ending=ending)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
     )
     assert result.stdout == "done"
     assert result.returncode == status
@@ -269,7 +269,7 @@ def test_output_that_cannot_be_written_is_no_success() -> None:
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=100,
+            timeout=300,
         )
     assert result.returncode
     assert "No space left on device" in result.stderr

@@ -8,7 +8,6 @@ from typing import Any
 import all_doors as doors
 import numpy as np
 import pytest
-import showcase
 from all_doors import ROOMY
 from scripted import Script, by_role, propose, say, solve
 
@@ -110,24 +109,6 @@ def test_random_tokens(mini: MiniWorld, tokenizer: Tokenizer) -> None:
         for told in doors.through_all_doors(random_turns(seed, tokenizer), texts=False, **setup):
             endings.add((told.record.outcome, told.record.reason))
     assert len(endings) > 2, "the games are no test if they all end alike"
-
-
-def test_the_printed_game(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the defaults of a world of text: its tokenizer, the lenient judge, the policy as
-    verifier."""
-    monkeypatch.setattr(doors, "SEEDS", range(5, 6))
-    setup: Any = {"world": showcase.WORLD, "retriever": showcase.PrintedRetriever()}
-    game = ssp_env.GameConfig(attempts=1, verifications=(1, 1))
-    (told,) = doors.through_all_doors(showcase.script, True, game=game, **setup)
-
-    assert (told.record.outcome, told.record.reason) == ("valid", None)
-    assert told.record.question == showcase.QUESTION
-    assert told.rewards == {"proposer": 0.0, "solver": 1.0}
-
-    proposer, solver = told.record.named()["proposer"], told.record.named()["solver 1"]
-    assert [search.query for search in proposer.searches] == showcase.PROPOSER
-    assert [search.query for search in solver.searches] == showcase.SOLVER
-    assert solver.result == showcase.REPLY
 
 
 GAME = {"attempts": 1, "invalid_reward": -0.5}

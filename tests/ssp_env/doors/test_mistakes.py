@@ -13,7 +13,17 @@ from corpus_files import jsonl
 import ssp_env
 from ssp_env import GameBatch, Rules, SolverEnv, SolverVectorEnv, TextRole, Verdict, World
 from ssp_env.errors import ConfigError, SSPError
+from ssp_env.judge.judges import F1Judge
 from ssp_env.search.index import build_index
+from ssp_env.worlds.mini import SmallWorld
+
+SMALL = SmallWorld()
+QUESTION = SMALL.questions(0, 1)[0]
+RULES = ssp_env.raw_env(world=SMALL).rules
+
+
+def reset(options: Any) -> object:
+    return ssp_env.TextGame(world=SMALL).reset(seed=0, options=options)
 
 
 def batch(written: Any, logprobs: Any = None) -> object:
@@ -50,6 +60,45 @@ MISTAKES: Mapping[str, tuple[Callable[[], object], str]] = {
     "seed below 0": (lambda: ssp_env.env().reset(seed=-1), "at least 0"),
     "too few seeds": (lambda: SolverVectorEnv(2).reset(seed=[1]), "one for each of 2"),
     "options": (lambda: SolverEnv().reset(options="Vera"), "give an answer"),
+    "an option": (lambda: reset({"answr": "x"}), "give an answer"),
+    "two subjects": (lambda: reset({"answer": "Rome", "question": QUESTION}), "or neither"),
+    "a blank answer": (lambda: reset({"answer": " "}), r"options\['answer'\] = ' ': it is blank"),
+    "a strange answer": (lambda: reset({"answer": "Zebra"}), "the tokenizer has no tokens"),
+    "a question to propose": (
+        lambda: ssp_env.ProposerEnv().reset(options={"question": QUESTION}),
+        "nothing to propose",
+    ),
+    "render mode": (lambda: ssp_env.env(render_mode="rgb"), "render_mode = 'rgb': .*'ansi'"),
+    "a world's name": (lambda: ssp_env.env(world="minni"), "did you mean 'mini'"),
+    "options of a world": (
+        lambda: ssp_env.env(world=SMALL, world_options={"seed": 1}),
+        "world_options .*to the world itself",
+    ),
+    "a setting": (
+        lambda: ssp_env.env(game={"atempts": 1}),
+        "game.atempts .*did you mean 'attempts'",
+    ),
+    "a model as verifier": (
+        lambda: ssp_env.env(game={"verifier": "openai"}),
+        r"game.verifier .*ssp_env\.judge\.openai\.OpenAIVerifier",
+    ),
+    "a class": (lambda: ssp_env.env(judge=F1Judge), r"judge .*an object with a judge\(\)"),
+    "a reason code": (
+        lambda: ssp_env.env(filters={"unverified": lambda proposal: False}),
+        "filters .*reason code is taken",
+    ),
+    "two retrievers": (
+        lambda: ssp_env.env(search="x", retriever=RULES.retriever),
+        "search .*leave one out",
+    ),
+    "rules and more": (
+        lambda: ssp_env.env(rules=RULES, game={}),
+        "game .*the rules are ready already",
+    ),
+    "masks of bytes": (
+        lambda: ssp_env.env(world="small", tokenizer="bytes"),
+        "view.legal_moves .*one_hot",
+    ),
     "role": (lambda: TextRole(5), "known: proposer, solver"),
     "search": (lambda: ssp_env.env(search=5), "a retriever of your own is retriever="),
     "filters": (lambda: ssp_env.env(filters="spoiler"), "game={'filters'"),
@@ -89,10 +138,16 @@ def for_each(result: Any) -> Callable[..., Any]:
     return lambda given, *_: [result for _ in given]
 
 
+PAGE = SMALL.corpus[0]
 PARTS: Mapping[str, tuple[dict[str, Any], str]] = {
     "True": ({"judge": SimpleNamespace(judge=for_each(True))}, "judge .*one Verdict.*not True"),
     "too few": ({"verifier": SimpleNamespace(verify=always([]))}, r"verifier .*: 1, not \[\]"),
     "one": ({"judge": SimpleNamespace(judge=always(Verdict(True)))}, "judge has to return a list"),
+    "too many": (
+        {"retriever": SimpleNamespace(search=lambda queries, k: [[PAGE] * 9 for _ in queries])},
+        "at most 2 Documents",
+    ),
+    "no number": ({"solver_reward": always(float("nan"))}, "a finite number is wanted"),
     "text": ({"solver_reward": always("1")}, "solver's reward is '1'.*mend solver_reward"),
     "nothing": ({"proposer_reward": always(None)}, "proposer's reward is None"),
     "no list": ({"retriever": SimpleNamespace(search=always(None))}, "retriever gave None"),

@@ -254,12 +254,6 @@ class Partly(BM25Retriever):
         return [[] if query.endswith("?") and not self.down else one for query, one in found]
 
 
-def test_the_corpus_fills_up_what_is_not_near(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules = rules_of(mini, words, noise_kind="near", retriever=Partly(mini, None))
-    for game in play(begin(rules), by_role(propose())).games:
-        assert [item.origin for item in game.noise] == ["corpus"] * 4
-
-
 def test_an_outage_of_noise_voids_the_games_that_it_hits(
     mini: MiniWorld, words: WordTokenizer
 ) -> None:

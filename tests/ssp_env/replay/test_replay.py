@@ -27,14 +27,13 @@ from scripted import (
 )
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
-from ssp_env.game.game import Attempt, Game, Origin, Start, four_p_one_minus_p
+from ssp_env.game.game import Attempt, Game, four_p_one_minus_p
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord
-from ssp_env.game.round import Round
 from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
 from ssp_env.judge.judges import ExactMatchJudge
-from ssp_env.replay import Replay, SavedGame, replay, rescore, save_game
+from ssp_env.replay import Replay, SavedGame, replay, rescore
 from ssp_env.tokenizers import BPETokenizer, ByteTokenizer, WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
@@ -65,13 +64,6 @@ def test_games_of_a_batch(
         record = again(game, rules).record
         shown = {d.id for d in game.evidence} | {n.document.id for n in game.noise}
         assert set(record.materials or ()) == shown
-
-
-def test_given_questions(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules = rules_of(mini, words, attempts=2)
-    played = Round.of_questions(rules, mini.questions(seed=0, per_group=1), [7])
-    for game in play(played, solve).games:
-        assert again(game, rules).record.start.question == game.question
 
 
 def test_own_prompts_and_tags_replay_where_they_do_not_lie(mini: MiniWorld, tmp_path: Path) -> None:
@@ -277,16 +269,6 @@ def test_games_that_own_code_paid(mini: MiniWorld, words: WordTokenizer) -> None
     with pytest.raises(ConfigError, match="other verdicts have to be paid anew"):
         rescore(saved, Contrary())
     assert rescore(saved, Contrary(), lambda game: 0.5)[0].after.record.proposer_reward == 0.5
-
-
-def test_a_short_cut_stays_one(mini: MiniWorld, words: WordTokenizer) -> None:
-    """Whoever judges it."""
-    question, rules = mini.questions(seed=0, per_group=1)[0], rules_of(mini, words, attempts=2)
-    given = question.truth, Origin.COMPOSED, 0, question.text
-    start = Start((7,), 0, 0, *given, least_searches=2)
-    (game,) = play(Round.of_starts(rules, [start]), solve).games
-    assert game.solve_rate == 0.0, "the answer is right, but took one search"
-    assert not rescore([save_game(game, rules)], ExactMatchJudge())[0].changed
 
 
 def test_a_judge_that_fails(games: list[SavedGame]) -> None:
