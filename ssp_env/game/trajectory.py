@@ -66,11 +66,11 @@ class Limits(Immutable):
 
     def checked(
         self, ids: Sequence[int], logprobs: Sequence[float] | None
-    ) -> tuple[list[int], array[float]]:
-        """Tokens and their log-probabilities (zeros when not given), as Python's own numbers."""
+    ) -> tuple[list[int], array[float] | None]:
+        """Tokens and their log-probabilities, if given, as Python's own numbers."""
         try:
             whole = list(map(operator.index, ids))
-            behaviour = array("d", bytes(8 * len(whole)) if logprobs is None else logprobs)
+            behaviour = None if logprobs is None else array("d", logprobs)
         except TypeError as error:
             what = "a turn is a list of token ids, and another one of their log-probabilities"
             raise UsageError(f"{what} ({error}): {ids!r:.200}; encode text first") from error
@@ -80,7 +80,7 @@ class Limits(Immutable):
         if whole and not 0 <= min(whole) <= max(whole) < size:
             token = next(t for t in whole if not 0 <= t < size)
             raise UsageError(f"token {token} is outside the action space 0 .. {size - 1}")
-        if len(behaviour) != len(whole):
+        if behaviour is not None and len(behaviour) != len(whole):
             raise UsageError(f"{len(whole)} tokens came with {len(behaviour)} log-probabilities")
         return whole, behaviour
 
@@ -185,18 +185,18 @@ class Trajectory:
                 vocabulary, tokens go on after the turn's end, or there are not as many
                 log-probabilities (nothing is taken then).
         """
-        if not len(ids):
+        whole, behaviour = self.limits.checked(ids, logprobs)
+        if not whole:
             raise UsageError("a turn goes on with at least one token")
 
         # Nothing is taken if the tokens turn out to go on after the turn's end.
         before = self._scanner.mark()
-        ids, logprobs = self.limits.checked(ids, logprobs)
-        taken, found, ended = self._scan(ids)
-        if taken < len(ids):
+        taken, found, ended = self._scan(whole)
+        if taken < len(whole):
             self._scanner.rewind(before)
-            raise UsageError(f"{len(ids) - taken} tokens were given after the end of the turn")
+            raise UsageError(f"{len(whole) - taken} tokens were given after the end of the turn")
 
-        self._take(ids, logprobs)
+        self._take(whole, behaviour)
 
         if ended:
             self._end_turn(found)
@@ -214,10 +214,10 @@ class Trajectory:
         """
         return self.take_turn(*self.limits.checked(ids, logprobs))
 
-    def take_turn(self, ids: list[int], logprobs: array[float]) -> int:
+    def take_turn(self, ids: list[int], logprobs: array[float] | None) -> int:
         """As :meth:`feed_turn`, for what is checked already."""
         taken, found, ended = self._scan(ids)
-        self._take(ids[:taken], logprobs[:taken])
+        self._take(ids[:taken], None if logprobs is None else logprobs[:taken])
 
         if ended:
             self._end_turn(found)
@@ -294,10 +294,13 @@ class Trajectory:
         ends = list(itertools.accumulate(map(len, pieces)))
         return bisect.bisect_left(ends, len(joined) - surplus) + 1, found, True
 
-    def _take(self, ids: list[int], logprobs: array[float]) -> None:
+    def _take(self, ids: list[int], logprobs: array[float] | None) -> None:
         self.ids.extend(ids)
         self.mask.extend(b"\x01" * len(ids))
-        self.logprobs.extend(logprobs)
+        if logprobs is None:
+            self.logprobs.frombytes(bytes(8 * len(ids)))
+        else:
+            self.logprobs.extend(logprobs)
 
     def _end_turn(self, found: Call | Forgery | None) -> None:
         limits = self.limits
