@@ -3,10 +3,11 @@ parser that finds the first complete action of a turn, token by token."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import StringConstraints, model_validator
 
@@ -28,6 +29,10 @@ ALLOWED: dict[Role, frozenset[Action]] = {
 TagName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
 
 
+_Kind = Action | Literal["call"]
+"""An action by its own tags, or in a tool call."""
+
+
 class Tags(Settings):
     """Names of the five tags, without brackets."""
 
@@ -43,6 +48,10 @@ class Tags(Settings):
     """The proposer's question."""
     answer: TagName = "answer"
     """The solver's answer."""
+    call: TagName | None = None
+    """Around a tool call in JSON, such as Qwen's ``tool_call``: ``{"name": "search", "arguments":
+    {"query": "..."}}`` is a search, and so are the other actions by their names. The tags of the
+    actions themselves count beside it."""
     also: tuple[TagName, ...] = ()
     """Further tags that a prompt set speaks of, such as R-Search's ``original_evidence``:
     decoration to the game, but outside text cannot spell them."""
@@ -56,7 +65,9 @@ class Tags(Settings):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (self.think, self.search, self.information, self.question, self.answer, *self.also)
+        called = () if self.call is None else (self.call,)
+        five = (self.think, self.search, self.information, self.question, self.answer)
+        return (*five, *called, *self.also)
 
     def opening(self, name: str) -> str:
         return f"<{getattr(self, name)}>"
@@ -149,6 +160,20 @@ class Forgery:
     tag: str
 
 
+def read_call(content: str, allowed: Collection[Action]) -> Call | None:
+    """The action of a tool call; ``None`` for text that is none of those allowed."""
+    try:
+        said = json.loads(content)
+        action = Action(said["name"])
+        (text,) = said.get("arguments", said.get("parameters")).values()
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    if action not in allowed or not isinstance(text, str):
+        return None
+    # JSON can spell halves of characters, which no tokenizer takes.
+    return Call(action, text.encode("utf-8", "replace").decode("utf-8").strip())
+
+
 class TurnScanner:
     """Reads the bytes of one turn as they come, in time proportional to their number.
 
@@ -169,9 +194,9 @@ class TurnScanner:
         self._from = 0
 
         # In a thought, this follows its tags as if they counted, in case it is never closed.
-        self._open: tuple[Action | None, int] = (None, 0)
+        self._open: tuple[_Kind | None, int] = (None, 0)
         """The last opening tag that counts, and where its content begins."""
-        self._outside: tuple[Action | None, int] | None = self._open if thinking else None
+        self._outside: tuple[_Kind | None, int] | None = self._open if thinking else None
         """While a thought is open: the state that returns once it is closed."""
         self._held: Call | Forgery | None = None
         """The call or forgery completed first in the open thought."""
@@ -243,9 +268,10 @@ class TurnScanner:
         # A later opening replaces an earlier one: only the last before the closing tag counts.
         elif (opened := tags.openings.get(tag)) is not None:
             self._open = opened, self._from
-        elif (action := tags.closings[tag]) is self._open[0]:
+        elif (kind := tags.closings[tag]) == self._open[0]:
             content = tags.without_thoughts(bytes(self._text[self._open[1] : start]))
-            return Call(action, content.decode("utf-8", "replace").strip())
+            text = content.decode("utf-8", "replace").strip()
+            return Call(kind, text) if isinstance(kind, Action) else read_call(text, tags.allowed)
         return None
 
 
@@ -253,9 +279,11 @@ class ScannerTags(Immutable):
     """The tags that matter in one role's turns, ready for matching."""
 
     def __init__(self, tags: Tags, allowed: Collection[Action]) -> None:
-        actions = [action for action in Action if action in allowed]
-        self.openings = {tags.opening(a.value).encode(): a for a in actions}
-        self.closings = {tags.closing(a.value).encode(): a for a in actions}
+        self.allowed = frozenset(allowed)
+        kinds: list[_Kind] = [action for action in Action if action in allowed]
+        kinds += [] if tags.call is None else ["call"]
+        self.openings = {tags.opening(kind).encode(): kind for kind in kinds}
+        self.closings = {tags.closing(kind).encode(): kind for kind in kinds}
         self.forbidden = frozenset(
             {tags.opening("information").encode(), tags.closing("information").encode()}
         )

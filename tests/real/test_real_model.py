@@ -37,9 +37,10 @@ KINDS = ["transformers", *(["vllm"] if find_spec("vllm") else [])]
 SMALL = {
     "game.prompts": "compact",
     "game.max_searches": 2,
+    "game.asked_searches": "[1,2]",
     "game.top_k": 2,
     "game.max_document_tokens": 64,
-    "game.max_response_tokens": 160,
+    "game.max_response_tokens": 96,
     "game.max_prompt_tokens": 1024,
     "game.closed_book": "false",
     "game.noise_documents": 1,
@@ -125,7 +126,7 @@ def test_long_passages_are_scored_as_the_learner_scores_them(
     gap = float((own - torch.tensor(turn.logprobs)).abs().mean())
     print(f"{dtype}, {attention}: {len(prompt)} tokens in {seconds:.1f} CPU-seconds, gap {gap:.5f}")
     assert len(prompt) > 400
-    assert gap < (1e-3 if dtype == "float32" else 0.05)
+    assert gap < (1e-3 if dtype == "float32" else 0.15)
 
 
 def test_it_is_evaluated_taught_trained_with_adapters_and_exported(

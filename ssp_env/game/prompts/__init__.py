@@ -8,9 +8,10 @@ names of tags), and ``judge.txt``, ``solve.txt`` and ``verify.txt`` (for models 
 
 These sets ship: ``plain`` (for instruction-following models), ``paper`` (all that the paper's
 prompts ask for, in words of our own), ``compact`` (a sentence or two, for small models that are
-trained to play; see ``ssp imitate``), ``mini`` (for the word-level vocabulary of the mini-wiki),
-and those of other projects' checkpoints. ``NAME:FILE`` is a shipped set whose instructions to the
-solver are those of a file. Any other name is taken for a directory.
+trained to play; see ``ssp imitate``), ``tools`` (for models that write tool calls as Qwen's do:
+documents come as a tool's response, in a turn of its own), ``mini`` (for the word-level vocabulary
+of the mini-wiki), and those of other projects' checkpoints. ``NAME:FILE`` is a shipped set whose
+instructions to the solver are those of a file. Any other name is taken for a directory.
 
 Facts of format in other projects' sets are the projects' own, read from their released code: which
 tags there are, what surrounds the documents and how each is written, whether the instructions are a
@@ -45,7 +46,7 @@ FORMATS: Mapping[str, dict[str, int]] = {
 }
 """Settings of the game that other projects' checkpoints expect, by the name of the prompt set."""
 
-SHIPPED = ("compact", "mini", "paper", "plain", *FORMATS)
+SHIPPED = ("compact", "mini", "paper", "plain", "tools", *FORMATS)
 
 _FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     name: (frozenset(needed.split()), frozenset(optional.split()))

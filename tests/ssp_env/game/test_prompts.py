@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def test_shipped_sets_hold_every_value(name: str, tokenizer: Tokenizer) -> None:
     ):
         text = spell(tokenizer, ids).decode()
         assert all(value in text for value in values)
-        assert "{" not in text
+        assert not re.search(r"\{[a-z_]+\}", text), "a placeholder"
     assert prompts.information([page], 99) != prompts.information([], 99) != []
     assert name != "paper" or len(prompts.proposer("x" * 200, 10)) < 4096
 
@@ -172,3 +173,21 @@ def test_words_of_a_file_stand_as_they_are(tmp_path: Path, cities: World) -> Non
     prompts = rules_of(cities, f"r-search:{file}", "bytes").prompts
     assert bytes(prompts.solver("Why?", 1)) == b"Search.\nWhy?"
     assert b"Search." not in bytes(prompts.proposer("Rome", 1)), "it is the solver's alone"
+
+
+def test_an_attempt_in_tool_calls(cities: World) -> None:
+    """As Qwen's chat template writes them: documents come in a turn of their own."""
+    tokenizer = chatty(tags=True)
+    rules = rules_of(cities, "tools", tokenizer, top_k=1)
+    call = '<tool_call>\n{{"name": "{}", "arguments": {{"{}": "{}"}}}}\n</tool_call>'
+    turns = call.format("search", "query", "river Paris"), call.format("answer", "text", "Seine")
+    played = Round.of_questions(rules, [ASKED], [0])
+    for turn in turns:
+        played.pending()[0].feed_turn(tokenizer.encode(f"{turn} and more"))
+        played.advance()
+    (tried,) = played.games[0].attempts
+    assert tried.trajectory.result == "Seine"
+    written = tokenizer.decode(tried.trajectory.ids[tried.trajectory.prompt_length :])
+    response = "<|im_end|>\n<|im_start|>user\n<tool_response>\n{}\n</tool_response><|im_end|>\n"
+    found = response.format("[Paris] Paris lies on the river Seine.")
+    assert written == f"{turns[0]}{found}<|im_start|>assistant\n{turns[1]}"

@@ -226,3 +226,25 @@ def test_random_games_break_nothing() -> None:
 
     games = [game for number in range(60) for game in play(1, number, replayed=number % 20 == 0)]
     assert {game.outcome for game in games} == set(Outcome) - {Outcome.PENDING}
+
+
+def test_tool_calls_are_the_same_actions() -> None:
+    tags = Tags(call="tool_call", information="tool_response")
+    for said, call in (
+        ('{"name": "search", "arguments": {"query": "Paris"}}', Call(Action.SEARCH, "Paris")),
+        (
+            '\n{"name": "answer", "parameters": {"text": "a\\ud800b "}}\n',
+            Call(Action.ANSWER, "a?b"),
+        ),
+        ('{"name": "question", "arguments": {"text": "Who?"}}', None),
+        ('{"name": "search", "arguments": {"query": 3}}', None),
+        ('{"name": "search"}', None),
+        ("[" * 10_000, None),
+        ("Paris", None),
+    ):
+        scanner = TurnScanner(ScannerTags(tags, ALLOWED[Role.SOLVER]))
+        assert scanner.feed(f"<tool_call>{said}</tool_call>".encode()) == call
+    assert "<tool_call>" not in tags.defuse("<tool_call>")
+    assert "</tool_call>" in ScannerTags(tags, ALLOWED[Role.SOLVER]).stops()
+    # Without its name, it is text.
+    assert TurnScanner(ScannerTags(Tags(), ALLOWED[Role.SOLVER])).feed(b"<tool_call>{}") is None
