@@ -246,7 +246,7 @@ def check_settings(
             raise ConfigError(f"learning.{name}", value, fix)
     rounds, runners = -(-batch // size), compute.env_runners
     if runners > rounds:
-        what = f"a step of {batch} questions is {rounds} rounds, and {runners} env runners play"
+        what = f"of {runners} env runners, only {rounds} would play a step of {batch} questions"
         most = batch // runners // game.proposals * game.proposals
         fix = f"give at most {most}" if most else "there have to be fewer runners"
         raise ConfigError("learning.round_size", size, f"{what}; {fix}")

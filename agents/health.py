@@ -65,7 +65,7 @@ SIGNS = {
     ),
     "unsolved": (
         "read some of them (ssp replay RUN/games/...): if they are wrong, game.filters with "
-        "unsolved and outvoted, game.proposer_reward=4p(1-p), or a stronger game.verifier; if they "
+        "unsolved, game.proposer_reward=4p(1-p), or a stronger game.verifier; if they "
         "are too hard, a model that can search, or fewer game.asked_searches"
     ),
 }

@@ -81,8 +81,17 @@ class VLLMEngine:
         """Why it does not have the weights of this version."""
 
         check_weights(model_dir)
-        given = arguments(model_dir, on_gpu, dtype, memory, longest, self._sleeps, tensor_parallel)
+        given = arguments(
+            model_dir,
+            on_gpu=on_gpu,
+            dtype=dtype,
+            memory=memory,
+            longest=longest,
+            sleeps=self._sleeps,
+            tensor_parallel=tensor_parallel,
+        )
         self._llm = _started(given, on_gpu)
+        self._tell_version(0)
         config = self._llm.model_config.hf_text_config
         self._tied = bool(getattr(config, "tie_word_embeddings", False))
         self._bias = surplus_bias(config.vocab_size, tokenizer.vocab_size)
@@ -119,6 +128,7 @@ class VLLMEngine:
                 continue
 
             (part,) = output.outputs
+            self._check_versions(part)
             self._take(turn, part.token_ids, part.logprobs)
             if turn.stopped and not output.finished:
                 beyond.append(output.request_id)
@@ -152,9 +162,23 @@ class VLLMEngine:
             self._llm.collective_rpc(_reload, args=(weights,))
             if not self._llm.reset_prefix_cache():
                 raise ServiceError("engine", "it keeps what it computed with the old weights")
+            self._tell_version(version)
 
         self._lacks_weights, self._failure = self._failure, None
         self.weights_version = version
+
+    def _tell_version(self, version: int) -> None:
+        """Lets vLLM note which weights its tokens are from; releases before 0.32 cannot."""
+        if hasattr(self._llm, "set_weight_version"):
+            self._llm.set_weight_version(str(version))
+
+    def _check_versions(self, part: Any) -> None:
+        """Raises an outage where vLLM, which says so of whole turns, sampled with other weights."""
+        spans = getattr(part, "weight_versions", None) or ()
+        strange = {span.version for span in spans} - {str(self.weights_version)}
+        if strange:
+            what = f"vLLM sampled with weights of version {', '.join(sorted(strange))}"
+            raise self._outage(f"{what}, and version {self.weights_version} was due")
 
     def _plain(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Weights as a plain model names them, of a model or of its adapters alone."""
@@ -239,6 +263,7 @@ class VLLMEngine:
 
 def arguments(
     model_dir: str | Path,
+    *,
     on_gpu: bool,
     dtype: torch.dtype,
     memory: float,

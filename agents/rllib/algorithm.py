@@ -60,6 +60,15 @@ STATE = "self_play"
 were played ahead."""
 
 
+def _elsewhere(name: str, instead: str) -> Callable[..., Any]:
+    """A method of RLlib's that there is no use for here; it says what to call instead."""
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        raise UsageError(f"{name}() does not exist for self-play: {instead}")
+
+    return method
+
+
 class SSP(Algorithm):
     """Search self-play: play a step's rounds, learn from them, hand the new weights to the players.
 
@@ -71,6 +80,15 @@ class SSP(Algorithm):
     last_figures: Mapping[str, float] = {}
     last_gap: Gap | None = None
     """Latest comparison of engine and learner."""
+
+    _answers = "solve(questions) lets the policy answer, get_module() is its RLModule"
+    _one = "one RLModule plays both roles; name yours in rl_module(rl_module_spec=...)"
+    get_policy = _elsewhere("get_policy", _answers)
+    compute_single_action = _elsewhere("compute_single_action", _answers)
+    compute_actions = _elsewhere("compute_actions", _answers)
+    add_module = _elsewhere("add_module", _one)
+    remove_module = _elsewhere("remove_module", _one)
+    add_policy = _elsewhere("add_policy", _one)
 
     @cached_property
     def _questions(self) -> list[Question]:

@@ -37,7 +37,7 @@ DEFAULT_FILTERS: tuple[FilterName, ...] = (
     "spoiler",
 )
 """Filters where another verifier than the policy reads; and those of the paper."""
-POLICY_FILTERS: tuple[FilterName, ...] = (*DEFAULT_FILTERS, "unsolved", "outvoted")
+POLICY_FILTERS: tuple[FilterName, ...] = (*DEFAULT_FILTERS, "unsolved")
 """Filters where the policy itself verifies, whose word alone is not worth much."""
 
 
@@ -73,7 +73,7 @@ class GameConfig(Settings):
     filters: tuple[FilterName, ...] | None = None
     """Rules that a proposed question must pass, by name, in order; see
     :mod:`ssp_env.game.filters`. ``None``: the first five, and where the policy verifies also
-    ``unsolved`` and ``outvoted``, which look at the attempts."""
+    ``unsolved``, which looks at the attempts."""
     verifier: VerifierName = "policy"
     """Check that a question is answerable from documents: ``policy`` (Algorithm 1), ``world``
     (a symbolic reader, where the world has one), ``openai`` (a model behind an API), ``none``, or

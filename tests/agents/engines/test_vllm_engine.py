@@ -16,9 +16,11 @@ import torch
 from engine_tests import (
     CONFIGS,
     SIZES,
+    STOPS,
     EngineTests,
     check,
     made,
+    model,
     scored_by,
     words,
 )
@@ -35,7 +37,7 @@ from agents.engines.vllm_engine import VLLMEngine, arguments, surplus_bias
 from agents.models import adapt, is_adapter, load_model, state_of, tiny_directory
 from agents.rollout import play
 from agents.tiny.bootstrap import tiny_tokenizer
-from ssp_env.errors import ModelError
+from ssp_env.errors import ModelError, ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game
 from ssp_env.game.record import record_game
@@ -114,7 +116,7 @@ def test_whatever_vllm_fails_in_voids_games_as_an_outage_of_the_engine(
     broken = Broken(*failing, error=error)
     monkeypatch.setattr(vllm_engine_module, "_started", lambda *given: broken)
     monkeypatch.setattr(VLLMEngine, "_parameters", lambda engine, request: None)
-    monkeypatch.setattr(vllm_engine_module, "arguments", lambda *given: {})
+    monkeypatch.setattr(vllm_engine_module, "arguments", lambda *_, **given: {})
     engine = VLLMEngine("model", *parts(rules))
     engine._asleep = {"weights", "kv_cache"}
 
@@ -164,6 +166,42 @@ class TestVLLMEngine(EngineTests):
         self, lm: Any, tokenizer: Tokenizer, stop: StopRule, dtype: str = "float32"
     ) -> Engine:
         return vllm_engine(lm, tokenizer, stop, self.folder, dtype)
+
+
+@needs_vllm
+def test_its_sampler_on_gpus_takes_requests_of_a_policy_of_qwens_sizes() -> None:
+    """vLLM's own classes, which its CPU build does not sample with."""
+    from vllm.v1.worker.gpu.sample import logit_bias, states
+
+    engine = object.__new__(VLLMEngine)
+    engine._stop, engine._bias = StopRule(STOPS, ()), surplus_bias(152_064, 151_665)
+    parameters = engine._parameters(Request(0, [1, 2], 5, 0.7, 2**63 - 1))
+    sampling = states.SamplingStates(4, 152_064)
+    sampling.add_request(3, parameters)
+    assert (sampling.seeds.np[3], sampling.num_logprobs[3]) == (2**63 - 1, 0)
+
+    rows = SimpleNamespace(np=[0] * 4)
+    held = SimpleNamespace(max_num_reqs=4, device=torch.device("cpu"), prompt_len=rows)
+    bias = logit_bias.LogitBiasState(None, held)
+    assert bias.add_request(3, parameters)
+    assert bias.num_logit_bias.np[3] == 399
+
+    # What it was once asked for, and is refused.
+    parameters.allowed_token_ids = range(151_665)
+    with pytest.raises(ValueError, match="The max size is 1024"):
+        bias.add_request(3, parameters)
+
+
+@needs_vllm
+def test_tokens_of_other_weights_than_the_due_ones_are_an_outage(tmp_path: Path) -> None:
+    engine = vllm_engine(model("qwen2"), words(), StopRule(frozenset(), ()), tmp_path)
+    assert len(generate(engine, [Request(0, [9, 8], 4, 1.0, 1)])[0].ids) == 4
+
+    # As if an update had not arrived.
+    engine.weights_version = 5
+    with pytest.raises(ServiceError, match="weights of version 0, and version 5 was due"):
+        generate(engine, [Request(0, [9, 8], 4, 1.0, 1)])
+    assert engine.running == 0
 
 
 @needs_vllm
@@ -223,6 +261,33 @@ def test_whole_games_and_updates_of_weights(name: str, rules: Rules, tmp_path: P
         assert greedy[0] == greedy[1]
 
         assert sampled_gap(engine, rules, lm).largest < 1e-4
+
+
+@needs_vllm
+def test_games_of_a_dead_engine_are_void_and_later_ones_are_played(
+    rules: Rules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm.v1.engine.exceptions import EngineDeadError
+
+    engine = vllm_engine(playful("qwen2", 0), *parts(rules), tmp_path)
+    expected = play(new_round(rules), engine, temperature=0.0).games
+    steps = iter(range(100))
+    core, step = engine._llm.engine_core, engine._llm.engine_core.get_output
+
+    def dying() -> Any:
+        if next(steps) == 20:
+            raise EngineDeadError
+        return step()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(core, "get_output", dying)
+        games = play(new_round(rules), engine, temperature=0.0).games
+    voided = [game.outage for game in games if game.outage]
+    assert voided
+    assert "EngineCore encountered an issue" in voided[0].what
+
+    again = play(new_round(rules), engine, temperature=0.0).games
+    assert list(map(tokens_of, again)) == list(map(tokens_of, expected))
 
 
 @needs_vllm

@@ -167,8 +167,15 @@ def test_weights_from_elsewhere_are_learnt_from_and_played_with(
         for name, weight in present.items():
             np.testing.assert_array_equal(weight, given["llm"][f"lm.{name}"])
             np.testing.assert_array_equal(weight, np.asarray(plays[name]))
-        with pytest.raises(UsageError, match=r"call train\(\)"):
-            algorithm.env_runner.sample(num_episodes=1)
+
+        for call, says in (
+            (algorithm.get_policy, r"solve\(questions\)"),
+            (partial(algorithm.compute_single_action, {"ids": [1]}), r"get_module\(\)"),
+            (partial(algorithm.add_module, "other", RLModuleSpec()), "one RLModule plays both"),
+            (partial(algorithm.env_runner.sample, num_episodes=1), r"call train\(\)"),
+        ):
+            with pytest.raises(UsageError, match=says):
+                call()
 
 
 def test_rllibs_way_to_serve_finds_the_module_of_a_checkpoint(

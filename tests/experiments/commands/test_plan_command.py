@@ -79,7 +79,7 @@ def test_a_plan_of_a_preset(directory: Path, capsys: pytest.CaptureFixture[str])
     assert "of the 102.4 MiB of its GPU" in capsys.readouterr().err
     refused = [*given, "--set", "compute.env_runners=9"]
     assert cli.main(refused) == 2
-    assert "8 rounds, and 9 env runners play; give at most 28" in capsys.readouterr().err
+    assert "of 9 env runners, only 8 would play" in capsys.readouterr().err
 
 
 def test_nobody_takes_the_tiny_policy_for_another(capsys: pytest.CaptureFixture[str]) -> None:

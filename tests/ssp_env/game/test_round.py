@@ -294,7 +294,7 @@ def test_attempts_refuse_a_question_that_the_policy_has_verified(
             assert {(game.outcome, game.solve_rate) for game in rest} == {(Outcome.VALID, 0.0)}
 
     assert found == [
-        [("unsolved", -0.5, None), ("outvoted", -0.5, None), (None, 0.4, 0.6), (None, 0.0, 1.0)],
+        [("unsolved", -0.5, None), (None, 0.6, 0.4), (None, 0.4, 0.6), (None, 0.0, 1.0)],
         [(None, 1.0, 0.0), (None, 0.6, 0.4), (None, 0.4, 0.6), (None, 0.0, 1.0)],
     ]
 
