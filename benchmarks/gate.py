@@ -4,8 +4,9 @@
 
 Reads the games of finished runs in generated worlds, whose directories are named ``VARIANT_sSEED``.
 Of the questions that reached verification in 20 steps, precision is the share of the valid ones
-that are truly correct, recall the share of the truly correct ones that are valid, and unsolved the
-share of the verified ones that no attempt solves. Writes ``gate.json`` and ``gate.md``, with means
+that are truly correct, recall the share of the truly correct ones that are valid, unsolved the
+share of the verified ones that no attempt solves, and paid the share of the proposer's reward that
+truly correct ones earn. Writes ``gate.json`` and ``gate.md``, with means
 and deviations over seeds. Games are read as plain JSON, so that runs of earlier commits can be read
 as well.
 """
@@ -28,6 +29,7 @@ SHARES = {
     "precision": ("valid_true", "valid"),
     "recall": ("valid_true", "true"),
     "unsolved": ("unsolved", "verified"),
+    "paid": ("paid_true", "paid"),
 }
 """Numerator and denominator of each share."""
 
@@ -66,7 +68,7 @@ def counted(run: Path) -> Iterator[dict[str, Any]]:
             attempts = [t for t in game["trajectories"] if t["role"] == "solver"]
             solved = any(t["verdict"] and t["verdict"]["correct"] for t in attempts)
             valid, true = game["outcome"] == "valid", bool(game["truly_correct"])
-            verified = game["verification"]["correct"]
+            verified, paid = game["verification"]["correct"], game["proposer_reward"] or 0.0
             yield {
                 "step": step + -step % WINDOW,
                 "true": true,
@@ -74,6 +76,8 @@ def counted(run: Path) -> Iterator[dict[str, Any]]:
                 "unsolved": verified and not solved,
                 "valid": valid,
                 "valid_true": valid and true,
+                "paid": paid,
+                "paid_true": paid * true,
             }
 
 
