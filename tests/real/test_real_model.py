@@ -40,12 +40,11 @@ SMALL = {
     "game.asked_searches": "[1,2]",
     "game.top_k": 2,
     "game.max_document_tokens": 64,
-    "game.max_response_tokens": 96,
+    "game.max_response_tokens": 384,
     "game.max_prompt_tokens": 1024,
     "game.closed_book": "false",
     "game.noise_documents": 1,
     "game.attempts": 2,
-    "engine.dtype": "bfloat16",
     "per_group": 1,
 }
 """Settings of games that a CPU plays in seconds."""
