@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,7 +56,7 @@ def run(
 ) -> int:
     """Trains; prints the share of well-formed turns before and after."""
     quiet_libraries()
-    changes = {"steps": steps, "learning.lr": lr}
+    changes: dict[str, Any] = {"steps": steps, "learning.lr": lr}
     changes |= {"game.verifier": "none", "game.closed_book": False}
     config = chosen.config(changes | {f"learning.{n}": value for n, value in SUPERVISED.items()})
     check_settings(config)
