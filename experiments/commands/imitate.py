@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -54,7 +56,8 @@ def run(
 ) -> int:
     """Trains; prints the share of well-formed turns before and after."""
     quiet_libraries()
-    changes = {"steps": steps, "learning.lr": lr, "game.verifier": "none"}
+    changes: dict[str, Any] = {"steps": steps, "learning.lr": lr}
+    changes |= {"game.verifier": "none", "game.closed_book": False}
     config = chosen.config(changes | {f"learning.{n}": value for n, value in SUPERVISED.items()})
     check_settings(config)
     check_policy(config)
@@ -118,8 +121,10 @@ def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
             round_.advance()
         found = [*_rows(record_game(game, once) for game in round_.games)]
         if not found and not number:
-            fix = "name files of recorded games by --games"
-            raise ConfigError("world", rules.world.name, f"its script plays no valid game; {fix}")
+            why = Counter(game.reason for game in round_.games).most_common(1)[0][0]
+            what = f"its script plays no valid game ({why})"
+            fix = f"{what}; give a larger game.max_response_tokens, or recorded games by --games"
+            raise ConfigError("world", rules.world.name, fix)
         yield from found
         number += 1
 
