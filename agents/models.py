@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from importlib import resources
 from importlib.util import find_spec
 from itertools import chain
@@ -46,6 +47,7 @@ def tiny_directory() -> Path:
     return Path(str(resources.files("agents.tiny") / "checkpoint"))
 
 
+@cache
 def from_gguf(file: str | Path) -> Path:
     """The model directory that a GGUF file is converted to, by `transformers`, in float32.
 

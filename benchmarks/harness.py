@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +38,7 @@ def origin() -> dict[str, Any]:
     spec = sys.modules["__main__"].__spec__
     name = spec.name.removesuffix(".__main__") if spec is not None else Path(sys.argv[0]).name
     return {
-        "command": " ".join([f"python -m {name}", *sys.argv[1:]]),
+        "command": shlex.join(["python", "-m", name, *sys.argv[1:]]),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "git_commit": git_commit(),
         "machine": machine(),

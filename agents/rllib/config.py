@@ -74,6 +74,8 @@ REFUSED = {
     "num_envs_per_env_runner": "a runner plays its share of training(batch_size=...) side by side",
     "rollout_fragment_length": "games are played to their end",
     "model_config": "set training(model_dir=...), the directory of a causal LM",
+    "num_gpus": "set num_gpus_per_learner and num_gpus_per_env_runner",
+    "policies": "one policy plays both roles",
     "policies_to_train": "set training(learning_roles=...)",
     "explore": "set training(temperature=...)",
     "evaluation_parallel_to_training": "evaluations are questions answered between two steps",
@@ -271,7 +273,8 @@ class SSPConfig(AlgorithmConfig):
                 fix = "make_rules chooses the retriever; leave one of them out"
                 raise ConfigError("search", self.env_config["search"], fix)
             check_search(self.search())
-        check_settings(game, learning, engine, compute := self.compute())
+        compute = self.compute()
+        check_settings(game, learning, engine, compute)
         if compute.gpus == "shared" and self.evaluation_num_env_runners:
             fix = "learners leave no GPU to them; leave it at 0, and the env runners answer"
             count = self.evaluation_num_env_runners

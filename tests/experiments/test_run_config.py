@@ -162,7 +162,14 @@ def test_settings_reach_rllib() -> None:
     assert algorithm_config(RunConfig(compute=compute.replace(sharding="fsdp2"))).is_sharded
 
     engine = EngineConfig(kind="vllm", memory=0.6, max_gap=0.2)
-    config = RunConfig(engine=engine, world_options={"seed": 4}, seed=3, compute={"overlap": True})
+    config = RunConfig(
+        engine=engine,
+        learning={"lr": 0.5},
+        game={"noise_documents": 2},
+        world_options={"seed": 4},
+        seed=3,
+        compute={"overlap": True},
+    )
     made = algorithm_config(config)
     assert made.engine_config() == engine
     assert (made.learning(), made.game()) == (config.learning, config.game)

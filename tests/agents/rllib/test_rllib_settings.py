@@ -51,6 +51,8 @@ REFUSED: list[tuple[str, Change, str]] = [
     ("rl_module_spec", lambda c: c.training(engine="vllm").rl_module(rl_module_spec=OWN), "plays"),
     ("learner_class", lambda c: c.learners(learner_class=Clipping), "never calls postprocess_grad"),
     ("callbacks_class", lambda c: c.callbacks(Episodic), "never calls on_episode_end"),
+    ("policies", lambda c: c.multi_agent(policies={"a", "b"}), "one policy plays both"),
+    ("num_gpus", lambda c: c.resources(num_gpus=1), "num_gpus_per_learner"),
     ("gamma", lambda c: c.training(gamma=0.9), "nothing is discounted"),
     ("model_config", lambda c: c.rl_module(model_config={"a": 1}), "model_dir"),
 ]

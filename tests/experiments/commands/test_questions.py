@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,20 @@ def test_every_question_has_one_line_with_its_games(
     assert table.column("question").to_pylist() == [line["question"] for line in lines]
     assert main(["questions", str(run), "--out", str(out)]) == 0
     assert entries(out) == [line for line in lines if line["accepted"]]
+
+
+def test_figures_agree_with_a_count_by_hand(games: list[tuple[int, GameRecord]]) -> None:
+    asked = written(games)
+    proposed = [g for _, g in games if g.origin == "proposed" and g.question]
+    texts = [g.question for g in proposed]
+    assert figures(asked)["repeated"] == pytest.approx(1 - len(set(texts)) / len(texts))
+    for hops, part in asked.groupby("hops"):
+        same = [g for g in proposed if g.hops == hops]
+        rates = [g.solve_rate for g in same if g.solve_rate is not None]
+        found = figures(part)
+        assert found["written"] == len(same)
+        assert found["accepted"] == sum(g.outcome is Outcome.VALID for g in same)
+        assert found["solve_rate"] == (pytest.approx(fmean(rates)) if rates else None)
 
 
 def test_precision_and_recall_of_the_gate(games: list[tuple[int, GameRecord]]) -> None:
