@@ -31,7 +31,7 @@ ADAPTERS = ("--set", "learning.lora_rank=8", "--set", "learning.lr=3e-3")
 def ssp(*arguments: str) -> str:
     """What a command prints."""
     command = [str(Path(sys.executable).with_name("ssp")), *arguments]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout
 
 
