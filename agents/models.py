@@ -42,9 +42,18 @@ CHECKSUMS = "SHA256SUMS"
 # -- model directories -------------------------------------------------------------------------
 
 
+SHIPPED = {"mini": "agents.tiny", "small": "agents.tiny", "wiki-sentences": "agents.wiki_small"}
+"""Package of the policy that ships for a world."""
+
+
+def shipped_directory(world: str) -> Path:
+    """The checkpoint that ships for a world."""
+    return Path(str(resources.files(SHIPPED[world]) / "checkpoint"))
+
+
 def tiny_directory() -> Path:
-    """The checkpoint that ships with the checkout."""
-    return Path(str(resources.files("agents.tiny") / "checkpoint"))
+    """The checkpoint of the tiny policy."""
+    return shipped_directory("mini")
 
 
 @cache

@@ -150,21 +150,29 @@ def plan(
 
 
 def bootstrap(
-    *, out: str, seed: Annotated[int, NonNegative] = 0, width: int = 128, steps: PositiveInt = 1800
+    *,
+    out: str,
+    world: Literal["mini", "wiki-sentences"] = "mini",
+    seed: Annotated[int, NonNegative] = 0,
+    width: int = 128,
+    steps: PositiveInt | None = None,
 ) -> int:
-    """Makes the tiny policy and its tokenizer from nothing, in twenty minutes of one core.
+    """Makes a policy that ships, and its tokenizer, from nothing, on scripted demonstrations.
 
-    There are no checkpoints: Ctrl-C leaves nothing.
+    The tiny one takes twenty minutes of one core, that of wiki-sentences two hours. After Ctrl-C,
+    the latter's command goes on where it was stopped.
 
     Args:
         out: Model directory; must not exist.
+        world: World that it will play in.
         seed: Seed of all randomness.
-        width: Width of the layers, a multiple of 64 (default: 128, 0.9 million parameters).
-        steps: Optimizer steps (default: 1,800).
+        width: Width of the tiny policy's layers, a multiple of 64 (default: 128, 0.9 million
+            parameters).
+        steps: Optimizer steps (default: as many as the policy that ships has taken).
     """
     from experiments.commands.models import make_policy
 
-    return make_policy(Path(out), seed, width, steps)
+    return make_policy(Path(out), world, seed, width, steps)
 
 
 def imitate(

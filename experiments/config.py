@@ -18,8 +18,8 @@ from ssp_env.game.config import GameConfig, suited
 from ssp_env.judge.chat import ChatConfig
 from ssp_env.search.index import SearchConfig
 
-TINY_WORLDS = ("mini", "small")
-"""Worlds whose words the tiny policy knows."""
+OWN_POLICY = ("mini", "small", "wiki-sentences")
+"""Worlds for which a policy ships."""
 
 
 class RunConfig(Settings):
@@ -30,14 +30,15 @@ class RunConfig(Settings):
     steps: PositiveInt = 80
     """Training steps."""
     world: str = "mini"
-    """``mini``, ``small``, ``wiki-mini``, or ``files`` with paths in ``world_options``."""
+    """``mini``, ``small``, ``wiki-sentences``, ``wiki-mini``, or ``files`` with paths in
+    ``world_options``."""
     world_options: dict[str, Any] = Field(default_factory=dict)
     """Settings of the world."""
     rules: str = ""
     """``MODULE:FUNCTION`` that makes the rules from world, tokenizer and ``game``, with parts of
     your own."""
     model: str = ""
-    """A causal LM directory, or a GGUF file; empty: the tiny policy that ships."""
+    """A causal LM directory, or a GGUF file; empty: the policy that ships for the world."""
     checkpoint_every: PositiveInt = 50
     """Steps between two checkpoints; the last step always has one."""
     checkpoints_kept: PositiveInt | None = 2
@@ -104,9 +105,9 @@ class RunConfig(Settings):
         if self.model and not is_gguf(self.model):
             return Path(self.model)
         # Imported late: settings can be read, and refused, without loading PyTorch.
-        from agents.models import from_gguf, tiny_directory
+        from agents.models import from_gguf, shipped_directory
 
-        return from_gguf(self.model) if self.model else tiny_directory()
+        return from_gguf(self.model) if self.model else shipped_directory(self.world)
 
 
 def shipped(kind: str) -> dict[str, Path]:
@@ -185,8 +186,8 @@ def check_policy(config: RunConfig) -> None:
     """Makes sure that there is a policy that can read the world; loads nothing."""
     if config.model:
         check_model_directory(config.model_dir)
-    elif config.world not in TINY_WORLDS:
-        fix = f"name a causal LM by --model DIR: the tiny policy cannot read {config.world!r}"
+    elif config.world not in OWN_POLICY:
+        fix = f"name a causal LM by --model DIR: no policy ships for {config.world!r}"
         raise ConfigError("model", None, fix)
 
 

@@ -4,7 +4,7 @@ training from scratch, on demonstrations in ever new worlds."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,7 @@ def tiny_model(vocab_size: int, generator: torch.Generator, width: int = WIDTH) 
 
 # -- training ----------------------------------------------------------------------------------
 
-_POOL = 256
+POOL = 256
 """Traces that are sorted by length together."""
 _TRACES = 0xB007
 """Second number of the seed that demonstrations are drawn by."""
@@ -137,18 +137,16 @@ def bootstrap(
     model = tiny_model(tokenizer.vocab_size, generator, width)
     rng = np.random.default_rng([seed, _TRACES])
     one_hop: dict[str, Any] = {"solver_hops": (1.0,), "proposer_hops": (1.0,)}
-    simple = _batches(TraceWriter(game, tokenizer, rng, faults=False, **one_hop).stream(), rng)
-    full = _batches(TraceWriter(game, tokenizer, rng).stream(), rng)
+    simple = _endless(TraceWriter(game, tokenizer, rng, faults=False, **one_hop).stream(), rng)
+    full = _endless(TraceWriter(game, tokenizer, rng).stream(), rng)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, betas=(0.9, 0.98), weight_decay=0.01)
     model.train()
     lr = LR * WIDTH / width
 
     for step in range(1, steps + 1):
         ids, mask = next(simple if step <= SIMPLE_SHARE * steps else full)
-        # Fifty steps of warm-up, then a linear decay to a twentieth.
-        decay = 1.0 - 0.95 * (step - 50) / max(1, steps - 50)
         for group in optimizer.param_groups:
-            group["lr"] = lr * (step / 50 if step < 50 else decay)
+            group["lr"] = lr * rate(step, steps)
 
         loss = _loss(model, ids, mask)
         optimizer.zero_grad(set_to_none=True)
@@ -160,32 +158,49 @@ def bootstrap(
     return model.eval()
 
 
-def save_policy(model: Lfm2ForCausalLM, directory: str | Path) -> None:
-    """Writes config, weights (safetensors) and tokenizer, readable by everybody."""
+def save_policy(
+    model: Lfm2ForCausalLM, directory: str | Path, tokenizer: PreTrainedTokenizerFast | None = None
+) -> None:
+    """Writes config, weights (safetensors) and tokenizer (the tiny one, unless told), readable by
+    everybody."""
     model.save_pretrained(directory)
-    tiny_tokenizer().save_pretrained(directory)
+    (tokenizer or tiny_tokenizer()).save_pretrained(directory)
     write_checksums(directory)
     for file in Path(directory).iterdir():
         file.chmod(0o644)
 
 
-def _batches(
+def batches(
+    pool: list[Trace], rng: np.random.Generator, tokens: int = TOKENS_PER_STEP
+) -> Iterator[list[Trace]]:
+    """Batches of at most so many tokens, padding included, in random order. Each holds traces of
+    similar length, which saves a third of the padding."""
+    parts: list[list[Trace]] = [[]]
+    for trace in sorted(pool, key=lambda trace: len(trace.ids)):
+        if len(trace.ids) * (len(parts[-1]) + 1) > tokens:
+            parts.append([])
+        parts[-1].append(trace)
+    return (parts[i] for i in rng.permutation(len(parts)))
+
+
+def padded(rows: Sequence[Sequence[int]], value: int = 0) -> torch.Tensor:
+    """An int64 tensor (rows, length), filled up on the right."""
+    return pad_sequence([torch.tensor(row) for row in rows], True, value)
+
+
+def rate(step: int, steps: int) -> float:
+    """Share of the highest learning rate: fifty steps of warm-up, then a linear decay to a
+    twentieth."""
+    return step / 50 if step < 50 else 1.0 - 0.95 * (step - 50) / max(1, steps - 50)
+
+
+def _endless(
     stream: Iterator[Trace], rng: np.random.Generator
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Batches of traces of similar length, in random order: int64 ids and a float mask, both (rows,
-    length). Sorting within a pool of a few batches saves a third of the padding."""
+    """Ids and masks, batch after batch."""
     while True:
-        pool = sorted((next(stream) for _ in range(_POOL)), key=lambda trace: len(trace.ids))
-        parts: list[list[Trace]] = [[]]
-        for trace in pool:
-            if len(trace.ids) * (len(parts[-1]) + 1) > TOKENS_PER_STEP:
-                parts.append([])
-            parts[-1].append(trace)
-
-        for i in rng.permutation(len(parts)):
-            ids = [torch.tensor(trace.ids) for trace in parts[i]]
-            mask = [torch.tensor(trace.mask, dtype=torch.float) for trace in parts[i]]
-            yield pad_sequence(ids, batch_first=True), pad_sequence(mask, batch_first=True)
+        for batch in batches([next(stream) for _ in range(POOL)], rng):
+            yield padded([trace.ids for trace in batch]), padded([trace.mask for trace in batch])
 
 
 def _loss(model: Lfm2ForCausalLM, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,7 @@ verification sees through them depends on the noise."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -50,10 +50,13 @@ WORLDS_EVERY = 400
 
 @dataclass
 class Trace:
-    """One demonstration: token ids, and a mask that is 1 on the player's own tokens."""
+    """One demonstration."""
 
-    ids: list[int]
-    mask: list[int]
+    ids: list[int] = field(default_factory=list)
+    mask: list[int] = field(default_factory=list)
+    """1 on the player's own tokens, else 0."""
+    source: list[int] = field(default_factory=list)
+    """Place that each token is copied from, or -1; empty if nobody says."""
 
 
 class TraceWriter:

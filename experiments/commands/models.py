@@ -16,14 +16,15 @@ from torch import Tensor
 
 from agents.models import check_weights, plain_weights, save_policy
 from agents.sharding import read_weights
-from agents.tiny.bootstrap import HEAD_SIZE, bootstrap
-from agents.tiny.bootstrap import save_policy as save_tiny
+from agents.tiny import bootstrap as tiny
+from agents.tiny.bootstrap import HEAD_SIZE
+from agents.wiki_small import bootstrap as wiki
 from experiments.config import check_model_directory
 from experiments.run.process import handling, provenance, quiet_libraries, raise_interruption
 from experiments.run.rundir import RunDirectory
 from ssp_env.disk import make_directories, new_folder, remove_empty, unwritten
 from ssp_env.errors import ConfigError, RunError
-from ssp_env.game.config import MINI_GAME
+from ssp_env.game.config import MINI_GAME, WIKI_GAME
 
 SHARES = ("algorithm/learner", "learner")
 """Folders that learners write, below the checkpoint of a run or of RLlib's algorithm."""
@@ -31,8 +32,8 @@ LM = "lm."
 """Beginning of the names of the causal LM's weights."""
 
 
-def make_policy(out: Path, seed: int, width: int, steps: int) -> int:
-    """Trains the tiny policy on demonstrations; writes a model directory in full or not at all."""
+def make_policy(out: Path, world: str, seed: int, width: int, steps: int | None) -> int:
+    """Trains a policy on demonstrations; writes a model directory in full or not at all."""
     if width <= 0 or width % HEAD_SIZE:
         raise ConfigError("--width", width, f"give a multiple of {HEAD_SIZE}")
     if out.exists():
@@ -40,26 +41,33 @@ def make_policy(out: Path, seed: int, width: int, steps: int) -> int:
 
     quiet_libraries()
     torch.set_num_threads(1)
+    small = world == "wiki-sentences"
+    steps = steps or (wiki.STEPS if small else tiny.STEPS)
+    command = f"ssp bootstrap --world {world} --seed {seed} --width {width} --steps {steps}"
     made = make_directories(out.parent)
     try:
-        with new_folder(out) as folder, Progress(console=Console(stderr=True)) as bar:
+        with new_folder(out, resume=small) as folder, Progress(console=Console(stderr=True)) as bar:
             task = bar.add_task("bootstrap", total=steps)
 
             def report(step: int, loss: float) -> None:
                 bar.update(task, completed=step, description=f"bootstrap, loss {loss:.3f}")
 
             with handling(raise_interruption):
-                save_tiny(bootstrap(MINI_GAME, seed, width, steps, report), folder)
+                if small:
+                    model, tokenizer = wiki.bootstrap(WIKI_GAME, folder, seed, steps, report)
+                    tiny.save_policy(model, folder, tokenizer)
+                    (folder / wiki.STATE).unlink(missing_ok=True)
+                else:
+                    tiny.save_policy(tiny.bootstrap(MINI_GAME, seed, width, steps, report), folder)
             digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-            command = f"ssp bootstrap --seed {seed} --width {width} --steps {steps} --out DIR"
-            origin = {**provenance(), "command": command, "sha256": digest}
+            origin = {**provenance(), "command": f"{command} --out DIR", "sha256": digest}
             text = json.dumps(origin, indent=2) + "\n"
             (folder / "origin.json").write_text(text, encoding="utf-8")
     except OSError as error:
         raise unwritten(out, error) from error
     except KeyboardInterrupt:
-        said = "nothing was written; ssp bootstrap cannot be resumed, only started again"
-        print(said, file=sys.stderr)
+        kept = "the same command goes on from what it has saved" if small else "nothing is kept"
+        print(f"stopped; {kept}", file=sys.stderr)
         raise
     finally:
         remove_empty(made)

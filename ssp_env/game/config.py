@@ -196,12 +196,28 @@ TEXT_GAME = GameConfig(closed_book=True)
 """Rules for worlds of real text: a policy that has read much knows many answers, and a question may
 hold more than it asks."""
 
+WIKI_GAME = GameConfig(
+    max_searches=3,
+    top_k=3,
+    max_prompt_tokens=128,
+    max_response_tokens=512,
+    max_document_tokens=40,
+    max_query_tokens=32,
+    asked_searches=(1, 1),
+    verification_prompt="attempt",
+    proposer_reward="4p(1-p)",
+    prompts="mini",
+)
+"""Rules for single sentences of Wikipedia, and for a policy of a few million parameters that has
+learnt to read them and nothing else: it verifies itself."""
+
 UNMASKED = 'view={"one_hot": False, "legal_moves": False}'
 """The view of a world that is made for its own words, for any other tokenizer."""
 _SUITED = {
     "mini": (MINI_GAME, ViewConfig()),
     "small": (SMALL_GAME, SMALL_VIEW),
     "wiki-mini": (TEXT_GAME, ViewConfig()),
+    "wiki-sentences": (WIKI_GAME, ViewConfig()),
     "files": (TEXT_GAME, ViewConfig()),
 }
 

@@ -18,6 +18,7 @@ WORLDS = {
     "mini": "ssp_env.worlds.mini:MiniWorld",
     "small": "ssp_env.worlds.mini:SmallWorld",
     "wiki-mini": "ssp_env.worlds.files:WikiMini",
+    "wiki-sentences": "ssp_env.worlds.wiki:WikiSentences",
     "files": "ssp_env.worlds.files:FileWorld",
 }
 """Factory of each world by name; its module is imported when the world is opened."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ssp_env.search.bm25 import BM25Retriever
 
 _WIKI = Path(__file__).parent / "data" / "wiki_mini"
+PASSAGES_FILE = _WIKI / "passages.jsonl.gz"
 
 
 class RealText:
@@ -129,7 +130,7 @@ class WikiMini(RealText):
     @cached_property
     def corpus(self) -> Corpus:
         """The passages, at most 180 words each."""
-        return Corpus(read_corpus(_WIKI / "passages.jsonl.gz"), name=self.name)
+        return Corpus(read_corpus(PASSAGES_FILE), name=self.name)
 
     @cached_property
     def retriever(self) -> BM25Retriever:
@@ -148,7 +149,7 @@ class WikiMini(RealText):
         folder = kept / f"wiki-mini-{digest[:16]}-{FORMAT}"
         if not (folder / "bm25").exists():
             try:
-                build_index(_WIKI / "passages.jsonl.gz", folder, "bm25")
+                build_index(PASSAGES_FILE, folder, "bm25")
             except DataError as error:
                 fix = "let the environment variable SSP_CACHE name a folder that can be written"
                 raise DataError(kept, f"holds no index of wiki-mini ({error}); {fix}") from error

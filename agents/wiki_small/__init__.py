@@ -1,0 +1,1 @@
+"""The policy wiki-small: its tokenizer, its demonstrations, its training from scratch."""
