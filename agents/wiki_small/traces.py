@@ -21,6 +21,8 @@ PROPOSER_SHARE = 0.45
 """Share of proposer demonstrations."""
 CLOZE_SHARE = 0.2
 """Share of clozes among the solver's questions."""
+CASUAL = 0.3
+"""Share of them that are written without capitals and question mark."""
 TWO_HOPS_SHARE = 0.2
 """Share of questions with two hops among them."""
 TWO_HOPS = ("born", "birthplace", "nationality")
@@ -141,9 +143,10 @@ class TraceWriter:
         if made is None:
             return None
         question, value, place = made
+        if self.rng.random() < CASUAL:
+            question = question.lower().removesuffix(" ?")
         trace = self._asked(question)
-        words = question.replace(" what ", " ").removesuffix(" ?")
-        if not self._look_up(trace, words, ""):
+        if not self._look_up(trace, question.removesuffix(" ?"), ""):
             return None
         return self._read(trace, document, value, place)
 

@@ -111,9 +111,9 @@ class WikiSentences:
 
     def analyse(self, question: str) -> Analysis | None:
         asked = parse_question(question)
-        if asked is None:
-            return None
-        return Analysis(len(asked.path), follow(asked, self.facts))
+        found = follow(asked, self.facts) if asked is not None else None
+        # Where the rules have read nothing, they cannot tell.
+        return Analysis(len(asked.path), found) if asked is not None and found else None
 
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
         asked = parse_question(question)

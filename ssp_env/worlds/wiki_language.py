@@ -21,7 +21,6 @@ _ABBREVIATED = re.compile(
     r"(?:\b(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Jr|Sr|vs|No|Inc|Ltd|Co|Rev|Gen|Col|Lt|Capt|Sgt|Prof|Hon|"
     r"Mt|Ft|ca|approx|est|etc|i\.e|e\.g|U\.S|U\.K|a\.k\.a))\.$"
 )
-_APART = re.compile(r"([,;:!?()\[\]]|(?<=\w)\.(?=\s|$)|\.{3})")
 
 
 def sentences(text: str) -> list[str]:
@@ -40,11 +39,14 @@ def sentences(text: str) -> list[str]:
 
 
 def apart(text: str) -> str:
-    """The text with brackets and punctuation as words of their own."""
-    text = re.sub(r"\b([A-Z])\. ?(?=[A-Z]\b|[A-Z][a-z])", r"\1. ", text)
-    text = re.sub(r"(?<!\b[A-Z])\.(?=\s|$)", " . ", text)
+    """The text with punctuation as words of its own, but for the point of an abbreviation."""
+    text = re.sub(r"\b([A-Z])\.(?=[A-Z]\b|[A-Z][a-z])", r"\1. ", text)
     text = re.sub(r"([,;:!?()\[\]])(?!\d)", r" \1 ", text)
-    return " ".join(text.split())
+    words = (
+        f"{word[:-1]} ." if word.endswith(".") and not _ABBREVIATED.search(word) else word
+        for word in text.split()
+    )
+    return " ".join(" ".join(words).split())
 
 
 def subject_of(title: str) -> str:
