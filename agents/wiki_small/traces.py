@@ -14,7 +14,7 @@ from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import Prompts
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Document
-from ssp_env.worlds.wiki import ASKED_FOR, WikiSentences, cloze, split_of
+from ssp_env.worlds.wiki import ASKED_FOR, WikiSentences, cloze, split_of, worth_asking
 from ssp_env.worlds.wiki_language import BY_NAME, RELATIONS, Relation, subject_of, write_question
 
 PROPOSER_SHARE = 0.45
@@ -93,7 +93,11 @@ class TraceWriter:
         weights = np.array([counts[fact.relation] ** -0.5 for _, fact in self._stated])
         self._weights = np.cumsum(weights / weights.sum())
         self._answers = np.array(
-            [i for i, (_, fact) in enumerate(self._stated) if fact.relation in ASKED_FOR]
+            [
+                i
+                for i, (_, fact) in enumerate(self._stated)
+                if fact.relation in ASKED_FOR and worth_asking(fact.value)
+            ]
         )
 
     def stream(self, rng: np.random.Generator) -> Iterator[Trace]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.ssp_env.worlds.few import few_passages
 
 from agents.wiki_small import bootstrap as module
 from agents.wiki_small.bootstrap import bootstrap, wiki_model, wiki_tokenizer
@@ -15,7 +16,6 @@ from agents.wiki_small.traces import TraceWriter
 from ssp_env.game.config import WIKI_GAME
 from ssp_env.game.protocol import Tags
 from ssp_env.tokenizers import HuggingFaceTokenizer
-from tests.ssp_env.worlds.few import few_passages
 
 few_passages = few_passages
 

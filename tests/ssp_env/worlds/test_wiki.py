@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.ssp_env.worlds.few import few_passages
 
 from ssp_env.testing import WorldTests
 from ssp_env.worlds.wiki import WikiSentences, split_of
@@ -20,7 +21,6 @@ from ssp_env.worlds.wiki_language import (
     subject_of,
     write_question,
 )
-from tests.ssp_env.worlds.few import few_passages
 
 few_passages = few_passages
 
