@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,14 @@ from ssp_env.search.index import build_index, open_index
 from ssp_env.search.store import FORMAT, PASSAGES, PassageStore
 from ssp_env.types import Analysis, Document, GroundTruth, Question
 from ssp_env.worlds import wiki_language
-from ssp_env.worlds.files import PASSAGES_FILE, WikiMini, sample_questions, shared_answers
+from ssp_env.worlds.files import (
+    PASSAGES_FILE,
+    WikiMini,
+    read_answers,
+    read_questions,
+    sample_questions,
+    shared_answers,
+)
 from ssp_env.worlds.wiki_language import (
     BY_NAME,
     DATE,
@@ -95,19 +102,13 @@ class WikiSentences:
     @cached_property
     def answers(self) -> Sequence[GroundTruth]:
         """Values that lead somewhere, in articles to train on: names, and a quarter of the dates.
-        None answers an evaluation question of any split."""
-        found: dict[str, None] = {}
-        for name, stated in self.stated.items():
-            if split_of(self.corpus[int(name)].title) == "train":
-                found.update((f.value, None) for f in stated if f.relation in ASKED_FOR)
-        truths = [GroundTruth(f"wiki-{value}", value) for value in found if worth_asking(value)]
-        others = [q for split in ("dev", "test") for q in self._questions(split)]
-        taken = {truth.id for truth, _ in shared_answers(truths, others)}
-        return tuple(truth for truth in truths if truth.id not in taken)
+        None answers an evaluation question of either split."""
+        return read_answers(_folder() / _ANSWERS)
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
         wanted = self.per_group if per_group is None else per_group
-        return sample_questions(self._questions(self.split), seed, wanted)
+        own = read_questions(_folder() / f"{self.split}.jsonl")
+        return sample_questions([*own, *WikiMini().questions(0)], seed, wanted)
 
     def analyse(self, question: str) -> Analysis | None:
         asked = parse_question(question)
@@ -129,39 +130,6 @@ class WikiSentences:
                 subject = subject_of(document.title)
                 table.setdefault((subject, fact.relation), set()).add(fact.value)
         return table
-
-    def _questions(self, split: str) -> list[Question]:
-        groups = {"relation": self._relations, "two hops": self._two_hops, "cloze": self._clozes}
-        own = (
-            Question(f"{group}-{i}", text, answers, group)
-            for group, made in groups.items()
-            for i, (text, answers) in enumerate(made(split))
-        )
-        return [*own, *WikiMini().questions(0)]
-
-    def _relations(self, split: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-        for (subject, relation), values in self._of(split):
-            yield BY_NAME[relation].ask(subject), tuple(sorted(values))
-
-    def _two_hops(self, split: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-        for (subject, name), values in self._of(split):
-            first = BY_NAME[name]
-            if first.noun is None or len(values) > 1:
-                continue
-            for second in RELATIONS:
-                if found := self.facts.get((next(iter(values)), second.name)):
-                    yield write_question(subject, (first, second)), tuple(sorted(found))
-
-    def _of(self, split: str) -> Iterator[tuple[tuple[str, str], set[str]]]:
-        return (item for item in self.facts.items() if split_of(item[0][0]) == split)
-
-    def _clozes(self, split: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-        for document in self.corpus:
-            if split_of(document.title) != split:
-                continue
-            rng = np.random.default_rng(crc32(document.text.encode()))
-            if (made := cloze(document, rng)) is not None:
-                yield made[0], (made[1],)
 
 
 ASKED_FOR = frozenset(r.name for r in RELATIONS if r.noun is not None) | {
@@ -197,49 +165,101 @@ def cloze(document: Document, rng: np.random.Generator) -> tuple[str, str, int] 
 
 # -- kept on disk ------------------------------------------------------------------------------
 
-_FACTS = "facts.jsonl"
+_FACTS, _ANSWERS = "facts.jsonl", "answers.jsonl"
 
 
 def _folder() -> Path:
-    """The folder of sentences, facts and index, which is made where it is missing."""
+    """The folder of all that follows from the passages, which is made where it is missing."""
     rules = Path(wiki_language.__file__).read_bytes() + Path(__file__).read_bytes()
     passages = WikiMini().manifest["files"][PASSAGES_FILE.name]["sha256"]
     digest = hashlib.sha256(rules + passages.encode()).hexdigest()
     folder = cache_folder() / f"wiki-sentences-{digest[:16]}-{FORMAT}"
     if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
         with new_folder(folder) as made:
             _write(made)
     return folder
 
 
 def _write(folder: Path) -> None:
-    kept, facts = folder / "sentences.jsonl", folder / _FACTS
-    with open(kept, "w", encoding="utf-8") as out, open(facts, "w", encoding="utf-8") as found:
-        for i, (title, text, first) in enumerate(_sentences(read_corpus(PASSAGES_FILE))):
-            subject = subject_of(title)
-            prefix = "" if text.startswith(subject) else f"{subject} : "
-            row = {"id": str(i), "title": title, "text": prefix + text}
-            out.write(json.dumps(row, ensure_ascii=False) + "\n")
+    documents, facts = [], list[tuple[str, list[Stated]]]()
+    for i, (title, text, first) in enumerate(_sentences(read_corpus(PASSAGES_FILE))):
+        subject = subject_of(title)
+        prefix = "" if text.startswith(subject) else f"{subject} : "
+        documents.append(Document(str(i), title, prefix + text))
+        stated = [
+            replace(fact, place=fact.place + len(prefix)) for fact in facts_of(title, text, first)
+        ]
+        if stated:
+            facts.append((str(i), stated))
 
-            stated = [asdict(fact) for fact in facts_of(title, text, first)]
-            for fact in stated:
-                fact["place"] += len(prefix)
-            if stated:
-                line = json.dumps({"id": str(i), "facts": stated}, ensure_ascii=False)
-                found.write(line + "\n")
+    kept = folder / "sentences.jsonl"
+    _write_lines(kept, ({"id": d.id, "title": d.title, "text": d.text} for d in documents))
     build_index(kept, folder, "bm25")
     kept.unlink()
+    rows = ({"id": name, "facts": [asdict(fact) for fact in stated]} for name, stated in facts)
+    _write_lines(folder / _FACTS, rows)
+
+    table: Facts = {}
+    found: dict[str, None] = {}
+    for name, stated in facts:
+        title = documents[int(name)].title
+        for fact in stated:
+            table.setdefault((subject_of(title), fact.relation), set()).add(fact.value)
+            asked = fact.relation in ASKED_FOR and worth_asking(fact.value)
+            if asked and split_of(title) == "train":
+                found[fact.value] = None
+
+    truths = [GroundTruth(f"wiki-{value}", value) for value in found]
+    for split in ("dev", "test"):
+        questions = list(_questions(split, documents, table))
+        taken = {truth.id for truth, _ in shared_answers(truths, questions)}
+        truths = [truth for truth in truths if truth.id not in taken]
+        rows = ({"id": q.id, "question": q.text, "answers": q.answers, "group": q.group}
+                for q in questions)  # fmt: skip
+        _write_lines(folder / f"{split}.jsonl", rows)
+    taken = {truth.id for truth, _ in shared_answers(truths, WikiMini().questions(0))}
+    rows = ({"id": t.id, "answer": t.answer} for t in truths if t.id not in taken)
+    _write_lines(folder / _ANSWERS, rows)
+
+
+def _write_lines(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    with open(file, "w", encoding="utf-8") as out:
+        out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def _sentences(passages: Iterable[Document]) -> Iterator[tuple[str, str, bool]]:
-    """Title and text of every sentence once, and true if its page's first one."""
+    """Title and text of every sentence once, and true if it is its page's first one."""
     seen: set[tuple[str, str]] = set()
     for passage in passages:
         # Many passages begin with their title, once more.
         text = re.sub(rf"^{re.escape(passage.title)} (?=[A-Z\"])", "", passage.text)
+        name = subject_of(passage.title).split(" ")[0]
         for i, sentence in enumerate(sentences(text)):
             if len(sentence) >= _SHORTEST and (passage.title, sentence) not in seen:
                 seen.add((passage.title, sentence))
-                whole = subject_of(passage.title).split(" ")[0] in sentence
-                yield passage.title, sentence, i == 0 and whole
+                yield passage.title, sentence, i == 0 and name in sentence
+
+
+def _questions(split: Split, documents: Sequence[Document], facts: Facts) -> Iterator[Question]:
+    """Questions about the articles of a split: one relation, two, or a cloze."""
+    about = [item for item in facts.items() if split_of(item[0][0]) == split]
+    for (subject, name), values in about:
+        text = BY_NAME[name].ask(subject)
+        yield Question(f"{name} of {subject}", text, tuple(sorted(values)), "relation")
+
+    for (subject, name), values in about:
+        # Two hops: the value of the first is the subject of the second.
+        first = BY_NAME[name]
+        if first.noun is None or len(values) > 1:
+            continue
+        for second in RELATIONS:
+            if found := facts.get((next(iter(values)), second.name)):
+                text = write_question(subject, (first, second))
+                key = f"{second.name} of {name} of {subject}"
+                yield Question(key, text, tuple(sorted(found)), "two hops")
+
+    for document in documents:
+        if split_of(document.title) == split:
+            made = cloze(document, np.random.default_rng(crc32(document.text.encode())))
+            if made is not None:
+                yield Question(f"cloze {document.id}", made[0], (made[1],), "cloze")

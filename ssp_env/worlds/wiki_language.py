@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 Facts = dict[tuple[str, str], set[str]]
@@ -49,6 +49,7 @@ def apart(text: str) -> str:
     return " ".join(" ".join(words).split())
 
 
+@lru_cache(4096)
 def subject_of(title: str) -> str:
     """Name of a page's subject: its title without what tells it from its namesakes."""
     return apart(re.sub(r"\s*\([^()]*\)$", "", title.replace('"', "")) or title)
