@@ -73,17 +73,6 @@ def test_formulas_agree_with_counts_over_fake_tensors(
         assert engine.parts["the engine's passes"] == pytest.approx(passes, rel=0.02)
 
 
-def test_adapters_and_shares_are_smaller() -> None:
-    weights = 4 * SMALL.parameters
-    held = made(run())[0].parts
-    assert held["weights"] == held["gradients"] == held["reference"] == weights
-    adapted = made(run(learning={"lora_rank": 2}))[0].parts
-    assert adapted["Adam's moments"] == 2 * adapted["adapters"] == 2 * 4 * 2 * SMALL.adapted
-    assert "reference" not in adapted
-    shared = made(run(compute={"sharding": "fsdp2", "learners": 4}))[0].parts
-    assert shared["Adam's moments"] == 2 * weights // 4
-
-
 def test_an_engine_holds_the_caches_of_a_round() -> None:
     engine = made(run())[1].parts
     # Two questions, which the policy reads three times, in 256 tokens: more than two attempts each,
@@ -117,17 +106,6 @@ def test_on_shared_gpus_engine_and_learner_take_turns(count: int) -> None:
     (device,) = made(asleep, memory)
     playing = device.parts["KV cache"] + device.parts["engine's weights"]
     assert playing == pytest.approx(0.4 * memory, rel=1e-6)
-
-
-def test_tensor_parallel_spreads_an_engine() -> None:
-    def engine(spread: int) -> Device:
-        compute = {"tensor_parallel": spread}
-        return made(run(compute=compute, engine={"kind": "vllm"}), 10**9)[1]
-
-    one, both = engine(1), engine(2)
-    assert (one.count, both.count) == (2, 4)
-    assert one.total == both.total == 9 * 10**8
-    assert both.parts["engine's weights"] == one.parts["engine's weights"] / 2
 
 
 def test_proposals_are_the_fastest_layouts_that_fit() -> None:

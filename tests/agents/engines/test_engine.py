@@ -121,10 +121,3 @@ def test_an_architecture_that_would_be_wrong_silently_is_refused(config: Any, wh
         engine_for(AutoModelForCausalLM.from_config(config))
 
 
-@pytest.mark.parametrize("word", ["x", "<"])
-def test_a_tag_stops_by_its_token_and_where_it_can_be_spelled_out(word: str) -> None:
-    tokenizer = WordTokenizer([word], Tags().all())
-    stop = StopRule.of(GameConfig(), tokenizer)
-    (tag,) = tokenizer.encode("</search>")
-    assert {tag, tokenizer.eos_id} <= stop.token_ids
-    assert (b"</search>" in stop.strings) == (word == "<")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,16 +68,6 @@ def test_settings_that_cannot_work_are_named(field: str, change: Change, says: s
     with pytest.raises(ConfigError, match=says) as caught:
         use()
     assert caught.value.field == field
-
-
-def test_evaluation_asks_all_groups_in_turn(model_dir: Path) -> None:
-    config = SSPConfig().training(model_dir=model_dir).evaluation(evaluation_duration=7)
-    questions = config.evaluation_questions()
-    groups = [question.group for question in questions]
-    assert len(questions) == 7
-    assert len(set(groups)) > 1
-    assert max(map(groups.count, groups)) - min(map(groups.count, groups)) <= 1
-    assert questions == config.evaluation_questions()
 
 
 def test_a_config_survives_its_dict(algorithm_config: SSPConfig) -> None:

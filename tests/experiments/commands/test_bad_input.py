@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 from runs import SETTINGS, arguments
 
-from experiments.run.checks import check_model
 from ssp_env.cli import main
-from ssp_env.errors import ModelError
 
 
 class Refused:
@@ -72,14 +70,6 @@ def test_broken_and_missing_files_of_a_model(refused: Refused, copy: Path) -> No
         for file in copy.glob(name.replace(".json", "*")):
             file.unlink()
         assert f"({name} is missing)" in refused(model=copy)
-
-
-def test_remote_code_is_never_run(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rewrite(copy / "config.json", model_type="own", auto_map={"AutoConfig": "own.Own"})
-    (copy / "own.py").write_text("raise SystemExit('run')")
-    monkeypatch.setattr("builtins.input", lambda *args: pytest.fail("asked the user"))
-    with pytest.raises(ModelError):
-        check_model(copy)
 
 
 def test_a_model_that_does_not_fit_tokenizer_tags_or_budgets(
@@ -234,25 +224,6 @@ def test_files_of_a_run_that_were_edited_are_named(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("ssp: ")
     assert says in line
-
-
-def test_copies_beside_a_run_s_own_files_are_not_taken_for_steps(place: Path) -> None:
-    games = place / "run" / "games"
-    shutil.copy(games / "step_000001.jsonl", games / "step_000001 (copy).jsonl")
-    (place / "run" / "checkpoints" / "step_000001.old").mkdir(parents=True)
-    assert main(["questions", "run"]) == 0
-    assert main(["export", "run", "--out", "model"]) == 2, "there is no checkpoint"
-
-
-def test_a_last_line_that_is_cut_off_is_left_out_and_told(
-    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("experiments.report.curves.draw_runs", lambda *_: None)  # takes seconds
-    file = place / "run" / "metrics.jsonl"
-    file.write_text(file.read_text()[:-20])
-    for command in ("report", "plot"):
-        assert main([command, "run"]) == 0
-        assert "metrics.jsonl: its last line is cut off and left out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,12 @@ from agents.models import tiny_directory
 from agents.rollout import play
 from experiments.config import load_preset, make_config
 from experiments.evaluation import answers as answering
-from experiments.evaluation.answers import answer, by_player
+from experiments.evaluation.answers import answer
 from experiments.run.checks import open_run
 from experiments.run.cluster import build
 from ssp_env.cli import main
-from ssp_env.errors import ServiceError
 from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.record import GameRecord
-from ssp_env.game.trajectory import Trajectory
-from ssp_env.players import scripted_player
 from ssp_env.replay import read_games
 from ssp_env.replay.files import game_lines
 
@@ -263,18 +260,3 @@ def test_prompts_of_another_project(
     assert (config.prompts, config.max_searches) == ("r-search", 10)
     assert config.top_k == 2, "--set decides"
     assert "<observation>" in saved.rules.prompts["solver_opening"]
-
-
-def test_a_player_in_place_of_a_model_and_its_outages() -> None:
-    """``--player api`` plays so: whoever was not answered is void, all others count."""
-    rules, questions = open_run(make_config(load_preset("tiny"), {"game.attempts": 1}))
-    script, outage = scripted_player(rules), [ServiceError("player", "it was out")]
-
-    class Flaky:
-        def play(self, trajectories: list[Trajectory]) -> None:
-            script.play(trajectories[:3] if outage else trajectories)
-            if outage:
-                raise outage.pop()
-
-    found = answer(rules, questions[:5], by_player(Flaky()), [0])
-    assert [record.outcome for record in found] == ["valid"] * 3 + ["void"] * 2

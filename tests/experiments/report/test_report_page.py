@@ -14,7 +14,7 @@ import pytest
 from small_runs import GAMES, HOSTILE, change_game, make_run
 
 from experiments.report import curves
-from experiments.report.curves import chart_data, charts, curve, mean_curve, spoken
+from experiments.report.curves import chart_data, curve, mean_curve
 from experiments.report.page import report as report_command
 from experiments.report.runs import arms_of, open_runs
 from ssp_env.cli import main
@@ -129,30 +129,6 @@ def test_a_mean_over_runs_is_of_steps_that_all_of_them_have(tmp_path: Path) -> N
     assert hops["x"] == [0, 1, 2, 3]
     assert [len([y for y in one["y"] if y is not None]) for one in hops["series"]] == [4, 2]
     assert hops["means"][0]["y"][1:] == [pytest.approx(0.1), None, None]
-
-
-def test_a_reason_that_nothing_failed_for_has_share_0_there(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run")
-    lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
-    assert lines[1].pop("invalid_format") == lines[2]["invalid_format"] == 0.2
-    run.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    runs = open_runs([str(run.path)])
-    drawn = chart_data(runs, arms_of(runs))
-    (chart,) = [chart for chart in drawn if chart["title"] == "Why proposals fail"]
-    # Before the first step, nothing is proposed at all.
-    assert (chart["x"], chart["series"][0]["y"]) == ([1, 2], [0.0, 0.2])
-
-
-def test_every_figure_is_in_one_chart_a_new_one_too(two_runs: list[str]) -> None:
-    (run,) = open_runs(two_runs[:1])
-    figures = {*run.figures, "learner_brand_new", "something_else"}
-    dealt = charts(figures)
-    assert sorted(name for chart in dealt for name in chart.figures) == sorted(figures)
-    place = {name: (chart.group, chart.title) for chart in dealt for name in chart.figures}
-    assert place["learner_brand_new"] == ("Health of learning", "Brand new")
-    assert place["something_else"] == ("Other figures", "Something else")
-    assert place["proposer_reward"] == place["solver_reward"]
-    assert [spoken(name) for name in ("share_1hop", "accuracy.2")] == ["1 hop", "2 hops"]
 
 
 # -- ssp plot ----------------------------------------------------------------------------------

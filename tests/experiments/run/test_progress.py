@@ -65,14 +65,6 @@ def test_without_a_terminal_there_is_a_line_every_ten_steps() -> None:
     assert "1: 0.500 (3 void)  2: - (5 void: it is gone)" in accuracy
 
 
-@pytest.mark.parametrize("width", [40, 80])
-def test_a_narrow_terminal_cuts_lines_and_keeps_the_panel_s_height(width: int) -> None:
-    printed = shown(3, width=width, terminal=True)
-    panel = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", printed)
-    assert max(len(line) for line in re.split(r"[\r\n]+", panel)) <= width
-    assert len({len(ups) for ups in re.findall(r"(?:\x1b\[1A\x1b\[2K)+", printed)}) <= 1
-
-
 def test_a_long_step_shows_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_module, "BEAT", 0.1)
     monkeypatch.setattr(sampled, "turns", 1234)

@@ -96,19 +96,6 @@ def test_arms_and_grid_are_combined() -> None:
     assert [trial.config for trial in trials(few)] == [planned[i].config for i in (0, 7, 8, 15)]
 
 
-def test_a_dry_run_plays_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["sweep", "penalty", "--dry-run", "--seeds", "7", "8", "--steps", "9"]) == 0
-    shown = capsys.readouterr().out
-    assert "4 trials: 2 arms, 2 seeds, 9 steps each" in shown
-    assert '-0.1: {"game.invalid_reward": -0.1}' in shown
-    assert main(["sweep"]) == 0
-    assert "penalty: no penalty, -0.1" in capsys.readouterr().out
-    assert [*tmp_path.iterdir()] == []
-
-
 def test_a_trial_takes_what_its_settings_ask_for() -> None:
     def bundles(**settings: Any) -> list[dict[str, float]]:
         changes = {f"compute.{name}": value for name, value in settings.items()}

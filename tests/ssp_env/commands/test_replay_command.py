@@ -140,31 +140,3 @@ def test_another_judge(games: list[SavedGame], tmp_path: Path, shown: Shown) -> 
     assert len(listed) == 6
     assert change.startswith("lenient: game 1: slot 0: right -> right, wrong -> right, ")
     assert summary.startswith("lenient: 1 of 6 verdicts change in 2 valid games; mean solver ")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--game", "0"), "holds 3 games, but none that is asked for"),
-        (("--step", "two"), "--step two: give a step, such as 80, or a range"),
-        (("--outcome", "won"), "--outcome"),
-        (("--judge", "f2"), "f2"),
-    ],
-)
-def test_what_cannot_be_chosen(
-    three: Path, arguments: tuple[str, ...], message: str, shown: Shown
-) -> None:
-    assert message in "\n".join(shown(three, *arguments, status=2))
-
-
-def test_files_that_cannot_be_read(tmp_path: Path, shown: Shown) -> None:
-    (tmp_path / "empty.jsonl").write_text("\n")
-    (tmp_path / "other.jsonl").write_text('{"id": "1", "contents": "a passage"}\n')
-    (tmp_path / "folder").mkdir()
-    for name, message in (
-        ("absent.jsonl", "absent.jsonl: cannot be read: No such file"),
-        ("empty.jsonl", "holds no game"),
-        ("other.jsonl", "other.jsonl:1: field 'format' is missing: a file of games begins with"),
-        ("folder", "holds no games: name a run directory or a file of games"),
-    ):
-        assert message in shown(tmp_path / name, status=2)[0]

@@ -69,16 +69,6 @@ def test_every_door_names_what_is_wrong(door: str) -> None:
 RULES = ssp_env.raw_env(world=SMALL).rules
 
 
-def test_questions_are_for_a_solver() -> None:
-    world = without_answers()
-    for make in (ssp_env.SolverEnv, ssp_env.SolverVectorEnv, ssp_env.TextRole):
-        make(world=world, questions=[QUESTION])
-        with pytest.raises(ConfigError, match="a list of Questions"):
-            make(world=world, questions=[])
-    with pytest.raises(ConfigError, match="only a solver is given questions"):
-        ssp_env.TextRole("proposer", world=world, questions=[QUESTION])
-
-
 # -- calls -------------------------------------------------------------------------------------
 
 

@@ -163,18 +163,6 @@ def test_a_whole_attempt_in_a_projects_format(name: str, cities: World) -> None:
     assert tried.reward == 1.0
 
 
-def test_words_of_a_file_stand_as_they_are(tmp_path: Path, cities: World) -> None:
-    file = tmp_path / "original.txt"
-    file.write_text("Be told about <information>. {question}\n\n", encoding="utf-8")
-    prompts = rules_of(cities, f"zerosearch:{file}", "bytes").prompts
-    assert bytes(prompts.solver("Why?", 1)) == b"Be told about <information>. Why?\n"
-
-    file.write_text("Search.\n", encoding="utf-8")
-    prompts = rules_of(cities, f"r-search:{file}", "bytes").prompts
-    assert bytes(prompts.solver("Why?", 1)) == b"Search.\nWhy?"
-    assert b"Search." not in bytes(prompts.proposer("Rome", 1)), "it is the solver's alone"
-
-
 def test_an_attempt_in_tool_calls(cities: World) -> None:
     """As Qwen's chat template writes them: documents come in a turn of their own."""
     tokenizer = chatty(tags=True)

@@ -11,9 +11,8 @@ import pytest
 from hf_tokenizers import KINDS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted import spell, word_tokenizer
+from scripted import spell
 
-from ssp_env.errors import ConfigError, TokenizerError
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.prompts import Prompts
 from ssp_env.game.protocol import (
@@ -23,7 +22,6 @@ from ssp_env.game.protocol import (
     ScannerTags,
     Tags,
     TurnScanner,
-    check_tokenizer,
 )
 from ssp_env.types import Action, Document, Role
 
@@ -194,27 +192,6 @@ def test_defused_text_holds_no_tag(text: str, role: Role) -> None:
 )
 def test_look_alikes_alone_lose_their_brackets(text: str, harmless: str) -> None:
     assert TAGS.defuse(text) == harmless
-
-
-@given(st.sampled_from(["think", "search", "information", "question", "answer"]), st.data())
-def test_letters_that_look_the_same_are_taken_for_the_same(name: str, data: st.DataObject) -> None:
-    alike = {"a": "аɑᴀ", "e": "еᴇ", "h": "һнʜ", "i": "іιɪІ", "n": "ոɴ", "o": "оοօ", "s": "ѕꜱ"}
-    written = "".join(data.draw(st.sampled_from(c + alike.get(c, ""))) for c in name)
-    assert TAGS.defuse(f"x <{written}> y </{written}>") == f"x ‹{written}› y ‹/{written}›"
-
-
-# -- names that cannot work --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["", "two words", "answer"])
-def test_names_that_cannot_work(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"^tags"):
-        Tags(search=name)
-
-
-def test_a_tokenizer_that_cannot_spell() -> None:
-    with pytest.raises(TokenizerError, match=r"cannot spell the tag <find>.*choose other tags"):
-        check_tokenizer(word_tokenizer(), Tags(search="find"))
 
 
 # -- random games ------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from scripted import (
 )
 
 import ssp_env
-from ssp_env.errors import ConfigError, UsageError
+from ssp_env.errors import UsageError
 from ssp_env.game.config import MINI_GAME, GameConfig
 from ssp_env.game.legal import LegalMoves
 from ssp_env.game.outcome import Ending
@@ -241,11 +241,6 @@ def test_a_query_is_closed_at_its_budget_and_nothing_is_closed_empty(plain: Rule
     assert legal_text(plain, proposer) == {"</search>"}
     put(plain, proposer, "</search>")
     assert proposer.query is not None
-
-
-def test_tags_of_several_tokens_have_no_legal_moves(mini: MiniWorld) -> None:
-    with pytest.raises(ConfigError, match=r"view\.legal_moves.*one token per tag"):
-        LegalMoves(rules_of(mini, ByteTokenizer()))
 
 
 # -- games as text -----------------------------------------------------------------------------

@@ -191,25 +191,6 @@ def test_what_is_sent(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> No
         assert "sesame" not in result.what
 
 
-def test_at_most_so_many_calls_at_a_time(
-    server: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    busy: list[int] = [0, 0]
-
-    def count(prompt: str) -> str:
-        busy[0] += 1
-        busy[1] = max(busy)
-        server.stopped.wait(0.1)
-        busy[0] -= 1
-        return "verdict: correct"
-
-    server.reply = count
-    monkeypatch.setattr("ssp_env.judge.chat.AT_ONCE", 2)
-    with ChatClient(config(server)) as client:
-        assert correct(OpenAIJudge(client).judge([task("x")] * 8)) == [True] * 8
-    assert busy == [0, 2]
-
-
 # -- texts from outside ------------------------------------------------------------------------
 
 

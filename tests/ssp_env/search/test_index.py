@@ -199,13 +199,3 @@ def test_a_file_that_may_not_grow_is_an_error_that_says_what_to_do(
     assert 0 in ends
     assert set(ends) <= {0, FULL}
     assert answers(tmp_path / "i") == whole
-
-
-@pytest.mark.parametrize("text", ["\n \n", f"{GOOD}\n{GOOD}"])
-def test_a_corpus_that_cannot_be_used_leaves_nothing(text: str, tmp_path: Path) -> None:
-    source, directory = tmp_path / "c.jsonl", tmp_path / "made" / "i"
-    source.write_text(text)
-    with pytest.raises(DataError) as refused:
-        build_index(source, directory)
-    assert str(refused.value).startswith(f"{source}:")
-    assert not any(directory.iterdir())

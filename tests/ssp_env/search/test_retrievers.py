@@ -18,7 +18,7 @@ from corpus_files import jsonl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.errors import ConfigError, DataError, ServiceError, UsageError
+from ssp_env.errors import ConfigError, DataError, ServiceError
 from ssp_env.search.base import (
     Corpus,
     Retriever,
@@ -84,15 +84,6 @@ def test_a_line_that_is_no_passage_is_named(tmp_path: Path, line: str, says: str
         read_corpus(path)
 
 
-def test_a_file_that_is_cut_and_an_id_that_occurs_twice(tmp_path: Path) -> None:
-    path = tmp_path / "c.jsonl.gz"
-    path.write_bytes(gzip.compress(TEXT.encode())[:-20])
-    with pytest.raises(DataError, match=r"c\.jsonl\.gz: is cut off"):
-        list(read_jsonl(path))
-    with pytest.raises(DataError, match="id '1' occurs twice"):
-        Corpus([Document("1", "", "x"), Document("2", "", "y"), Document("1", "", "z")])
-
-
 def test_digest_tells_corpora_apart() -> None:
     base = [Document("1", "a", "b"), Document("2", "c", "d")]
     digest = Corpus(base).digest()
@@ -119,7 +110,6 @@ CORPUS = Corpus(
         Document("f", "", ""),
     ]
 )
-WORDLESS = Corpus([Document("a", "", ""), Document("b", "", "...")])
 
 
 @pytest.fixture(scope="module", params=["memory", "disk"])
@@ -174,18 +164,6 @@ class TestBM25(RetrieverTests):
         with ThreadPoolExecutor(6) as pool:
             found = pool.map(lambda _: self.retriever.search(self.queries, 3), range(18))
             assert list(found) == [alone] * 18
-
-
-def test_one_string_or_no_document_is_refused(opened: Callable[[Corpus], Retriever]) -> None:
-    retriever = opened(Corpus([Document("a", "", "text")]))
-    with pytest.raises(UsageError, match="a list of queries"):
-        retriever.search("text", 1)
-    with pytest.raises(ConfigError, match="at least 1"):
-        retriever.search(["text"], 0)
-
-
-def test_passages_without_words_are_never_found(opened: Callable[[Corpus], Retriever]) -> None:
-    assert opened(WORDLESS).search(["", "w2 w1", "..."], 3) == [[], [], []]
 
 
 def test_in_memory_rankings_and_scores_are_those_of_bm25s_ties_by_position() -> None:

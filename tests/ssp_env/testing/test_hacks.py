@@ -14,8 +14,6 @@ from ssp_env.game.rules import Rules
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.judges import ExactMatchJudge
 from ssp_env.testing.hacks import CHEATS, Cheat, Finding, Report, Result, Turn, find_cheat, probe
-from ssp_env.testing.hacks.probe import find
-from ssp_env.testing.hacks.solvers import WhenUnsure
 from ssp_env.worlds.mini import MiniWorld
 
 GAMES = 25
@@ -166,21 +164,6 @@ def test_the_gate_is_measured_where_the_world_knows_the_truth(mini: MiniWorld) -
 # -- outages, mistakes, figures ----------------------------------------------------------------
 
 
-class Provoke(WhenUnsure):
-    """Provokes an error."""
-
-    def instead(self, turn: Turn) -> str:
-        return "question"
-
-
-def test_a_text_that_voids_its_game_is_not_held(mini: MiniWorld) -> None:
-    """The attempts that would have failed are void."""
-    result = result_of(rules_of(mini, judge=OddJudge()), Provoke())
-    assert result.void > 0
-    assert result.solver == 1.0
-    assert result.finding is Finding.NO_RESULT
-
-
 @pytest.mark.parametrize("calls", [0, 1], ids=["at first", "later"])
 def test_a_service_that_is_down_holds_nothing(mini: MiniWorld, calls: int) -> None:
     """Before the honest games, or between these and the cheat's."""
@@ -203,12 +186,3 @@ def test_a_cheat_of_your_own_is_found_by_module_and_class(mini: MiniWorld) -> No
     for name, says in (("bas64", "did you mean 'base64'"), ("json:JSONDecoder", "a subclass")):
         with pytest.raises(ConfigError, match=says):
             find_cheat(name)
-
-
-def test_200_games_tell_a_tenth_from_nothing() -> None:
-    """Half of all games pay 1, the others 0: the largest spread."""
-    honest = (0.0, 1.0) * 100
-    assert find(honest, honest, 0.1)[0] is Finding.HELD
-    more = (1.0,) * 150 + (0.0,) * 50
-    assert find(more, honest, 0.1)[0] is Finding.PAYS
-    assert find(more[60:], honest, 0.1)[0] is Finding.UNSURE
