@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import runpy
 from pathlib import Path
 
 import pytest
@@ -100,9 +99,3 @@ def anchors_of(document: Path) -> set[str]:
     """Anchors of the headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def test_the_settings_page_is_what_its_script_writes() -> None:
-    page = runpy.run_path(str(ROOT / "docs" / "make_settings.py"))["page"]()
-    written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
-    assert written == page, "run `make settings`"

@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 
 from agents.config import ComputeConfig, EngineConfig
-from experiments.config import RunConfig, load_preset, shipped
+from experiments.config import RunConfig, shipped
 from experiments.options import Chosen
 from experiments.run.checks import check_settings
 from experiments.run.cluster import algorithm_config
 from experiments.run.rundir import flat
-from ssp_env.errors import ConfigError
-from ssp_env.game.config import MINI_GAME
 
 
 def config_of(*assignments: str, preset: str = "tiny") -> RunConfig:
@@ -72,12 +70,6 @@ def test_paper_preset_is_the_paper_s_table() -> None:
     assert {name: settings[name] for name in PAPER} == PAPER
 
 
-def test_tiny_preset_plays_the_game_that_its_policy_was_made_for() -> None:
-    assert config_of().game == MINI_GAME.replace(verification_prompt="attempt")
-    with pytest.raises(ConfigError, match="did you mean 'tiny'"):
-        load_preset("tniy")
-
-
 # -- overrides ---------------------------------------------------------------------------------
 
 
@@ -93,24 +85,6 @@ def test_overrides_reach_their_settings() -> None:
     texts = [f"{name}={list(v) if isinstance(v, tuple) else v}" for name, v in given.items()]
     config = flat(config_of(*texts).model_dump())
     assert {name: config[name] for name in given} == given
-
-
-@pytest.mark.parametrize(
-    ("assignment", "field", "fix"),
-    [
-        ("stpes=3", "stpes", "did you mean 'steps'"),
-        ("lr=1", "lr", "did you mean learning.lr?"),
-        ("steps", "--set", "section.field=value"),
-        ("learning.lr=[1", "learning.lr", "not YAML"),
-        ("learning.decay_steps=79", "learning.decay_steps", "at least 80"),
-        ("game.verifier=openai", "openai.base_url", "name a model"),
-    ],
-)
-def test_mistake_is_named_with_its_fix(assignment: str, field: str, fix: str) -> None:
-    with pytest.raises(ConfigError) as raised:
-        config_of(assignment)
-    assert raised.value.field == field
-    assert fix in raised.value.fix
 
 
 # -- what RLlib gets ---------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from ssp_env import net
 from ssp_env.config import Settings
 from ssp_env.disk import write_atomically
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
-from ssp_env.types import GroundTruth, Question
 
 ROOT = Path(ssp_env.__file__).parents[1]
 HEAVY = {"torch", "ray", "transformers", "matplotlib", "tokenizers", "faiss", "vllm", "pandas"}
@@ -103,20 +102,6 @@ def test_values_are_converted_whichever_way_settings_are_made() -> None:
         made.replace(attempts=0)
 
 
-# -- types -------------------------------------------------------------------------------------
-
-
-def test_answers_are_tuples_of_strings() -> None:
-    for answers in ("abc", (), None):
-        with pytest.raises(ConfigError, match=r"Question\.answers = .*: give strings"):
-            Question("1", "what ?", answers, "mine")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"GroundTruth\.aliases = 'abc'"):
-        GroundTruth("1", "a", "abc")  # type: ignore[arg-type]
-    listed = Question("1", "what ?", ["a", "b"], "mine")  # type: ignore[arg-type]
-    assert listed == Question("1", "what ?", ("a", "b"), "mine")
-    assert listed.truth == GroundTruth("1", "a", ("b",))
-
-
 # -- files -------------------------------------------------------------------------------------
 
 
@@ -183,16 +168,3 @@ def test_a_lasting_failure_is_an_outage_that_is_not_retried_again(pauses: list[f
     with pytest.raises(ServiceError, match="after 1 call"):
         attempt([down(86_400)])
     assert len(pauses) == 3, "no pause beyond the deadline is begun"
-
-
-def test_keys_are_named_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="give the name of an environment variable") as raised:
-        net.check_key_name("server.token_env", "sk-secret")
-    assert "secret" not in str(raised.value)
-    monkeypatch.setenv("OUR_KEY", "sesame\n")
-    assert net.read_key("server.token_env", "OUR_KEY") == "sesame"
-    assert net.read_key("server.token_env", None) is None
-    for value in ("", "two\nlines", "ключ"):
-        monkeypatch.setenv("OUR_KEY", value)
-        with pytest.raises(ConfigError, match="set this environment variable"):
-            net.read_key("server.token_env", "OUR_KEY")

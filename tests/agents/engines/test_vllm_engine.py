@@ -13,17 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from engine_tests import (
-    CONFIGS,
-    SIZES,
-    STOPS,
-    EngineTests,
-    check,
-    made,
-    model,
-    scored_by,
-    words,
-)
+from engine_tests import CONFIGS, SIZES, EngineTests, check, made, model, scored_by, words
 from playful import GAME, WORLD, make_rules, new_round, play_watched, tilted
 from transformers.models.auto import AutoModelForCausalLM
 
@@ -33,7 +23,7 @@ from agents.engines.base import Engine, Request, StopRule, generate
 from agents.engines.gap import Gap, compared_rows, measure
 from agents.engines.opening import open_engine
 from agents.engines.transformers_engine import TransformersEngine
-from agents.engines.vllm_engine import VLLMEngine, arguments, surplus_bias
+from agents.engines.vllm_engine import VLLMEngine, surplus_bias
 from agents.models import adapt, is_adapter, load_model, state_of, tiny_directory
 from agents.rollout import play
 from agents.tiny.bootstrap import tiny_tokenizer
@@ -45,8 +35,6 @@ from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.worlds.mini import MiniWorld
-
-
 
 
 def test_lists_of_a_request_are_short_enough_for_vllm_on_a_gpu() -> None:
@@ -153,8 +141,6 @@ class TestVLLMEngine(EngineTests):
         self, lm: Any, tokenizer: Tokenizer, stop: StopRule, dtype: str = "float32"
     ) -> Engine:
         return vllm_engine(lm, tokenizer, stop, self.folder, dtype)
-
-
 
 
 @needs_vllm

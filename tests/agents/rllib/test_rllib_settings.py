@@ -36,7 +36,6 @@ class Clipping(SSPLearner):
 OWN = RLModuleSpec(module_class=Own)
 REFUSED: list[tuple[str, Change, str]] = [
     ("env_config.wurld", lambda c: c.environment(env_config={"wurld": 1}), "'world'"),
-    ("env_config.world", lambda c: c.environment(env_config={"world": "mniw"}), "'mini'"),
     (
         "game.attempts",
         lambda c: c.environment(env_config={"game": {"attempts": 1}}).training(
@@ -51,9 +50,6 @@ REFUSED: list[tuple[str, Change, str]] = [
     ("learner_class", lambda c: c.learners(learner_class=Clipping), "never calls postprocess_grad"),
     ("callbacks_class", lambda c: c.callbacks(Episodic), "never calls on_episode_end"),
     ("policies", lambda c: c.multi_agent(policies={"a", "b"}), "one policy plays both"),
-    ("num_gpus", lambda c: c.resources(num_gpus=1), "num_gpus_per_learner"),
-    ("gamma", lambda c: c.training(gamma=0.9), "nothing is discounted"),
-    ("model_config", lambda c: c.rl_module(model_config={"a": 1}), "model_dir"),
 ]
 """Field that is refused, a change that makes it so, and words of the fix."""
 

@@ -136,32 +136,20 @@ MISTAKES = [
     ("train --preset wiki", "name a causal LM by --model DIR"),
     ("train --model Qwen/Qwen2.5-0.5B", "there is no model directory Qwen/Qwen2.5-0.5B"),
     ("train --out run", "is not empty; continue its run with --resume"),
-    ("train --seed 1.5", "no whole number"),
-    ("train --set engine.kind=vllm", "vllm"),
     ("train --set learning.lora_rank=4", "learning.lora_rank needs a package"),
-    ("train --set engine=vllm", "it is a section; set what is in it (engine.kind, "),
     ("train --set learning.solver_algorithm=own:LIMIT", "is a int, not an agents."),
     ("train --resume --out run --preset best", "other settings (engine."),
     ("train --resume --out empty", "empty holds no run to resume"),
     ("eval a b c", "at most two are compared"),
-    ("eval a b --out c", "one policy at a time"),
     ("eval --attempts 2", "greedy attempts are all alike"),
-    ("eval --temperature -1", "--temperature. Must be >= 0"),
-    ("probe --games 2 --allow nonsens", "did you mean 'nonsense'"),
-    ("bootstrap --out new --seed -1", "--seed. Must be >= 0"),
-    ("play --games -1", "--games. Must be > 0"),
     ("sweep nose", "did you mean 'noise'"),
-    ("sweep batch --arms dumy", "did you mean 'dummy'"),
-    ("sweep batch --seed 1", "give --seeds"),
     ("sweep batch --resume", "holds no sweep to resume"),
     ("sweep arms: {a: {}, b: {game.noise_document: 3}}", "'noise_documents'"),
-    ("sweep seed: [0]\narms: {a: {}}", "did you mean 'seeds'"),
     ("sweep arms: {a: {}, c: {seed: 3}}", "give seeds"),
-    ("sweep arms: {a: [1}", "cannot be read"),
     *(
         (f"{command} {wrong}", wrong)
         for command in ("report", "plot", "view", "questions", "export -o new", "eval", "league")
-        for wrong in ("nowhere", "empty", "file")
+        for wrong in ("nowhere", "empty")
     ),
 ]
 
@@ -207,12 +195,8 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_played(
     ("file", "text", "words", "says"),
     [
         ("config.yaml", "{", "train --resume --out run", "config.yaml: cannot be read"),
-        ("config.yaml", "- 1", "report run", "config.yaml: holds no settings"),
-        ("config.yaml", "sead: 3", "plot run", "config.yaml: sead = 3: no such setting; did you"),
         ("summary.json", "{", "report run", "summary.json cannot be read"),
-        ("metrics.jsonl", "", "plot run", "the base policy is not measured yet"),
         ("games/step_000001.jsonl", "{", "questions run", "step_000001.jsonl:1: "),
-        ("sweep.yaml", "{", "sweep run --out run --tables", "sweep.yaml: cannot be read"),
         ("sweep.yaml", "name: run", "sweep run --out run --resume", "sweep.yaml: has no commands"),
     ],
 )
@@ -230,8 +214,6 @@ def test_files_of_a_run_that_were_edited_are_named(
     ("code", "says"),
     [
         ("def make_rules(world, tokenizer, game):\n    inner()\ndef inner():\n    {}['a']", "'a'"),
-        ("def make_rules():\n    pass", "takes 0 positional arguments"),
-        ("def make_rules(:", "SyntaxError"),
         ("1 / 0", "division by zero"),
         ("make_rules = 3", "name a function that returns ssp_env Rules"),
     ],

@@ -6,8 +6,6 @@ import errno
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -91,24 +89,6 @@ def test_a_run_that_fails_leaves_nothing_before_its_first_line_and_all_after(
     assert not list(tmp_path.iterdir()), "a directory that was there before stays"
     fail(tmp_path / "run", 1)
     assert RunDirectory(tmp_path / "run").read_metrics() == [{"step": 0}]
-
-
-def test_two_processes_do_not_share_a_directory(tmp_path: Path) -> None:
-    directory = begun(tmp_path / "run")
-    code = (
-        "import sys; from ssp_env.disk import locked\n"
-        "with locked(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", code, str(directory.path)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
-        with pytest.raises(RunError, match="in use"):
-            resume(directory)
-        other.kill()
-    assert resume(directory) == 2
 
 
 def test_metrics_are_json_and_a_full_disk_names_the_file(tmp_path: Path) -> None:

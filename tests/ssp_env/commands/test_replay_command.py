@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import hf_tokenizers
 import pytest
-from scripted import begin, by_role, play, propose, rules_of, say
+from scripted import begin, by_role, play, propose, rules_of
 
 from ssp_env.cli import main
 from ssp_env.errors import ServiceError
-from ssp_env.replay import SavedGame, read_games, save_games, write_games
-from ssp_env.tokenizers import HuggingFaceTokenizer, WordTokenizer
+from ssp_env.replay import read_games, save_games, write_games
+from ssp_env.tokenizers import WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
 Shown = Callable[..., list[str]]
@@ -115,28 +114,3 @@ def test_games_that_differ(run: Path, three: Path, shown: Shown) -> None:
     assert out[2] == "2 of 3 games are identical"
     shown(three, "--game", 1, status=0)
     shown(three, "--game", 2, status=1)
-
-
-def test_the_tokenizers_directory(mini: MiniWorld, tmp_path: Path, shown: Shown) -> None:
-    tokenizer = HuggingFaceTokenizer(hf_tokenizers.byte_level())
-    rules = rules_of(mini, tokenizer, max_prompt_tokens=3000, max_response_tokens=3000)
-    file = tmp_path / "game.jsonl"
-    play_one = play(begin(rules, slots=1), by_role(say("<question> ? </question>")))
-    save_games(play_one.games, rules, file)
-    assert "give the one that the game was played with" in shown(file)[-1]
-    shown(file, "--check", status=2)
-    hf_tokenizers.byte_level().save_pretrained(tmp_path)
-    assert "replayed: identical to the record" in shown(file, "--tokenizer", tmp_path)
-
-
-def test_another_judge(games: list[SavedGame], tmp_path: Path, shown: Shown) -> None:
-    """It takes an answer without its qualifier, which exact match does not."""
-    truth = games[0].record.start.truth
-    wordy = replace(truth, aliases=("rival (alien)",))
-    start = replace(games[0].record.start, truth=wordy)
-    first = replace(games[0], record=replace(games[0].record, start=start))
-    write_games([first, *games[1:]], tmp_path / "judged.jsonl")
-    *listed, change, summary = shown(tmp_path / "judged.jsonl", "--judge", "lenient")
-    assert len(listed) == 6
-    assert change.startswith("lenient: game 1: slot 0: right -> right, wrong -> right, ")
-    assert summary.startswith("lenient: 1 of 6 verdicts change in 2 valid games; mean solver ")

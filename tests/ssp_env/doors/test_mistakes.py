@@ -11,7 +11,7 @@ import pytest
 from corpus_files import jsonl
 
 import ssp_env
-from ssp_env import GameBatch, Rules, SolverEnv, SolverVectorEnv, TextRole, Verdict, World
+from ssp_env import GameBatch, SolverVectorEnv, TextRole, World
 from ssp_env.errors import ConfigError, SSPError
 from ssp_env.judge.judges import F1Judge
 from ssp_env.search.index import build_index

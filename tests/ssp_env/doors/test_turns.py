@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from scripted import by_role, propose, solve, turn
 
 import ssp_env
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import UsageError
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
 from ssp_env.types import Document
@@ -164,28 +164,6 @@ def test_games_are_played_together_and_each_attempt_is_told_apart(mini: MiniWorl
         assert info["attempt_rewards"] == (1.0, 0.0, 1.0)
         assert info["attempt_counts"] == (True,) * 3
         assert (info["attempt"], info["attempts"]) == (-1, 3)
-
-
-@pytest.mark.parametrize(
-    ("written", "logprobs", "message"),
-    [
-        ([[5]], None, "2 turns are open"),
-        ([[5], [5, 10**6]], None, "turn 1: .*outside the action space"),
-        ([[5], [5, 6]], [[0.0], [0.0]], "turn 1: 2 tokens came with 1 log-prob"),
-    ],
-)
-def test_turns_that_do_not_fit_change_nothing(
-    mini: MiniWorld, written: Any, logprobs: Any, message: str
-) -> None:
-    batch = ssp_env.GameBatch(2, world=mini)
-    before = [list(t.ids) for t in batch.reset(seed=1)]
-    with pytest.raises(UsageError, match=message):
-        batch.step(written, logprobs)
-    assert [t.ids for t in batch.turns] == before
-
-    batch.void(batch.turns[:1], ServiceError("engine", "err"))
-    assert batch.step([[]]) == batch.step([]) == []
-    assert [info["outcome"] for info in batch.infos] == ["void", "invalid"]
 
 
 def test_turns_carry_the_mask_of_legal_moves() -> None:

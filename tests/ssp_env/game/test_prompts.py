@@ -12,7 +12,7 @@ from scripted import spell, word_tokenizer
 import ssp_env
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError
-from ssp_env.game.prompts import FORMATS, SHIPPED, Prompts, Template, format_settings
+from ssp_env.game.prompts import FORMATS, SHIPPED, Prompts, format_settings
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
@@ -86,19 +86,6 @@ def test_an_own_set(own: Path) -> None:
     (own / "verifier.txt").unlink()
     with pytest.raises(ConfigError, match=r"verifier\.txt is missing from it"):
         Prompts.open(str(own), BYTES)
-
-
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        ("none", r"prompts\.solver = 'none': put the placeholder \{question\} into it"),
-        ("{question} {serches}", r"\{serches\}.*did you mean 'searches'"),
-        ("</{question}>", "no bracket right before a placeholder"),
-    ],
-)
-def test_placeholders_that_cannot_work(text: str, match: str) -> None:
-    with pytest.raises(ConfigError, match=match):
-        Template("solver", text, BYTES)
 
 
 # -- formats of other projects -----------------------------------------------------------------

@@ -15,14 +15,7 @@ from scripted import spell
 
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.prompts import Prompts
-from ssp_env.game.protocol import (
-    ALLOWED,
-    Call,
-    Forgery,
-    ScannerTags,
-    Tags,
-    TurnScanner,
-)
+from ssp_env.game.protocol import ALLOWED, Call, Forgery, ScannerTags, Tags, TurnScanner
 from ssp_env.types import Action, Document, Role
 
 TAGS = Tags()
@@ -90,32 +83,6 @@ def test_a_turn_reads_the_same_however_it_is_cut(
             return
     assert scanner.end() == expected
     assert expected is None or needed is None
-
-
-class Counting(ScannerTags):
-    """Counts how often a bracket is looked at."""
-
-    def __init__(self) -> None:
-        super().__init__(TAGS, ALLOWED[Role.SOLVER])
-        self.asked, self._real = 0, self.pattern
-        self.pattern = self  # type: ignore[assignment]
-
-    def match(self, text: bytearray, start: int) -> re.Match[bytes] | None:
-        self.asked += 1
-        return self._real.match(text, start)
-
-
-def test_a_token_costs_the_same_after_50_000_bytes() -> None:
-    tags = Counting()
-    scanner = TurnScanner(tags)
-    scanner.feed(b"<sea < </answer> rch>")
-    early = tags.asked
-    for _ in range(5_000):
-        scanner.feed(b"<search> <")
-    before = tags.asked
-    scanner.feed(b" <sea < </answer> rch>")
-    assert tags.asked - before <= early + 1
-    assert before < 4 * 5_000
 
 
 # -- text from outside -------------------------------------------------------------------------

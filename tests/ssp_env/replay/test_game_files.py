@@ -22,7 +22,7 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord
 from ssp_env.replay import SavedGame, read_games, replay, save_game, write_games
 from ssp_env.replay.files import FORMAT, LONGEST_LINE, game_lines, parse_games
-from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
+from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer
 from ssp_env.worlds.mini import MiniWorld
 
 
@@ -185,20 +185,3 @@ def test_tokenizers_of_a_directory(mini: MiniWorld, tmp_path: Path) -> None:
     (there / "tokenizer.json").write_text(json.dumps(spec))
     with pytest.raises(ConfigError, match="the game was played with another one"):
         replay(saved, there)
-
-
-class ShoutingTokenizer(ByteTokenizer):
-    """Code of the user's own."""
-
-    def encode_data(self, text: str) -> list[int]:
-        return super().encode(text.upper())
-
-
-def test_a_tokenizer_of_ones_own_is_to_be_passed(mini: MiniWorld, saved: SavedGame) -> None:
-    shouted = played_with(mini, ShoutingTokenizer())
-    with pytest.raises(ConfigError, match="ShoutingTokenizer"):
-        replay(shouted)
-    assert replay(shouted, ShoutingTokenizer()).identical
-    for other in (ByteTokenizer(), WordTokenizer(("a", "b"), saved.rules.tokenizer.tags)):
-        with pytest.raises(ConfigError, match="another one"):
-            replay(shouted, other)

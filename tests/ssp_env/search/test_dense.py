@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -151,21 +150,3 @@ def test_an_adopted_index_answers_like_the_exact_one(
     assert os.path.samefile(file, folder / "index.faiss")
     found = open_index(tmp_path / "i", encoder=SMALL).search(QUERIES, 3)
     assert right(found) == 90 if kind == FLAT else right(found) >= 60
-
-
-@pytest.mark.parametrize(
-    ("made_of", "what"),
-    [
-        (np.roll(VECTORS, 1, axis=0), "not the unit vectors"),
-        (VECTORS[:-1], r"1,499 vectors .* has 1,500"),
-        (None, "FAISS can read"),
-    ],
-)
-def test_vectors_that_are_not_the_corpus_s_are_refused(
-    source: Path, tmp_path: Path, made_of: Any, what: str
-) -> None:
-    file = tmp_path / "f"
-    file.write_bytes(b"no index") if made_of is None else faiss_file(file, made_of)
-    with pytest.raises(DataError, match=what):
-        build_index(source, tmp_path / "i", FLAT, encoder=SMALL, adopt=file)
-    assert not (tmp_path / "i" / FLAT).exists()

@@ -14,10 +14,7 @@ import pytest
 from small_models import bert_cross_encoder, bert_encoder
 
 from ssp_env.errors import ModelError
-from ssp_env.search.encoder import (
-    CrossEncoderReranker,
-    SentenceTransformerEncoder,
-)
+from ssp_env.search.encoder import CrossEncoderReranker, SentenceTransformerEncoder
 from ssp_env.types import Document
 
 # Not imported here: that takes seconds, in every process that collects the tests.

@@ -6,7 +6,6 @@ import gzip
 import os
 import pickle
 import resource
-import shutil
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -101,15 +100,6 @@ def test_every_damaged_file_is_noticed(index: Path) -> None:
     manifest.write_text(manifest.read_text().replace('"format": 7', '"format": 6', 1))
     with pytest.raises(DataError, match="Input should be 7"):
         open_index(index)
-
-
-def test_an_index_of_other_passages_is_refused(index: Path, tmp_path: Path) -> None:
-    build_index(jsonl(tmp_path / "d.jsonl", ROWS[:-1]), tmp_path / "j")
-    shutil.rmtree(index / "bm25")
-    shutil.copytree(tmp_path / "j" / "bm25", index / "bm25")
-    for use in (lambda: open_index(index), lambda: build_index(tmp_path / "c.jsonl", index)):
-        with pytest.raises(DataError, match="belongs to another corpus"):
-            use()
 
 
 # -- builds that do not end well ---------------------------------------------------------------

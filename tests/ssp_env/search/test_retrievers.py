@@ -18,14 +18,12 @@ from corpus_files import jsonl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.errors import ConfigError, DataError, ServiceError
+from ssp_env.errors import DataError, ServiceError
 from ssp_env.search.base import (
     Corpus,
     Retriever,
-    join_contents,
     read_corpus,
     read_jsonl,
-    split_contents,
 )
 from ssp_env.search.bm25 import BM25Retriever, tokenize, words_of
 from ssp_env.search.index import build_index, open_index
@@ -82,20 +80,6 @@ def test_a_line_that_is_no_passage_is_named(tmp_path: Path, line: str, says: str
     path.write_text(f"{json.dumps(ROWS[0])}\n\n{line}\n", encoding="utf-8")
     with pytest.raises(DataError, match=rf"c\.jsonl:3: .*{says}"):
         read_corpus(path)
-
-
-def test_digest_tells_corpora_apart() -> None:
-    base = [Document("1", "a", "b"), Document("2", "c", "d")]
-    digest = Corpus(base).digest()
-    assert digest == Corpus([Document("1", "a", "b", score=3.0), base[1]], name="other").digest()
-    others = [base[::-1], base[:1], [Document("1", "ab", ""), base[1]]]
-    assert len({digest, *(Corpus(documents).digest() for documents in others)}) == 4
-
-
-@pytest.mark.parametrize("title", ["", "Danube", ' "quoted" ', '"', '""', "\t"])
-def test_contents_are_read_back_as_title_and_text(title: str) -> None:
-    for text in ("", "one\ntwo", '"x"\ny'):
-        assert split_contents(join_contents(Document("1", title, text))) == (title, text)
 
 
 # -- BM25 --------------------------------------------------------------------------------------
@@ -230,15 +214,6 @@ def test_each_part_is_asked_once_and_deep_enough_and_the_first_decides_equal_sco
     parts[1].bad = {"q"}
     with pytest.raises(ServiceError, match="down"):
         HybridRetriever(parts).search(["q"], 3)
-
-
-def test_parts_over_different_corpora_are_refused() -> None:
-    passages = [Document("a", "Vienna", "capital"), Document("b", "Danube", "river")]
-    one, same = Corpus(passages, "one"), Corpus(passages, "same")
-    other = BM25Retriever(Corpus(passages[::-1], "other"))
-    HybridRetriever([BM25Retriever(one), BM25Retriever(same), Letters()])
-    with pytest.raises(ConfigError, match=r"retrievers = \['one', .*: these corpora differ"):
-        HybridRetriever([BM25Retriever(one), Letters(), BM25Retriever(same), other])
 
 
 RANKINGS = st.lists(

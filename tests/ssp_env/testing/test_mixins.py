@@ -10,14 +10,8 @@ import pytest
 from hf_tokenizers import KINDS
 
 from ssp_env.errors import ServiceError
-from ssp_env.game.protocol import Tags
 from ssp_env.game.rules import Rules
-from ssp_env.game.strategies import (
-    STRATEGIES,
-    BatchStrategy,
-    Remembering,
-    make_strategy,
-)
+from ssp_env.game.strategies import STRATEGIES, BatchStrategy, make_strategy
 from ssp_env.game.verification import NoiseSource, draw_noise
 from ssp_env.judge.base import Judge, Verdict, Verifier, VerifyTask
 from ssp_env.judge.judges import ExactMatchJudge, F1Judge, NoVerifier, WorldVerifier
@@ -35,9 +29,7 @@ from ssp_env.testing import (
     WorldTests,
 )
 from ssp_env.testing.material import PASSAGES
-from ssp_env.tokenizers import (
-    Tokenizer,
-)
+from ssp_env.tokenizers import Tokenizer
 from ssp_env.types import Document, GroundTruth, World
 from ssp_env.worlds.mini import MiniWorld, SmallWorld
 
@@ -160,11 +152,6 @@ class TestStrategies(BatchStrategyTests):
 
     def make_strategy(self) -> BatchStrategy:
         return make_strategy(self.name)
-
-
-class TestRemembering(BatchStrategyTests):
-    def make_strategy(self) -> BatchStrategy:
-        return Remembering(make_strategy("compose"))
 
 
 # -- broken parts ------------------------------------------------------------------------------

@@ -14,11 +14,7 @@ from scripted import spell
 
 from ssp_env.errors import ModelError
 from ssp_env.game.protocol import Tags
-from ssp_env.tokenizers import (
-    BPETokenizer,
-    HuggingFaceTokenizer,
-    WordTokenizer,
-)
+from ssp_env.tokenizers import BPETokenizer, HuggingFaceTokenizer, WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.mini_language import vocabulary
 

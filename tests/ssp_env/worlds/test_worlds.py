@@ -23,7 +23,7 @@ from ssp_env.search.index import build_index
 from ssp_env.search.store import PassageStore
 from ssp_env.testing import WorldTests
 from ssp_env.types import Document, GroundTruth, Question, World
-from ssp_env.worlds.files import FileWorld, WikiMini, sample_questions
+from ssp_env.worlds.files import FileWorld, WikiMini
 from ssp_env.worlds.mini import Graph, MiniWorld, SmallWorld
 from ssp_env.worlds.mini_language import (
     NATION,
@@ -188,18 +188,6 @@ def test_reading_sees_only_the_documents(mini: MiniWorld) -> None:
     assert mini.read(question, [other_way]) == {"Nobody"}
 
 
-def test_a_branch_that_the_documents_do_not_follow_leaves_the_question_open(
-    many: MiniWorld,
-) -> None:
-    question = "what is the birthplace of the citizen of Vis ?"
-    one = Document("1", "", "Ana citizen of Vis . Ana born in Bon .")
-    other = Document("2", "", "Eve citizen of Vis .")
-    nobody = Document("3", "", "Eve citizen of Bon .")
-    assert many.read(question, [one]) == many.read(question, [one, nobody]) == {"Bon"}
-    assert many.read(question, [one, other]) == {"Bon", "Eve"}
-    assert many.read(question, [other]) == frozenset()
-
-
 # -- files -------------------------------------------------------------------------------------
 
 
@@ -247,18 +235,6 @@ def test_an_evaluation_answer_may_not_be_played_from(
         answers = write(tmp_path / "a.jsonl", {"answer": "Vienna"}, row)
         with pytest.raises(DataError, match="also an answer of evaluation question"):
             FileWorld("mine", corpus, answers, questions)
-
-
-QUESTIONS = [Question(f"{group}{i}", "?", ("x",), group) for i in range(40) for group in ("a", "b")]
-
-
-def test_samples_are_seeded_nested_and_of_the_size_asked_for() -> None:
-    small, large = (sample_questions(QUESTIONS, 3, n) for n in (5, 9))
-    assert [q.group for q in small] == ["a"] * 5 + ["b"] * 5
-    assert small == sample_questions(QUESTIONS, 3, 5)
-    assert set(small) < set(large)
-    assert small != sample_questions(QUESTIONS, 4, 5)
-    assert {q.id[1:] for q in small[:5]} != {q.id[1:] for q in small[5:]}
 
 
 def rules_of(world: World) -> Rules:
