@@ -1,4 +1,4 @@
-"""Model directories: what cannot be loaded says why, and what is saved is what was trained."""
+"""Model directories: what is saved is what was trained."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_equal_rows_are_read_once_and_count_as_often_as_they_are(
 
 
 @settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_no_gradient_comes_from_a_token_that_the_policy_did_not_write(

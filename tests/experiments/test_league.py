@@ -84,7 +84,7 @@ def test_a_league_of_two_policies(
 
     def command(other: Path, out: Path, *words: str) -> int:
         named = [f"playful={policy}", f"other={other}", "--model", str(policy), "--out", str(out)]
-        return main(["league", *named, "--answers", "6", *sets(*SETTINGS), *words])
+        return main(["league", *named, "--answers", "4", *sets(*SETTINGS), *words])
 
     out = tmp_path / "league"
     assert command(twin, out, *sets("engine.dtype=bfloat16")) == 0
@@ -95,7 +95,7 @@ def test_a_league_of_two_policies(
     assert {**one, "name": ""} == {**other, "name": ""}, "one policy plays the same games"
     (a, b), (c, d) = data["solved_by_answer"]
     assert a == b == c == d
-    assert len(a) == 6
+    assert len(a) == 4
     assert "Share solved of valid questions" in (out / "league.md").read_text()
     assert (out / "figure.png").stat().st_size > 10_000
 

@@ -269,6 +269,7 @@ def test_two_runners_and_two_learners_are_as_one_whoever_dies(
     config = uninterrupted["config"].copy(copy_frozen=False)
     config.env_runners(num_env_runners=2, env_runner_cls=RunnerOnCPU)
     config.learners(num_learners=2, sharding="fsdp2").training(learner_class=LearnerOnCPU)
+    config.training(engine={"dtype": "float32"})  # on GPUs, runners would play in bfloat16
     runner, learner = SHARED
     config.env_runners(num_gpus_per_env_runner=runner).learners(num_gpus_per_learner=learner)
     questions = config.make_world().questions(0, per_group=3)

@@ -43,10 +43,10 @@ def test_the_mini_player_asks_for_as_many_hops_as_it_is_told() -> None:
 
 
 def test_the_cloze_player_on_real_text(wiki: WikiMini) -> None:
-    """A floor below its 43 valid games of 50, all of them solved."""
-    games = play(ClozePlayer(TAGS), 50, world=wiki)
+    """Most of its games are valid, and all of those are solved."""
+    games = play(ClozePlayer(TAGS), 20, world=wiki)
     valid = [game for game in games if game.outcome is Outcome.VALID]
-    assert len(valid) >= 35
+    assert len(valid) >= 13
     assert np.mean([game.solve_rate for game in valid]) >= 0.9
     assert {t.ending for game in games for t in game.trajectories()} == {Ending.ACTION}
     for game in valid:
