@@ -26,7 +26,7 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 
 TOGETHER = {
     "tests/experiments/run/": "runs",
-    "tests/experiments/commands/test_kinds_of_runs.py": "runs",
+    "tests/experiments/commands/test_kinds_of_runs.py": "kinds of runs",
     "tests/experiments/commands/test_services.py": "runs with services",
     "tests/experiments/commands/test_eval.py": "runs with services",
     "tests/agents/rllib/test_algorithm.py": "agents on Ray",
@@ -73,7 +73,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not hasattr(config, "workerinput"):
         return
 
-    order = ("runs", "forked", "agents on Ray", "runs with services", "servers and clocks")
+    order = ("runs", "forked", "agents on Ray", "runs with services")
+    order += ("kinds of runs", "servers and clocks")
 
     def place(item: pytest.Item) -> int:
         group = group_of(item.nodeid)

@@ -17,8 +17,7 @@ LEARNERS = {
     "rllib_own_module": [],
     "rllib_ppo": ["--policies", "independent"],
     "sb3_maskable_ppo": [],
-    # It tests its players on 50 games before each line.
-    "tianshou_dqn": ["--batch", "200"],
+    "tianshou_dqn": ["--batch", "200", "--games", "8"],
 }
 BUDGET = ["--steps", "200", "--batch", "100", "--seed", "3"]
 
