@@ -28,7 +28,7 @@ def learnt(config: SSPConfig, played: Round, settings: Settings) -> Any:
     learner, passes = learner_for(config.model_dir, **settings), []
     inner = learner.module[MODULE_ID].lm.model.layers[0].feed_forward
     inner.register_forward_pre_hook(lambda *_: passes.append(1))
-    rows = some_rows(config.model_dir, 4, noise=0.5)
+    rows = some_rows(config.model_dir, 6, noise=0.5)
     figures = [update(learner, rows, step) for step in range(2)]
     total = sum(float(tensor.double().abs().sum()) for tensor in weights_of(learner).values())
     return total, [(f["loss"], f["kl"]) for f in figures], len(passes)
@@ -47,7 +47,7 @@ def dealt(config: SSPConfig, played: Round, settings: Settings) -> Any:
 
 def played_on(config: SSPConfig, played: Round, settings: Settings) -> Any:
     """The games of two steps, with all tokens."""
-    learning = config.training(**{"batch_size": 2, **settings}).learning()
+    learning = config.training(**{"batch_size": 3, **settings}).learning()
     runner, strategy, games = SSPEnvRunner(config=config), config.batch_strategy(), []
     for step in range(2):
         state = strategy.get_state()
@@ -62,8 +62,8 @@ def played_on(config: SSPConfig, played: Round, settings: Settings) -> Any:
 
 
 KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, Settings]] = {
-    "batch_size": (1, played_on),
-    "round_size": (1, played_on),
+    "batch_size": (2, played_on),
+    "round_size": (2, played_on),
     "minibatches": (2, dealt),
     "learning_roles": (("solver",), dealt),
     "partner": (str(tiny_directory()), played_on, {"learning_roles": ("proposer",)}),
