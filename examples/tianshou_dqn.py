@@ -36,6 +36,7 @@ parser = argparse.ArgumentParser(
 )
 parser.add_argument("--steps", type=int, default=12_000, help="tokens to play, both roles together")
 parser.add_argument("--batch", type=int, default=2000, help="tokens between two lines")
+parser.add_argument("--games", type=int, default=50, help="games that a line is the mean of")
 parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--out", type=curve_file, help="write the curve here, as JSON lines")
 
@@ -102,7 +103,7 @@ def main() -> None:
             max_epochs=max(1, arguments.steps // arguments.batch),
             epoch_num_steps=arguments.batch,
             collection_step_num_env_steps=min(80, arguments.batch),
-            test_step_num_episodes=50,
+            test_step_num_episodes=arguments.games,
             batch_size=256,
             update_step_num_gradient_steps_per_sample=0.1,
             multi_agent_return_reduction=lambda returns: returns.sum(-1),

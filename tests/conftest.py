@@ -26,20 +26,20 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 
 TOGETHER = {
     "tests/experiments/run/": "runs",
-    "tests/experiments/commands/test_kinds_of_runs.py": "runs",
-    "tests/experiments/commands/test_model_commands.py": "runs",
+    "tests/experiments/commands/test_kinds_of_runs.py": "kinds of runs",
     "tests/experiments/commands/test_services.py": "runs with services",
     "tests/experiments/commands/test_eval.py": "runs with services",
     "tests/agents/rllib/test_algorithm.py": "agents on Ray",
+    "tests/agents/rllib/test_layouts.py": "agents on Ray",
     "tests/agents/rllib/test_runners.py": "agents on Ray",
+    "tests/examples/test_examples.py": "forked",
+    "tests/test_docs.py": "forked",
     "tests/ssp_env/search/": "servers and clocks",
     "tests/ssp_env/judge/test_openai.py": "servers and clocks",
 }
-"""What one worker does alone: tests that share a Ray or a whole training run, and those that start
-servers or hold a clock against them, of which two never run at once."""
-
-SINGLE = ("tests/examples/test_examples.py", "tests/test_docs.py")
-"""Long tests that share nothing, so each may go to another worker."""
+"""What one worker does alone: tests that share a Ray, a whole training run or the process that
+theirs are forked from, and those that start servers or hold a clock against them, of which two
+never run at once."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -73,10 +73,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not hasattr(config, "workerinput"):
         return
 
-    order = ("runs", "agents on Ray", "runs with services", "single", "servers and clocks")
+    order = ("runs", "forked", "agents on Ray", "runs with services")
+    order += ("kinds of runs", "servers and clocks")
 
     def place(item: pytest.Item) -> int:
-        group = "single" if item.nodeid.startswith(SINGLE) else group_of(item.nodeid)
+        group = group_of(item.nodeid)
         return order.index(group) if group in order else len(order)
 
     items.sort(key=place)
@@ -88,4 +89,4 @@ def group_of(nodeid: str) -> str:
         if nodeid.startswith(start):
             return group
 
-    return nodeid if nodeid.startswith(SINGLE) else nodeid.partition("::")[0]
+    return nodeid.partition("::")[0]

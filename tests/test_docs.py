@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked import run_forked
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
@@ -50,12 +48,10 @@ def test_every_block_works_when_pasted_alone(tmp_path: Path) -> None:
     runner = f"for name, block in {blocks!r}:\n    exec(compile(block, name, 'exec'), {{}})\n"
     script = tmp_path / "blocks.py"
     script.write_text(runner, encoding="utf-8")
-    ran = subprocess.run(
-        [sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True
-    )
+    ran = run_forked(script, cwd=tmp_path)
 
     # A traceback names the document and the line.
-    assert ran.returncode == 0, f"{ran.stdout[-6000:]}{ran.stderr[-4000:]}"
+    assert ran.status == 0, f"{ran.output[-6000:]}{ran.errors[-4000:]}"
 
 
 @pytest.mark.parametrize("document", [d for d in DOCUMENTS if name_of(d) not in ALONE], ids=name_of)
@@ -67,15 +63,12 @@ def test_python_of_a_document_runs(document: Path, tmp_path: Path) -> None:
 
     script = tmp_path / f"{document.stem}.py"
     script.write_text(code, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    command += ["-c", os.devnull, "--rootdir", "."]
-    ran = subprocess.run([*command, script.name], cwd=tmp_path, capture_output=True, text=True)
+    options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", "."]
+    ran = run_forked("pytest", *options, script.name, cwd=tmp_path)
 
-    assert ran.returncode in (0, NO_TESTS), (
-        f"{name_of(document)}:\n{ran.stdout[-6000:]}{ran.stderr[-2000:]}"
-    )
+    assert ran.status in (0, NO_TESTS), f"{name_of(document)}:\n{ran.output}{ran.errors}"[-8000:]
     shown = len(re.findall(r"^class Test", code, re.MULTILINE))
-    assert (ran.returncode == NO_TESTS) == (shown == 0)
+    assert (ran.status == NO_TESTS) == (shown == 0)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
@@ -106,9 +99,3 @@ def anchors_of(document: Path) -> set[str]:
     """Anchors of the headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def test_the_settings_page_is_what_its_script_writes() -> None:
-    page = runpy.run_path(str(ROOT / "docs" / "make_settings.py"))["page"]()
-    written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
-    assert written == page, "run `make settings`"

@@ -52,6 +52,12 @@ def distance(one: Weights, other: Weights) -> float:
     return max(float(abs(one[name] - other[name]).max()) for name in one)
 
 
+def share_apart(one: Weights, other: Weights) -> float:
+    """The share of weights that differ by more than rounding."""
+    apart = [abs(np.asarray(one[name] - other[name])).ravel() for name in other]
+    return float((np.concatenate(apart) > 1e-5).mean())
+
+
 def some_rows(model_dir: Path, count: int = 6, noise: float = 0.0, seed: int = 0) -> list[Row]:
     """Rows of both roles in two turns each, with the model's own behaviour log-probabilities (and
     noise on them)."""

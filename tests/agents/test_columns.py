@@ -9,14 +9,7 @@ from learning import tensors
 
 from agents.config import LearningConfig
 from agents.rllib.env_runner import Sample, renumber
-from agents.rows import (
-    MAX_PADDING,
-    Row,
-    deal_to_learners,
-    microbatches,
-    one_of_each,
-    rows_of,
-)
+from agents.rows import MAX_PADDING, Row, deal_to_learners, microbatches, one_of_each, rows_of
 from ssp_env.game.record import record_game
 from ssp_env.game.round import Round
 

@@ -11,8 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.config import ALGORITHMS, LearningConfig, compares
-from agents.losses import ALGORITHMS as TABLE
+from agents.config import ALGORITHMS, LearningConfig
 from agents.losses import (
     VETO,
     Tokens,
@@ -164,11 +163,6 @@ def test_an_algorithm_is_its_papers_equation(name: str) -> None:
     assert any(bool((gradient != 0).any()) for gradient in theirs)
     for gradient, their in zip(gradients, theirs, strict=True):
         torch.testing.assert_close(gradient, their, rtol=1e-10, atol=1e-15)
-
-
-def test_every_algorithm_is_named_and_says_whether_it_compares() -> None:
-    assert set(TABLE) == set(ALGORITHMS) == set(ORACLES)
-    assert {name for name in TABLE if TABLE[name].grouped} == set(filter(compares, ALGORITHMS))
 
 
 # -- importance ratios -------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agents.memory import Device, Shape, least_share, plan, shape_of
 from experiments.config import RunConfig, load_preset, make_config
-from experiments.layouts import MEAN_ROW, MFU, PEAK, RATE, SAMPLED, estimate, layouts
+from experiments.layouts import estimate, layouts
 from experiments.planner import USABLE, check_fit, fastest
 from ssp_env.errors import ConfigError
 
@@ -73,17 +73,6 @@ def test_formulas_agree_with_counts_over_fake_tensors(
         assert engine.parts["the engine's passes"] == pytest.approx(passes, rel=0.02)
 
 
-def test_adapters_and_shares_are_smaller() -> None:
-    weights = 4 * SMALL.parameters
-    held = made(run())[0].parts
-    assert held["weights"] == held["gradients"] == held["reference"] == weights
-    adapted = made(run(learning={"lora_rank": 2}))[0].parts
-    assert adapted["Adam's moments"] == 2 * adapted["adapters"] == 2 * 4 * 2 * SMALL.adapted
-    assert "reference" not in adapted
-    shared = made(run(compute={"sharding": "fsdp2", "learners": 4}))[0].parts
-    assert shared["Adam's moments"] == 2 * weights // 4
-
-
 def test_an_engine_holds_the_caches_of_a_round() -> None:
     engine = made(run())[1].parts
     # Two questions, which the policy reads three times, in 256 tokens: more than two attempts each,
@@ -98,36 +87,6 @@ def test_an_engine_holds_the_caches_of_a_round() -> None:
     vllm, memory = run(engine={"kind": "vllm", "memory": 0.5}), 100 * SMALL.parameters
     assert made(vllm, memory)[1].total == memory // 2
     assert 2 * SMALL.parameters / memory <= least_share(SMALL, vllm, memory) < 1
-
-
-@pytest.mark.parametrize("count", [0, 2])
-def test_on_shared_gpus_engine_and_learner_take_turns(count: int) -> None:
-    shared = {"env_runners": count, "learners": count, "gpus": "shared"}
-    (device,) = made(run(compute=shared))
-    assert device.count == max(1, count)
-    assert ("activations" in device.parts) != ("KV cache" in device.parts)
-    assert {"weights", "reference", "engine's weights"} <= device.parts.keys()
-
-    # vLLM sleeps without its weights, so they come with its cache or not at all.
-    asleep = run(compute=shared, engine={"kind": "vllm"}, learning={"microbatch_tokens": 65_536})
-    (device,) = made(asleep)
-    assert "activations" in device.parts
-    assert "engine's weights" not in device.parts
-    memory = 10 * device.total
-    (device,) = made(asleep, memory)
-    playing = device.parts["KV cache"] + device.parts["engine's weights"]
-    assert playing == pytest.approx(0.4 * memory, rel=1e-6)
-
-
-def test_tensor_parallel_spreads_an_engine() -> None:
-    def engine(spread: int) -> Device:
-        compute = {"tensor_parallel": spread}
-        return made(run(compute=compute, engine={"kind": "vllm"}), 10**9)[1]
-
-    one, both = engine(1), engine(2)
-    assert (one.count, both.count) == (2, 4)
-    assert one.total == both.total == 9 * 10**8
-    assert both.parts["engine's weights"] == one.parts["engine's weights"] / 2
 
 
 def test_proposals_are_the_fastest_layouts_that_fit() -> None:
@@ -148,22 +107,6 @@ def test_proposals_are_the_fastest_layouts_that_fit() -> None:
     best = fastest(large, qwen(*COUNTED[1][0]), memory, 32)
     assert best is not None
     assert best.compute.tensor_parallel == 2
-
-
-def test_seconds_follow_from_what_is_assumed() -> None:
-    config = make_config(load_preset("paper-7b"))
-    shape, memory = QWEN_7B, 80 * 2**30
-    found = estimate(shape, config, memory)
-    rows = 256 * 6 * MEAN_ROW * 12_288
-    assert found.learn == pytest.approx(10 * 7.6156e9 * rows / (12 * PEAK * MFU), rel=1e-3)
-    assert found.play == pytest.approx(SAMPLED * rows / 4 / RATE, rel=0.01)
-    assert found.step == max(found.play, found.learn) + found.weights
-    apart = config.replace(compute=config.compute.replace(overlap=False))
-    assert estimate(shape, apart, memory).step == found.play + found.learn + found.weights
-
-    # Rows of a round that its cache does not hold wait.
-    full = config.replace(engine=config.engine.replace(memory=0.3))
-    assert estimate(shape, full, memory).play > 1.5 * found.play
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from agents.config import LearningConfig
-from agents.metrics import repeated
 from agents.rows import Row, credited, deal, rows_of, with_loss_weights
-from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import Outage, Outcome
@@ -105,15 +103,6 @@ def learnable(games: Sequence[Game], settings: LearningConfig) -> list[Row]:
     return credited(rows_of(games, settings), settings)
 
 
-def test_an_algorithm_of_ones_own_is_named_by_its_module() -> None:
-    own = config(solver_algorithm="learning:HALVED", learning_roles=("solver",))
-    rows = learnable([game(0, Outcome.VALID, rewards=[1, 0])], own)
-    assert [row.advantage for row in rows] == [0.5, 0.0]
-    for name in ("learning:PPO", "learning:some_rows"):
-        with pytest.raises(ConfigError):
-            learnable(step(), config(solver_algorithm=name))
-
-
 def test_grpo_compares_proposals_about_one_answer() -> None:
     rows = learnable(step(), config(proposer_algorithm="grpo", learning_roles=("proposer",)))
     expected = [1 / 3, -1 / 3, 0.0, 0.0, 0.0, 0.0]
@@ -157,11 +146,3 @@ def test_minibatches_keep_games_whole_and_cover_all_slots() -> None:
     dealt = [{row.game for row in part} for part, _ in parts]
     assert sum(map(len, dealt)) == len(set.union(*dealt)), "a game was torn apart"
     assert sorted(id(row) for part, _ in parts for row in part) == sorted(map(id, rows))
-
-
-def test_questions_that_nearly_repeat_others_are_found() -> None:
-    asked = "who is the mentor of the author of the long book called {} ?"
-    one, other = asked.format("Kemoris"), "what is the rival of Tasen ?"
-    assert repeated([one, other, asked.format("KEMORIS!"), "", " ?"]) == [True, False, *[True] * 3]
-    assert repeated([one, other]) == [False] * 2
-    assert repeated([]) == []

@@ -1,9 +1,10 @@
 """Two processes that learn together, over gloo: ``python two_ranks.py MODEL_DIR FOLDER``.
 
-Leaves the weights after two updates in ``FOLDER/ddp.pt`` and ``FOLDER/fsdp2.pt``, with the norms of
-both gradients, a sharded checkpoint from between the two updates in ``FOLDER/checkpoint``, and in
-``FOLDER/bytes0.pt`` and ``FOLDER/bytes1.pt`` what each held while the policy was dealt out, and
-likewise what :func:`distances` found.
+Learns from the rows of ``FOLDER/rows.pt``. Leaves the weights after two updates in
+``FOLDER/ddp.pt`` and ``FOLDER/fsdp2.pt``, with the norms of both gradients, a sharded checkpoint
+from between the two updates in ``FOLDER/checkpoint``, and in ``FOLDER/bytes0.pt`` and
+``FOLDER/bytes1.pt`` what each held while the policy was dealt out, and likewise what
+:func:`distances` found.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from unittest.mock import patch
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from learning import some_rows
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
@@ -71,11 +71,6 @@ def recording(policy: torch.nn.Module, found: list[int]) -> Iterator[None]:
 def columns(rows: list[Row]) -> dict[str, torch.Tensor]:
     """Rows as tensors."""
     return {name: torch.as_tensor(column) for name, column in columns_of(rows).items()}
-
-
-def batches(model_dir: Path) -> list[list[Row]]:
-    """The rows of two updates; solver's and proposer's, of unequal lengths."""
-    return [some_rows(model_dir, 6, noise=0.3, seed=seed) for seed in (1, 2)]
 
 
 def distances(folder: Path) -> dict[str, float]:
@@ -148,4 +143,5 @@ if __name__ == "__main__":
         num_key_value_heads=2, vocab_size=300, tie_word_embeddings=True,
     )  # fmt: skip
     AutoModelForCausalLM.from_config(tied).save_pretrained(out / "tied")
-    mp.start_processes(main, (model, out, batches(model)), nprocs=2, start_method="fork")
+    updates = torch.load(out / "rows.pt", weights_only=False)
+    mp.start_processes(main, (model, out, updates), nprocs=2, start_method="fork")

@@ -40,6 +40,7 @@ def imported() -> ModuleType:
 
 def test_the_pages_update_is_that_of_ssp_train() -> None:
     page, tokenizer = imported(), HuggingFaceTokenizer.load(tiny_directory())
+    page.B = 8  # enough games to compare
     policy, reference = load_model(tiny_directory()), load_model(tiny_directory())
     optimizer = torch.optim.Adam(policy.parameters(), lr=page.LR, betas=page.BETAS)
 

@@ -14,7 +14,6 @@ from experiments.config import load_preset, make_config
 from experiments.league import League, find_players, rate
 from experiments.run.rundir import RunDirectory
 from ssp_env.cli import main
-from ssp_env.errors import ConfigError, RunError
 
 
 def run_directory(folder: Path, *steps: int, model: str = "") -> str:
@@ -35,17 +34,6 @@ def test_a_run_stands_for_its_base_and_all_its_checkpoints(tmp_path: Path, polic
     assert found["one step 20"] == f"{one}/checkpoints/step_000020/policy"
     third = run_directory(tmp_path / "third", 5, model="elsewhere")
     assert find_players([third])["third base"] == "elsewhere"
-
-
-def test_players_that_cannot_play_are_refused(tmp_path: Path, policy: Path) -> None:
-    with pytest.raises(RunError, match="empty has no checkpoint"):
-        find_players([run_directory(tmp_path / "empty")])
-    with pytest.raises(ConfigError, match=r"config\.json is missing"):
-        find_players(["nowhere"])
-    with pytest.raises(ConfigError, match="two players have this name"):
-        find_players([f"a={policy}", f"a={shutil.copytree(policy, tmp_path / 'copy')}"])
-    with pytest.raises(ConfigError, match="or two policies"):
-        find_players([str(policy)])
 
 
 # -- ratings -----------------------------------------------------------------------------------
@@ -96,7 +84,7 @@ def test_a_league_of_two_policies(
 
     def command(other: Path, out: Path, *words: str) -> int:
         named = [f"playful={policy}", f"other={other}", "--model", str(policy), "--out", str(out)]
-        return main(["league", *named, "--answers", "6", *sets(*SETTINGS), *words])
+        return main(["league", *named, "--answers", "4", *sets(*SETTINGS), *words])
 
     out = tmp_path / "league"
     assert command(twin, out, *sets("engine.dtype=bfloat16")) == 0
@@ -107,7 +95,7 @@ def test_a_league_of_two_policies(
     assert {**one, "name": ""} == {**other, "name": ""}, "one policy plays the same games"
     (a, b), (c, d) = data["solved_by_answer"]
     assert a == b == c == d
-    assert len(a) == 6
+    assert len(a) == 4
     assert "Share solved of valid questions" in (out / "league.md").read_text()
     assert (out / "figure.png").stat().st_size > 10_000
 

@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 
 from agents.config import ComputeConfig, EngineConfig
-from experiments.config import RunConfig, load_preset, shipped
+from experiments.config import RunConfig, shipped
 from experiments.options import Chosen
 from experiments.run.checks import check_settings
 from experiments.run.cluster import algorithm_config
 from experiments.run.rundir import flat
-from ssp_env.errors import ConfigError
-from ssp_env.game.config import DEFAULT_FILTERS, MINI_GAME
 
 
 def config_of(*assignments: str, preset: str = "tiny") -> RunConfig:
@@ -72,44 +70,6 @@ def test_paper_preset_is_the_paper_s_table() -> None:
     assert {name: settings[name] for name in PAPER} == PAPER
 
 
-CODE = {
-    "checkpoint_every": (10, 5),
-    "game.max_searches": (10, 9),
-    "game.noise_documents": (4, 24),
-    "game.min_searches": (1, 2),
-    "game.filters": (DEFAULT_FILTERS, (*DEFAULT_FILTERS, "few_words", "repeated_query")),
-    "game.verification_prompt": ("solver", "documents"),
-    "learning.clip_high": (0.2, 0.285),
-    "learning.std_normalise": (False, True),
-    "learning.proposer_aggregation": ("sequence", "token"),
-    "learning.solver_aggregation": ("sequence", "token"),
-    "evaluate_every": (10, 5),
-}
-"""What the paper's text has, and its released code."""
-
-
-def test_preset_of_the_paper_s_code_differs_from_that_of_its_text_in_these_points() -> None:
-    text, code = (
-        flat(config_of(preset=name).model_dump()) for name in ("paper-7b", "paper-7b-code")
-    )
-    assert {name: (text[name], code[name]) for name in text if text[name] != code[name]} == CODE
-
-
-def test_tiny_preset_plays_the_game_that_its_policy_was_made_for() -> None:
-    assert config_of().game == MINI_GAME.replace(verification_prompt="attempt")
-    with pytest.raises(ConfigError, match="did you mean 'tiny'"):
-        load_preset("tniy")
-
-
-def test_a_server_that_has_moved_keeps_its_token() -> None:
-    began = config_of("search.server=http://127.0.0.1:9", "search.token_env=TOKEN")
-    held = began.model_dump(mode="json")
-    moved = Chosen(search="http://127.0.0.1:10").config(values=held).search
-    assert (moved.server, moved.token_env) == ("http://127.0.0.1:10", "TOKEN")
-    elsewhere = Chosen(search="some/where").config(values=held).search
-    assert (elsewhere.index, elsewhere.server) == ("some/where", "")
-
-
 # -- overrides ---------------------------------------------------------------------------------
 
 
@@ -125,24 +85,6 @@ def test_overrides_reach_their_settings() -> None:
     texts = [f"{name}={list(v) if isinstance(v, tuple) else v}" for name, v in given.items()]
     config = flat(config_of(*texts).model_dump())
     assert {name: config[name] for name in given} == given
-
-
-@pytest.mark.parametrize(
-    ("assignment", "field", "fix"),
-    [
-        ("stpes=3", "stpes", "did you mean 'steps'"),
-        ("lr=1", "lr", "did you mean learning.lr?"),
-        ("steps", "--set", "section.field=value"),
-        ("learning.lr=[1", "learning.lr", "not YAML"),
-        ("learning.decay_steps=79", "learning.decay_steps", "at least 80"),
-        ("game.verifier=openai", "openai.base_url", "name a model"),
-    ],
-)
-def test_mistake_is_named_with_its_fix(assignment: str, field: str, fix: str) -> None:
-    with pytest.raises(ConfigError) as raised:
-        config_of(assignment)
-    assert raised.value.field == field
-    assert fix in raised.value.fix
 
 
 # -- what RLlib gets ---------------------------------------------------------------------------
@@ -175,18 +117,3 @@ def test_settings_reach_rllib() -> None:
     assert (made.learning(), made.game()) == (config.learning, config.game)
     assert (made.env_config["world"], made.env_config["world_options"]) == ("mini", {"seed": 4})
     assert (made.overlap, made.seed) == (True, 3)
-
-
-def test_settings_that_do_not_go_together_are_named_as_ours(policy: Path) -> None:
-    with pytest.raises(ConfigError) as raised:
-        check_settings(
-            config_of("learning.batch_size=9", "compute.env_runners=2", f"model={policy}")
-        )
-    assert raised.value.field == "learning.round_size"
-
-    with pytest.raises(ConfigError, match="importance_cap") as raised:
-        check_settings(config_of("compute.overlap=true", "learning.importance_cap=null"))
-    assert raised.value.field == "compute.overlap"
-
-    with pytest.raises(ConfigError, match="give two learners or more"):
-        check_settings(config_of("compute.sharding=fsdp2"))

@@ -7,16 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from engine_tests import (
-    SIZES,
-    STOPS,
-    Conversation,
-    EngineTests,
-    finish,
-    made,
-    requests,
-    words,
-)
+from engine_tests import SIZES, STOPS, Conversation, EngineTests, finish, made, requests, words
 from transformers import GraniteConfig, MistralConfig
 from transformers.models.auto import AutoModelForCausalLM
 
@@ -25,9 +16,6 @@ from agents.engines.base import Engine, StopRule, generate
 from agents.engines.opening import open_engine
 from agents.engines.transformers_engine import TransformersEngine
 from ssp_env.errors import ModelError, ServiceError
-from ssp_env.game.config import GameConfig
-from ssp_env.game.protocol import Tags
-from ssp_env.tokenizers import WordTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 
 
@@ -119,12 +107,3 @@ def test_weights_that_are_no_numbers_are_an_outage() -> None:
 def test_an_architecture_that_would_be_wrong_silently_is_refused(config: Any, what: str) -> None:
     with pytest.raises(ModelError, match=rf"{config.model_type}.*{what}"):
         engine_for(AutoModelForCausalLM.from_config(config))
-
-
-@pytest.mark.parametrize("word", ["x", "<"])
-def test_a_tag_stops_by_its_token_and_where_it_can_be_spelled_out(word: str) -> None:
-    tokenizer = WordTokenizer([word], Tags().all())
-    stop = StopRule.of(GameConfig(), tokenizer)
-    (tag,) = tokenizer.encode("</search>")
-    assert {tag, tokenizer.eos_id} <= stop.token_ids
-    assert (b"</search>" in stop.strings) == (word == "<")

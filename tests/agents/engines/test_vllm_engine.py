@@ -13,17 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from engine_tests import (
-    CONFIGS,
-    SIZES,
-    STOPS,
-    EngineTests,
-    check,
-    made,
-    model,
-    scored_by,
-    words,
-)
+from engine_tests import CONFIGS, SIZES, EngineTests, check, made, model, scored_by, words
 from playful import GAME, WORLD, make_rules, new_round, play_watched, tilted
 from transformers.models.auto import AutoModelForCausalLM
 
@@ -33,7 +23,7 @@ from agents.engines.base import Engine, Request, StopRule, generate
 from agents.engines.gap import Gap, compared_rows, measure
 from agents.engines.opening import open_engine
 from agents.engines.transformers_engine import TransformersEngine
-from agents.engines.vllm_engine import VLLMEngine, arguments, surplus_bias
+from agents.engines.vllm_engine import VLLMEngine, surplus_bias
 from agents.models import adapt, is_adapter, load_model, state_of, tiny_directory
 from agents.rollout import play
 from agents.tiny.bootstrap import tiny_tokenizer
@@ -45,21 +35,6 @@ from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.worlds.mini import MiniWorld
-
-
-def test_what_vllm_is_started_with(model_dir: Path) -> None:
-    plain: dict[str, Any] = {"on_gpu": True, "dtype": torch.bfloat16, "memory": 0.4}
-    plain |= {"longest": None, "sleeps": False, "tensor_parallel": 1}
-    before = arguments(model_dir, **plain)
-    for changes, name in (
-        ({"memory": 0.7}, "gpu_memory_utilization"),
-        ({"longest": 99}, "max_model_len"),
-        ({"sleeps": True}, "enable_sleep_mode"),
-        ({"on_gpu": False}, "gpu_memory_utilization"),
-        ({"dtype": torch.float32}, "dtype"),
-        ({"tensor_parallel": 2}, "tensor_parallel_size"),
-    ):
-        assert before[name] != arguments(model_dir, **{**plain, **changes}).get(name)
 
 
 def test_lists_of_a_request_are_short_enough_for_vllm_on_a_gpu() -> None:
@@ -166,30 +141,6 @@ class TestVLLMEngine(EngineTests):
         self, lm: Any, tokenizer: Tokenizer, stop: StopRule, dtype: str = "float32"
     ) -> Engine:
         return vllm_engine(lm, tokenizer, stop, self.folder, dtype)
-
-
-@needs_vllm
-def test_its_sampler_on_gpus_takes_requests_of_a_policy_of_qwens_sizes() -> None:
-    """vLLM's own classes, which its CPU build does not sample with."""
-    from vllm.v1.worker.gpu.sample import logit_bias, states
-
-    engine = object.__new__(VLLMEngine)
-    engine._stop, engine._bias = StopRule(STOPS, ()), surplus_bias(152_064, 151_665)
-    parameters = engine._parameters(Request(0, [1, 2], 5, 0.7, 2**63 - 1))
-    sampling = states.SamplingStates(4, 152_064)
-    sampling.add_request(3, parameters)
-    assert (sampling.seeds.np[3], sampling.num_logprobs[3]) == (2**63 - 1, 0)
-
-    rows = SimpleNamespace(np=[0] * 4)
-    held = SimpleNamespace(max_num_reqs=4, device=torch.device("cpu"), prompt_len=rows)
-    bias = logit_bias.LogitBiasState(None, held)
-    assert bias.add_request(3, parameters)
-    assert bias.num_logit_bias.np[3] == 399
-
-    # What it was once asked for, and is refused.
-    parameters.allowed_token_ids = range(151_665)
-    with pytest.raises(ValueError, match="The max size is 1024"):
-        bias.add_request(3, parameters)
 
 
 @needs_vllm

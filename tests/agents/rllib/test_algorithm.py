@@ -13,13 +13,19 @@ import numpy as np
 import pytest
 import ray
 import torch
-from learning import Weights, distance
+from learning import Weights, distance, share_apart
 from playful import GAME, LEARNING, WORLD, lethal_rules
 from ray.rllib.callbacks.callbacks import RLlibCallback
+from ray.rllib.core.learner import learner_group
+from ray.rllib.core.learner.torch import torch_learner
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
+from ray.train.torch import TorchConfig
 from ray.tune.registry import get_trainable_cls
+from safetensors.numpy import load_file
 
-from agents.rllib import SSP, SSPConfig
+from agents.config import SHARED
+from agents.rllib import SSP, SSPConfig, SSPLearner, env_runner
+from agents.rllib.env_runner import SSPEnvRunner
 from agents.rllib.module import LLMModule
 from ssp_env.errors import LearnerDied, ServiceError, UsageError
 
@@ -80,11 +86,9 @@ def uninterrupted(
             run["games"].append(algorithm.last_games)
             if step == 1:
                 algorithm.save_to_path(run["checkpoint"])
-            if step == 2:
                 questions = config.make_world().questions(0, per_group=3)
                 run["solved"] = algorithm.solve(questions, temperature=1.0, seed=7)
         run["evaluated"] = algorithm.told
-        run["state"] = algorithm.get_state()["self_play"]
     return run
 
 
@@ -196,13 +200,6 @@ def test_rllibs_way_to_serve_finds_the_module_of_a_checkpoint(
     assert torch.equal(again.forward_inference(batch)["action_dist_inputs"], logits)
 
 
-def check_step(algorithm: SSP, uninterrupted: dict[str, Any], step: int) -> None:
-    games = algorithm.last_games
-    assert games == uninterrupted["games"][step]
-    assert [game.slot for game in games] == list(range(len(games))), "numbered over all rounds"
-    assert distance(weights_of(algorithm), uninterrupted["weights"][step]) == 0.0
-
-
 def test_with_overlap_games_are_one_update_old_and_a_resumed_run_learns_from_the_same(
     uninterrupted: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,45 +231,59 @@ def test_with_overlap_games_are_one_update_old_and_a_resumed_run_learns_from_the
         assert algorithm.last_gap.mean < 1e-5, "compared are games of the present weights"
 
 
-def test_a_remote_learner_gives_the_weights_of_none(uninterrupted: dict[str, Any]) -> None:
-    """With two, DDP and FSDP2, see `benchmarks/results/several_learners.json`; their updates are
-    compared without Ray in `tests/agents/test_sharding.py`."""
-    config = uninterrupted["config"].copy(copy_frozen=False).learners(num_learners=1)
-    with running(config) as algorithm:
-        algorithm.restore_from_path(uninterrupted["checkpoint"])
-        assert distance(weights_of(algorithm), uninterrupted["weights"][1]) == 0.0
-        figures = algorithm.train()["ssp"]["figures"]
-        assert distance(weights_of(algorithm), uninterrupted["weights"][2]) < 1e-6
-        alone = uninterrupted["results"][2]["ssp"]["figures"]
-        assert figures["learner_trained_tokens"] == alone["learner_trained_tokens"]
-        # Adam and clipping would hide a gradient of the wrong size.
-        for name in ("learner_grad_norm", "learner_loss"):
-            assert figures[name] == pytest.approx(alone[name], rel=1e-3, abs=1e-6)
-
-        # It dies: no tracebacks of Ray's.
-        ray.kill(algorithm.learner_group._worker_manager.actors()[0])
-        with pytest.raises(LearnerDied, match="a learner died; go on from the last checkpoint"):
-            algorithm.train()
-        with pytest.raises(LearnerDied):
-            algorithm.save_to_path(uninterrupted["trigger"].parent / "dead")
+def on_cpu(*_: Any) -> torch.device:
+    """In place of RLlib's `get_device`, which takes Ray's word for a GPU."""
+    return torch.device("cpu")
 
 
-def test_two_env_runners_play_the_games_of_none_whoever_dies(uninterrupted: dict[str, Any]) -> None:
-    """The run goes on with other runners than it was begun with; one dies in mid-rollout, then the
-    other."""
-    config = uninterrupted["config"].copy(copy_frozen=False).env_runners(num_env_runners=2)
+class LearnerOnCPU(SSPLearner):
+    def build(self) -> None:
+        torch_learner.get_device = on_cpu
+        super().build()
+
+
+class RunnerOnCPU(SSPEnvRunner):
+    """Counts how often its engine was put to sleep."""
+
+    slept = 0
+
+    def make_module(self) -> None:
+        env_runner.get_device = on_cpu
+        super().make_module()
+
+    def sleep(self) -> None:
+        super().sleep()
+        self.slept += 1
+
+
+def gpus_of(actor: Any) -> tuple[int, ...]:
+    return tuple(ray.get_gpu_ids())
+
+
+def test_two_runners_and_two_learners_are_as_one_whoever_dies(
+    uninterrupted: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run goes on with other processes than it was begun with. Its 16 GPUs have no CUDA:
+    tensors are on the CPU, and the learners, which share the policy, talk by gloo."""
+    monkeypatch.setattr(learner_group, "_get_backend_config", lambda _: TorchConfig("gloo"))
+    config = uninterrupted["config"].copy(copy_frozen=False)
+    config.env_runners(num_env_runners=2, env_runner_cls=RunnerOnCPU)
+    config.learners(num_learners=2, sharding="fsdp2").training(learner_class=LearnerOnCPU)
+    config.training(engine={"dtype": "float32"})  # on GPUs, runners would play in bfloat16
+    runner, learner = SHARED
+    config.env_runners(num_gpus_per_env_runner=runner).learners(num_gpus_per_learner=learner)
     questions = config.make_world().questions(0, per_group=3)
     with running(config) as algorithm:
+        runners = algorithm.env_runner_group.foreach_env_runner(gpus_of)
+        learners = [r.get() for r in algorithm.learner_group.foreach_learner(gpus_of)]
+        assert len(set(runners)) == len(set(learners)) == 2, "no two of a kind on one"
+        assert set(runners) == set(learners), "one of each on both, and 14 left alone"
         assert algorithm.env_runner is None, "no third copy of the model in the main process"
-        algorithm.restore_from_path(uninterrupted["checkpoint"])
-        result = algorithm.train()
-        check_step(algorithm, uninterrupted, 2)
-        expected = uninterrupted["results"][2]
-        np.testing.assert_equal(result["env_runners"], expected["env_runners"])
-        np.testing.assert_equal(result["ssp"]["figures"], expected["ssp"]["figures"])
-        assert result["evaluation"]["env_runners"] == expected["evaluation"]["env_runners"]
 
-        # They also answer questions, in order.
+        algorithm.restore_from_path(uninterrupted["checkpoint"])
+        assert distance(weights_of(algorithm), uninterrupted["weights"][1]) == 0.0
+
+        # The runners answer questions in order, greedily or by a seed.
         expected = uninterrupted["solved"]
         records = algorithm.solve(questions, temperature=1.0, seed=7)
         assert [r.trajectories[0].ids for r in records] == [r.trajectories[0].ids for r in expected]
@@ -280,22 +291,45 @@ def test_two_env_runners_play_the_games_of_none_whoever_dies(uninterrupted: dict
         assert [record.question for record in records] == [question.text for question in questions]
         assert {(record.origin, len(record.trajectories)) for record in records} == {("given", 1)}
         greedy = [[record.trajectories for record in answered] for answered in (records, again)]
-        assert greedy[0] == greedy[1], "they do not depend on a seed"
+        assert greedy[0] == greedy[1]
 
+        # One dies in mid-rollout; the other plays its games as well.
         uninterrupted["trigger"].touch()
-        algorithm.train()
+        result = algorithm.train()
         assert not uninterrupted["trigger"].exists()
         assert algorithm.env_runner_group.num_healthy_remote_env_runners() == 1
-        check_step(algorithm, uninterrupted, 3)
+        slept = algorithm.env_runner_group.foreach_env_runner(lambda runner: runner.slept)
+        assert slept == [2], "until the first weights came, and while the learners worked"
+        assert algorithm.last_games == uninterrupted["games"][2]
+        slots = [game.slot for game in algorithm.last_games]
+        assert slots == list(range(len(slots))), "numbered over all rounds"
 
+        expected = uninterrupted["results"][2]
+        np.testing.assert_equal(result["env_runners"], expected["env_runners"])
+        assert result["evaluation"]["env_runners"] == expected["evaluation"]["env_runners"]
+        # Adam and clipping would hide a gradient of the wrong size, but not these figures.
+        figures, of_one = (found["ssp"]["figures"] for found in (result, expected))
+        assert figures == pytest.approx(of_one, rel=1e-3, abs=1e-6, nan_ok=True)
+        weights = weights_of(algorithm)
+        assert share_apart(weights, uninterrupted["weights"][2]) < 1e-3
+        assert distance(weights, uninterrupted["weights"][2]) <= 2 * 2 * config.lr
+        algorithm.save_policy(tmp_path / "policy")
+        saved = load_file(tmp_path / "policy" / "model.safetensors")
+        assert all(np.array_equal(saved[name], weight) for name, weight in weights.items())
+
+        # The pool of questions outlives all runners.
+        state = algorithm.get_state(components="none")["self_play"]
+        assert state["strategy"]["strategy"]["pool"]
+        assert state["strategy"]["asked"]
         uninterrupted["trigger"].touch()
         with pytest.raises(ServiceError, match="all env runners died"):
             algorithm.train()
-        state = algorithm.get_state()["self_play"]
-        assert state == uninterrupted["state"], "the pool of questions outlives all runners"
-        assert state["strategy"]["strategy"]["pool"]
-        assert state["strategy"]["asked"]
-        assert distance(weights_of(algorithm), uninterrupted["weights"][3]) == 0.0
+        assert algorithm.get_state(components="none")["self_play"] == state
+
+        for actor in algorithm.learner_group._worker_manager.actors().values():
+            ray.kill(actor)
+        with pytest.raises(LearnerDied, match="a learner died; go on from the last checkpoint"):
+            algorithm.save_to_path(tmp_path / "dead")
 
 
 def test_an_engine_that_fails_voids_games_and_one_that_loses_weights_ends_the_run(

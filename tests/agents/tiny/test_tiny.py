@@ -8,42 +8,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from transformers import Lfm2ForCausalLM
 
 from agents.tiny import bootstrap as bootstrap_module
-from agents.tiny.bootstrap import bootstrap, save_policy, tiny_model, tiny_tokenizer
+from agents.tiny.bootstrap import bootstrap, save_policy, tiny_tokenizer
 from agents.tiny.traces import Trace, TraceWriter
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.outcome import Ending
-from ssp_env.game.protocol import Tags
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.tokenizers import HuggingFaceTokenizer, WordTokenizer
+from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import GroundTruth, Question
 from ssp_env.worlds.mini import MiniWorld
-from ssp_env.worlds.mini_language import vocabulary
 
 
 @pytest.fixture(scope="module")
 def words() -> HuggingFaceTokenizer:
     return HuggingFaceTokenizer(tiny_tokenizer())
-
-
-def test_the_ids_are_those_of_the_word_tokenizer(words: HuggingFaceTokenizer) -> None:
-    own = WordTokenizer(vocabulary(), Tags().all())
-    for name in ("vocab_size", "pad_id", "eos_id"):
-        assert getattr(words, name) == getattr(own, name)
-    text = "what is the mentor of <search> Nobody </search> <zearch> ?"
-    assert words.encode(text) == own.encode(text)
-    assert words.encode_data(text) == own.encode_data(text)
-
-
-def test_the_model_has_under_a_million_parameters_and_a_stock_architecture() -> None:
-    model = tiny_model(len(tiny_tokenizer()), torch.Generator().manual_seed(0))
-    assert sum(parameter.numel() for parameter in model.parameters()) < 1_000_000
-    assert type(model) is Lfm2ForCausalLM
 
 
 def acted_out(played: Round, trace: Trace) -> Trajectory:

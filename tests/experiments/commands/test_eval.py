@@ -17,17 +17,13 @@ from agents.models import tiny_directory
 from agents.rollout import play
 from experiments.config import load_preset, make_config
 from experiments.evaluation import answers as answering
-from experiments.evaluation.answers import answer, by_player
+from experiments.evaluation.answers import answer
 from experiments.run.checks import open_run
 from experiments.run.cluster import build
 from ssp_env.cli import main
-from ssp_env.errors import ServiceError
 from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.record import GameRecord
-from ssp_env.game.trajectory import Trajectory
-from ssp_env.players import scripted_player
 from ssp_env.replay import read_games
-from ssp_env.replay.files import game_lines
 
 SHORT = ("--set", "game.max_response_tokens=64")
 GONE = Outage("engine", "it was gone")
@@ -191,30 +187,6 @@ def test_a_stopped_evaluation_goes_on_to_the_same_result(
     assert f"ssp eval {tmp_path / 'x'} shows it" in capsys.readouterr().err
 
 
-def test_groups_and_attempts_that_an_outage_took_are_told(
-    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    evaluate(policy, tmp_path / "all", "--attempts", "3", "--temperature", "1")
-    first, *games = read_games(tmp_path / "all")
-    (attempt, *rest) = first.record.trajectories
-    hit = replace(first.record, trajectories=(replace(attempt, outage=GONE), *rest))
-    changed = [replace(first, record=hit)]
-    for game in games:
-        lost = game.record.question_group == "4"
-        changed.append(replace(game, record=void(game.record)) if lost else game)
-    (tmp_path / "some").write_text("".join(game_lines(changed)))
-
-    assert main(["eval", str(tmp_path / "some")]) == 0
-    shown = capsys.readouterr().out
-    assert "group 4 is not in the table: all 4 questions are void" in shown
-    assert "4 void questions (4 by engine)" in shown
-    assert "1 attempt at other questions void" in shown
-
-    found = evaluation(capsys, str(tmp_path / "some"))
-    assert found["void_groups"] == {"4": 4}
-    assert found["rows"][-1]["intervals"].keys() == {"avg@2", "pass@2", "majority@2", "f1"}
-
-
 def test_your_own_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, questions = open_run(make_config(load_preset("tiny")))
     known = next(question for question in questions if question.group == "1")
@@ -235,46 +207,3 @@ def test_your_own_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert re.search(r"^ *mine +1 ", shown, re.MULTILINE), "one of the two is drawn"
     assert "group long is not in the table: its one question is void" in shown
     assert "1 void question (1 by a prompt longer than game.max_prompt_tokens)" in shown
-
-
-def test_prompts_of_another_project(
-    stranger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With a policy that has never seen them: what it is asked, by which rules."""
-    rows = {
-        "corpus": {"id": "1", "title": "Paris", "text": "Paris lies on the Seine."},
-        "answers": {"answer": "Paris"},
-        "questions": {"question": "Which river runs through Paris?", "answers": ["the Seine"]},
-    }
-    words = ["--world", "files", "--set", "world_options.name=rivers", "--prompts", "r-search"]
-    for name, row in rows.items():
-        (tmp_path / name).write_text(json.dumps(row))
-        words += ["--set", f"world_options.{name}_path={tmp_path / name}"]
-    # The world has no questions of its own.
-    words[-2:] = ["--questions", str(tmp_path / "questions")]
-    words += ["--preset", "wiki", "--set", "game.top_k=2", "--out", str(tmp_path / "games")]
-
-    assert main(["eval", str(stranger), *words, *SHORT]) == 0
-    said = capsys.readouterr().err
-    assert "none of 1 attempt gave an answer: " in said
-    assert "chat template" in said
-    (saved,) = read_games(tmp_path / "games")
-    config = saved.rules.config
-    assert (config.prompts, config.max_searches) == ("r-search", 10)
-    assert config.top_k == 2, "--set decides"
-    assert "<observation>" in saved.rules.prompts["solver_opening"]
-
-
-def test_a_player_in_place_of_a_model_and_its_outages() -> None:
-    """``--player api`` plays so: whoever was not answered is void, all others count."""
-    rules, questions = open_run(make_config(load_preset("tiny"), {"game.attempts": 1}))
-    script, outage = scripted_player(rules), [ServiceError("player", "it was out")]
-
-    class Flaky:
-        def play(self, trajectories: list[Trajectory]) -> None:
-            script.play(trajectories[:3] if outage else trajectories)
-            if outage:
-                raise outage.pop()
-
-    found = answer(rules, questions[:5], by_player(Flaky()), [0])
-    assert [record.outcome for record in found] == ["valid"] * 3 + ["void"] * 2

@@ -13,7 +13,6 @@ from transformers import AutoTokenizer
 from agents.models import CHECKSUMS, load_model
 from experiments.config import RunConfig
 from ssp_env.cli import main
-from ssp_env.errors import MissingExtra, ModelError
 
 BLOCKS = {
     "self_attn.q_proj": "attn_q",
@@ -80,18 +79,3 @@ def test_a_gguf_file_is_the_same_model_and_is_converted_once(
     assert main(["plan", "--model", str(gguf_file), "--preset", "h200"]) == 0
     assert f"{gguf_file}: " in capsys.readouterr().out
     assert (folder / CHECKSUMS).stat().st_mtime_ns == written
-
-
-def test_what_is_missing_or_broken_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SSP_CACHE", str(tmp_path / "cache"))
-    path = tmp_path / "model.gguf"
-    with pytest.raises(ModelError, match="No such file"):
-        _ = RunConfig(model=str(path)).model_dir
-    path.write_bytes(b"GGUF, it says")
-    monkeypatch.setattr("agents.models.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"gguf"):
-        _ = RunConfig(model=str(path)).model_dir
-    monkeypatch.undo()
-    pytest.importorskip("gguf")
-    with pytest.raises(ModelError, match="cannot be read as a GGUF file"):
-        _ = RunConfig(model=str(path)).model_dir

@@ -14,12 +14,12 @@ from safetensors.torch import load_file
 
 from ssp_env.cli import main
 
-SMALL = sets("learning.batch_size=16", "game.max_response_tokens=160", "per_group=3")
+SMALL = sets("learning.batch_size=16", "game.max_response_tokens=128", "per_group=3")
 
 
 def imitate(policy: Path, out: Path, *more: str) -> Path:
     """Runs the command; returns the policy that it left."""
-    words = ["imitate", "--model", str(policy), "--out", str(out), "--measured", "6", *SMALL]
+    words = ["imitate", "--model", str(policy), "--out", str(out), "--measured", "2", *SMALL]
     assert main([*words, *more]) == 0
     (taught,) = out.glob("checkpoints/step_*/policy")
     return taught
@@ -31,7 +31,7 @@ def test_a_script_is_learnt_from(
     taught = imitate(untrained, tmp_path / "run", "--steps", "25", "--lr", "4e-3")
     shown = capsys.readouterr()
     before, after = shown.out.splitlines()
-    assert re.fullmatch(r"before: \d+ of 6 proposals and \d+ of 6 attempts in the format", before)
+    assert re.fullmatch(r"before: \d+ of 2 proposals and \d+ of 2 attempts in the format", before)
     assert after.startswith("after: ")
     assert f"ssp train --model {taught}" in shown.err
 

@@ -116,18 +116,3 @@ def test_the_newest_checkpoint_of_a_run_is_exported_and_rounded(
 
     assert main(["export", str(tmp_path / "run"), *out]) == 2
     assert "is not empty" in capsys.readouterr().err
-
-
-def test_what_holds_no_policy_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refused(source: Path, *more: str) -> str:
-        assert main(["export", str(source), "-o", str(tmp_path / "out"), *more]) == 2
-        return capsys.readouterr().err
-
-    checkpoint = saved(trained(), tmp_path / "checkpoint")
-    assert "by --model" in refused(checkpoint)
-    assert "no model directory" in refused(checkpoint, "--model", str(tmp_path / "none"))
-    (file,) = (checkpoint / "algorithm" / "learner").iterdir()
-    file.write_bytes(file.read_bytes()[:100])
-    assert "cannot be read" in refused(checkpoint, "--model", str(tiny_directory()))

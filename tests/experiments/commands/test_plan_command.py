@@ -82,22 +82,6 @@ def test_a_plan_of_a_preset(directory: Path, capsys: pytest.CaptureFixture[str])
     assert "of 9 env runners, only 8 would play" in capsys.readouterr().err
 
 
-def test_nobody_takes_the_tiny_policy_for_another(capsys: pytest.CaptureFixture[str]) -> None:
-    def told(*given: str) -> str:
-        assert cli.main(["plan", *given]) == 2
-        return capsys.readouterr().err
-
-    assert "by --model DIR: the tiny policy cannot read 'wiki-mini'" in told("--preset", "paper-7b")
-    for option in ("--gpus", "--memory"):
-        assert f"{option} = 1" in (said := told(option, "1"))
-        assert "these settings use no GPU; set compute.gpus" in said
-
-    assert cli.main(["plan", "--set", "learning.batch_size=2"]) == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith("the tiny policy that ships: 0.94M parameters;")
-    assert "learner and engine: 1 process\n" in shown
-
-
 def test_a_run_is_planned_for_the_gpus_that_it_will_have(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -11,7 +10,6 @@ from runs import sets
 from scripted_model import ChatServer, obedient
 
 from ssp_env import cli
-from ssp_env.testing.hacks import CHEATS
 
 FEW = ("--games", "24", "--set", "world_options.entities=60", "--set", "game.attempts=2")
 
@@ -51,20 +49,6 @@ def test_what_pays_is_status_1_unless_it_is_allowed(capsys: pytest.CaptureFixtur
     assert probed(*options, "--allow", "nonsense") == 0
 
 
-def test_a_server_that_is_down_is_status_3(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ssp_env.judge.chat.CALLS", 1)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-        served = (f"openai.base_url=http://127.0.0.1:{port}/v1", "openai.model=x")
-        assert probed(*FEW, "--verifier", "openai", *sets(*served), "--cheat", "nonsense") == 3
-    shown = capsys.readouterr()
-    assert "held" not in shown.out
-    assert "no honest game came to an end" in shown.err
-
-
 def test_papers_settings_with_a_model_behind_an_api(capsys: pytest.CaptureFixture[str]) -> None:
     """An obedient model lets a code and a forged verdict pass."""
     with ChatServer(obedient) as server:
@@ -79,8 +63,3 @@ def test_papers_settings_with_a_model_behind_an_api(capsys: pytest.CaptureFixtur
     assert forged["solver"] > printed["honest"]["solver"]
     assert printed["gate"]["precision"] is None
     assert printed["fingerprint"]["judge"].startswith("OpenAIJudge (scripted")
-
-
-def test_list_names_every_cheat(capsys: pytest.CaptureFixture[str]) -> None:
-    assert probed("--list") == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(CHEATS)

@@ -100,15 +100,3 @@ def test_precision_and_recall_of_the_gate(games: list[tuple[int, GameRecord]]) -
     assert window["recall"] == pytest.approx(2 / 3)
     assert window["ambiguous"] == pytest.approx(1 / 4)
     assert window["wrong"] == pytest.approx(1 / 4)
-
-
-def test_the_table_and_json(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["questions", str(run)]) == 0
-    table = capsys.readouterr().out
-    assert table.splitlines()[1].split() == ["1-1", "2-2", "3-3"]
-    assert "precision" in table
-    assert main(["questions", str(run), "--json", "--window", "2"]) == 0
-    data = json.loads(capsys.readouterr().out)
-    assert [window["first_step"] for window in data["windows"]] == [1, 3]
-    assert sum(window["accepted"] for window in data["hops"].values()) > 0
-    assert data["accepted"] <= data["questions"]

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import GAMES, HOSTILE, change_game, make_run
+from small_runs import GAMES, HOSTILE, make_run
 
 from experiments.report import curves
-from experiments.report.curves import chart_data, charts, curve, mean_curve, spoken
 from experiments.report.page import report as report_command
 from experiments.report.runs import arms_of, open_runs
 from ssp_env.cli import main
-from ssp_env.errors import DataError, RunError
 from ssp_env.replay import read_games
 
 
@@ -114,47 +112,6 @@ def test_arms_are_runs_that_differ_in_their_seed_and_named_by_what_differs(tmp_p
     ]
 
 
-def test_a_mean_over_runs_is_of_steps_that_all_of_them_have(tmp_path: Path) -> None:
-    made = [make_run(tmp_path / f"seed{seed}", seed, steps=3) for seed in (0, 1)]
-    lines = made[1].metrics.read_text().splitlines(keepends=True)
-    made[1].metrics.write_text("".join(lines[:2]))
-    runs = open_runs([str(run.path) for run in made])
-    (arm,) = arms_of(runs)
-    found = mean_curve([curve(run, "accuracy.1") for run in runs])
-    assert list(found.index) == [0, 1]
-    assert found.loc[1, "y"] == pytest.approx(0.1)
-
-    drawn = chart_data(runs, [arm])
-    (hops,) = [chart for chart in drawn if chart["title"] == "Unseen questions: 1 hop"]
-    assert hops["x"] == [0, 1, 2, 3]
-    assert [len([y for y in one["y"] if y is not None]) for one in hops["series"]] == [4, 2]
-    assert hops["means"][0]["y"][1:] == [pytest.approx(0.1), None, None]
-
-
-def test_a_reason_that_nothing_failed_for_has_share_0_there(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run")
-    lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
-    assert lines[1].pop("invalid_format") == lines[2]["invalid_format"] == 0.2
-    run.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    runs = open_runs([str(run.path)])
-    drawn = chart_data(runs, arms_of(runs))
-    (chart,) = [chart for chart in drawn if chart["title"] == "Why proposals fail"]
-    # Before the first step, nothing is proposed at all.
-    assert (chart["x"], chart["series"][0]["y"]) == ([1, 2], [0.0, 0.2])
-
-
-def test_every_figure_is_in_one_chart_a_new_one_too(two_runs: list[str]) -> None:
-    (run,) = open_runs(two_runs[:1])
-    figures = {*run.figures, "learner_brand_new", "something_else"}
-    dealt = charts(figures)
-    assert sorted(name for chart in dealt for name in chart.figures) == sorted(figures)
-    place = {name: (chart.group, chart.title) for chart in dealt for name in chart.figures}
-    assert place["learner_brand_new"] == ("Health of learning", "Brand new")
-    assert place["something_else"] == ("Other figures", "Something else")
-    assert place["proposer_reward"] == place["solver_reward"]
-    assert [spoken(name) for name in ("share_1hop", "accuracy.2")] == ["1 hop", "2 hops"]
-
-
 # -- ssp plot ----------------------------------------------------------------------------------
 
 
@@ -187,13 +144,3 @@ def test_plot_draws_a_line_per_arm(
     assert main(["plot", paths[0], "--out", str(tmp_path / "plot.foo")]) == 2
     assert "plot.foo cannot be written" in capsys.readouterr().err
     assert not [*tmp_path.glob("*.foo*")]
-
-
-def test_a_game_that_cannot_be_read_is_refused_with_its_place(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", steps=2)
-    change_game(run, 2, 0, outcome="splendid")
-    with pytest.raises(DataError, match=r"step_000002\.jsonl:2"):
-        report(run.path, out=tmp_path / "page.html")
-    assert [path.name for path in tmp_path.iterdir()] == ["run"], "nothing is written"
-    with pytest.raises(RunError, match="named twice"):
-        open_runs([str(run.path)] * 2)

@@ -4,6 +4,7 @@ interruption; and those whose figures go wrong, which say why."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -18,64 +19,35 @@ from playful import damage
 from runs import SSP, arguments, environment, games, metrics, timeless
 
 from agents.engines.transformers_engine import TransformersEngine
+from experiments.run.rundir import RunDirectory
 from ssp_env.cli import main
 from ssp_env.errors import ServiceError
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
 
-SIGNALLED = """
-import os, signal, sys
+KILLED = """
+import os, signal
 from experiments.run.rundir import RunDirectory
 from ssp_env.cli import script
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored under `nohup ... &`
 write = RunDirectory.write_games
 
-def written(run, step, rules, games):
-    write(run, step, rules, games)
+def written(run, step, *games):
+    write(run, step, *games)
     if step == 3:
-        os.kill(os.getpid(), SIGNAL)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 RunDirectory.write_games = written
 script()
 """
-"""The command, which gets a signal between the games and the figures of its third step."""
+"""The command, which is killed between the games and the figures of its third step."""
 
 
-def signalled(by: signal.Signals, words: list[str]) -> subprocess.CompletedProcess[str]:
-    code = SIGNALLED.replace("SIGNAL)", f"{int(by)})")
-    command = [sys.executable, "-c", code, *words]
-    return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=400)
-
-
-@pytest.mark.parametrize(
-    ("by", "status", "saved"),
-    [(signal.SIGTERM, 143, 3), (signal.SIGKILL, -signal.SIGKILL, 2)],
-)
-def test_a_resumed_run_ends_as_if_it_had_never_stopped(
-    by: signal.Signals,
-    status: int,
-    saved: int,
-    policy: Path,
-    whole_run: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+def check_resumed(
+    run: Path, saved: int, whole_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = tmp_path / "a run"
-    more = ("--steps", "6", "--set", "checkpoint_every=2")
-    ended = signalled(by, arguments(policy, run, *more))
-    assert ended.returncode == status, ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert not (run / "summary.json").exists()
-    if by != signal.SIGKILL:
-        assert metrics(run)[-1]["step"] == saved, "the step in progress is done and saved"
-        go_on = f"saved up to step {saved}. Go on with: ssp train --resume --out '{run}'"
-        assert go_on in ended.stderr
-        known = r"loading PyTorch|\s*\d+:\d\d |ssp: stopped"
-        assert [line for line in ended.stderr.splitlines() if not re.match(known, line)] == []
-
-    # In another process than the one that was stopped: this one.
+    """Resumes a run, to the bits of one that was never stopped."""
     assert main(["train", "--resume", "--out", str(run)]) == 0
     assert f"resumed after step {saved}" in capsys.readouterr().err
     assert any(line["reused_games"] for line in metrics(run)[saved + 1 :])
@@ -83,6 +55,46 @@ def test_a_resumed_run_ends_as_if_it_had_never_stopped(
     assert games(run) == games(whole_run)
     ours, theirs = (json.loads((r / "summary.json").read_text()) for r in (run, whole_run))
     assert (ours["accuracy"], ours["interval"]) == (theirs["accuracy"], theirs["interval"])
+
+
+def test_a_killed_run_ends_as_if_it_had_never_stopped(
+    policy: Path, whole_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "a run"
+    words = arguments(policy, run, "--steps", "6", "--set", "checkpoint_every=2")
+    command = [sys.executable, "-c", KILLED, *words]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=400)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not (run / "summary.json").exists()
+    check_resumed(run, 2, whole_run, capsys)
+
+
+def test_after_sigterm_the_step_is_done_and_saved(
+    policy: Path,
+    whole_run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = tmp_path / "a run"
+    write = RunDirectory.write_games
+
+    def written(directory: RunDirectory, step: int, *games: Any) -> None:
+        write(directory, step, *games)
+        if step == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDirectory, "write_games", written)
+        assert main(arguments(policy, run, "--steps", "6", "--set", "checkpoint_every=2")) == 143
+    said = capsys.readouterr().err
+    assert metrics(run)[-1]["step"] == 3
+    assert f"saved up to step 3. Go on with: ssp train --resume --out '{run}'" in said
+    known = r"loading PyTorch|\s*\d+:\d\d |ssp: stopped"
+    assert [line for line in said.splitlines() if not re.match(known, line)] == []
+    assert not (run / "summary.json").exists()
+    check_resumed(run, 3, whole_run, capsys)
 
 
 def test_a_damaged_byte_in_a_checkpoint_ends_whatever_reads_it(

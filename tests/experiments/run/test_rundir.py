@@ -6,15 +6,12 @@ import errno
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from safetensors import SafetensorError
 
-from experiments.commands.train import fresh, newest
 from experiments.config import RunConfig, load_preset, make_config
 from experiments.run.rundir import RunDirectory
 from ssp_env.errors import DataError, RunError
@@ -94,24 +91,6 @@ def test_a_run_that_fails_leaves_nothing_before_its_first_line_and_all_after(
     assert RunDirectory(tmp_path / "run").read_metrics() == [{"step": 0}]
 
 
-def test_two_processes_do_not_share_a_directory(tmp_path: Path) -> None:
-    directory = begun(tmp_path / "run")
-    code = (
-        "import sys; from ssp_env.disk import locked\n"
-        "with locked(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", code, str(directory.path)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
-        with pytest.raises(RunError, match="in use"):
-            resume(directory)
-        other.kill()
-    assert resume(directory) == 2
-
-
 def test_metrics_are_json_and_a_full_disk_names_the_file(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     directory.append_metrics({"step": 1, "loss": float("nan"), "seconds": {"step": float("inf")}})
@@ -138,14 +117,6 @@ def test_a_checkpoint_that_did_not_fit_leaves_the_old_one(
     with pytest.raises(RunError, match=r"step_000002 cannot be written: .*No space left"):
         directory.save_checkpoint(2, save)
     assert [child.name for child in directory.checkpoints.iterdir()] == ["step_000001"]
-
-
-def test_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
-    for kept, steps in ((1, [100]), (2, [20, 100]), (None, [5, 20, 100])):
-        directory = RunDirectory(tmp_path / str(kept))
-        for step in (5, 20, 100):
-            directory.save_checkpoint(step, weights, kept)
-        assert [step for step, _ in directory.kept_checkpoints()] == steps
 
 
 def test_resuming_drops_what_came_after_the_checkpoint(tmp_path: Path) -> None:
@@ -192,16 +163,3 @@ def test_only_settings_that_decide_no_game_may_change(
     # Nor may its file be edited: the checkpoint has its own.
     directory.write_config(changed)
     assert re.search(rf"other settings .*{name}", refused(directory.path, changed, again=True))
-
-
-def test_directories_are_numbered(tmp_path: Path) -> None:
-    base = tmp_path / "tiny-seed1"
-    assert fresh(base) == base
-    with pytest.raises(RunError, match="there is no run"):
-        newest(base)
-    for name in ("", "-2", "-10", "0", "-11", "-x"):
-        (tmp_path / f"tiny-seed1{name}").mkdir()
-        if name != "-11":
-            (tmp_path / f"tiny-seed1{name}" / "config.yaml").write_text("seed: 1\n")
-    assert fresh(base) == tmp_path / "tiny-seed1-3"
-    assert newest(base) == tmp_path / "tiny-seed1-10"

@@ -29,30 +29,29 @@ def test_what_is_left_of_a_sweep_is_played_to_the_same_table(
     settings = dict(setting.split("=", 1) for setting in SETTINGS)
     values = {name: yaml.safe_load(value) for name, value in settings.items()}
     shared = {"steps": STEPS, "model": str(policy), **values}
-    rates = {"fast": {"learning.lr": 0.1}, "slow": {"learning.lr": 1e-8}}
-    arms = {"as it is": {}, **rates, "held": {"learning.lr": 0.2}}
+    arms = {"as it is": {}, "fast": {"learning.lr": 0.1}, "held": {"learning.lr": 0.2}}
     file = tmp_path / "mine.yaml"
     file.write_text(yaml.safe_dump({"seeds": [0], "set": shared, "arms": arms}, sort_keys=False))
 
     directory, sweep = SweepDirectory(tmp_path / "sweep"), read_sweep(str(file))
     with directory.claimed("mine", sweep, ["ssp sweep mine.yaml"]):
         planned = trials(sweep)
-    _, fast, slow, held = planned
+    plain, fast, held = planned
     told: list[dict[str, Any]] = []
-    for trial in (fast, slow):
+    for trial in (plain, fast):
         config, out = trial.config.model_dump(mode="json"), directory.run(trial).path
-        play({"config": config, "out": out, "keep_checkpoints": trial is fast}, told.append)
+        play({"config": config, "out": out, "keep_checkpoints": trial is plain}, told.append)
     assert [figures["step"] for figures in told] == [0, 1, 0, 1]
-    kept = [directory.run(trial).latest_checkpoint() is not None for trial in (fast, slow)]
+    kept = [directory.run(trial).latest_checkpoint() is not None for trial in (plain, fast)]
     assert kept == [True, False], "where it is asked for"
 
     def untimed() -> Any:
-        steps = Results(sweep, [fast, slow], directory).steps
+        steps = Results(sweep, [plain, fast], directory).steps
         return steps[[name for name in steps if not name.startswith("seconds.")]]
 
     before = untimed()
-    # As if the last trial had been killed in the middle of its step.
-    killed = directory.run(slow)
+    # As if the first trial had been killed in the middle of its step.
+    killed = directory.run(plain)
     killed.summary.unlink()
     first = killed.metrics.read_text().splitlines(keepends=True)[0]
     killed.metrics.write_text(first + '{"step": 1, "void')
@@ -68,7 +67,7 @@ def test_what_is_left_of_a_sweep_is_played_to_the_same_table(
         monkeypatch.setattr("experiments.commands.sweep.check_trials", lambda *_: None)
         assert main(command) == 1
     said = capsys.readouterr()
-    assert "3 trials to play, 1 done" in said.err
+    assert "2 trials to play, 1 done" in said.err
     assert "held, seed 0 FAILED: " in said.err
     assert "training.py" in directory.failure(held).read_text(), "all of the error"
     assert "held, seed 0: not finished, so not in the tables." in said.out
@@ -76,7 +75,7 @@ def test_what_is_left_of_a_sweep_is_played_to_the_same_table(
     assert untimed().equals(before)
     assert directory.run(fast).metrics.stat().st_mtime_ns == finished
 
-    ours = timeless(directory.run(planned[0]).path)
+    ours = timeless(directory.run(plain).path)
     theirs = timeless(whole_run)[: STEPS + 1]
     assert ours[0] == theirs[0]
     assert {**ours[1], **theirs[1]} == ours[1], "the last step is evaluated besides"

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import hf_tokenizers
 import pytest
-from scripted import begin, by_role, play, propose, rules_of, say
+from scripted import begin, by_role, play, propose, rules_of
 
 from ssp_env.cli import main
 from ssp_env.errors import ServiceError
-from ssp_env.replay import SavedGame, read_games, save_games, write_games
-from ssp_env.tokenizers import HuggingFaceTokenizer, WordTokenizer
+from ssp_env.replay import read_games, save_games, write_games
+from ssp_env.tokenizers import WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
 Shown = Callable[..., list[str]]
@@ -115,56 +114,3 @@ def test_games_that_differ(run: Path, three: Path, shown: Shown) -> None:
     assert out[2] == "2 of 3 games are identical"
     shown(three, "--game", 1, status=0)
     shown(three, "--game", 2, status=1)
-
-
-def test_the_tokenizers_directory(mini: MiniWorld, tmp_path: Path, shown: Shown) -> None:
-    tokenizer = HuggingFaceTokenizer(hf_tokenizers.byte_level())
-    rules = rules_of(mini, tokenizer, max_prompt_tokens=3000, max_response_tokens=3000)
-    file = tmp_path / "game.jsonl"
-    play_one = play(begin(rules, slots=1), by_role(say("<question> ? </question>")))
-    save_games(play_one.games, rules, file)
-    assert "give the one that the game was played with" in shown(file)[-1]
-    shown(file, "--check", status=2)
-    hf_tokenizers.byte_level().save_pretrained(tmp_path)
-    assert "replayed: identical to the record" in shown(file, "--tokenizer", tmp_path)
-
-
-def test_another_judge(games: list[SavedGame], tmp_path: Path, shown: Shown) -> None:
-    """It takes an answer without its qualifier, which exact match does not."""
-    truth = games[0].record.start.truth
-    wordy = replace(truth, aliases=("rival (alien)",))
-    start = replace(games[0].record.start, truth=wordy)
-    first = replace(games[0], record=replace(games[0].record, start=start))
-    write_games([first, *games[1:]], tmp_path / "judged.jsonl")
-    *listed, change, summary = shown(tmp_path / "judged.jsonl", "--judge", "lenient")
-    assert len(listed) == 6
-    assert change.startswith("lenient: game 1: slot 0: right -> right, wrong -> right, ")
-    assert summary.startswith("lenient: 1 of 6 verdicts change in 2 valid games; mean solver ")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--game", "0"), "holds 3 games, but none that is asked for"),
-        (("--step", "two"), "--step two: give a step, such as 80, or a range"),
-        (("--outcome", "won"), "--outcome"),
-        (("--judge", "f2"), "f2"),
-    ],
-)
-def test_what_cannot_be_chosen(
-    three: Path, arguments: tuple[str, ...], message: str, shown: Shown
-) -> None:
-    assert message in "\n".join(shown(three, *arguments, status=2))
-
-
-def test_files_that_cannot_be_read(tmp_path: Path, shown: Shown) -> None:
-    (tmp_path / "empty.jsonl").write_text("\n")
-    (tmp_path / "other.jsonl").write_text('{"id": "1", "contents": "a passage"}\n')
-    (tmp_path / "folder").mkdir()
-    for name, message in (
-        ("absent.jsonl", "absent.jsonl: cannot be read: No such file"),
-        ("empty.jsonl", "holds no game"),
-        ("other.jsonl", "other.jsonl:1: field 'format' is missing: a file of games begins with"),
-        ("folder", "holds no games: name a run directory or a file of games"),
-    ):
-        assert message in shown(tmp_path / name, status=2)[0]

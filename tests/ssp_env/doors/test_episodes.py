@@ -14,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from all_doors import ScriptPlayer
-from scripted import by_role, propose, say
+from scripted import by_role, propose
 
 import ssp_env
 from ssp_env.doors.episode import Episode
@@ -67,16 +67,6 @@ def test_every_door_names_what_is_wrong(door: str) -> None:
 
 
 RULES = ssp_env.raw_env(world=SMALL).rules
-
-
-def test_questions_are_for_a_solver() -> None:
-    world = without_answers()
-    for make in (ssp_env.SolverEnv, ssp_env.SolverVectorEnv, ssp_env.TextRole):
-        make(world=world, questions=[QUESTION])
-        with pytest.raises(ConfigError, match="a list of Questions"):
-            make(world=world, questions=[])
-    with pytest.raises(ConfigError, match="only a solver is given questions"):
-        ssp_env.TextRole("proposer", world=world, questions=[QUESTION])
 
 
 # -- calls -------------------------------------------------------------------------------------
@@ -176,19 +166,6 @@ def test_a_game_that_is_dealt_anew_is_about_the_same_answer(mini: MiniWorld) -> 
 # -- players -----------------------------------------------------------------------------------
 
 
-def test_a_player_that_leaves_a_turn_unfinished(mini: MiniWorld) -> None:
-    class Lazy:
-        def play(self, trajectories: Sequence[Trajectory]) -> None:
-            for trajectory in trajectories:
-                trajectory.feed([20])
-
-    env = ssp_env.SolverEnv(Lazy(), world=mini)
-    with pytest.raises(UsageError, match=r"left a proposer's turn unfinished: .*feed_turn\(\)"):
-        env.reset(seed=1)
-    with pytest.raises(UsageError, match=r"call reset\(\) first"):
-        env.step(5)
-
-
 class Failing(MiniPlayer):
     """Cannot play games about certain answers, or in certain roles."""
 
@@ -219,17 +196,3 @@ def test_a_player_that_fails_voids_the_games_it_was_asked_about(mini: MiniWorld)
         _, reward, *flags, info = text.step(str(script(trajectory)))
     assert (reward, *flags) == (0.0, False, True)
     assert (info["outcome"], info["reason"]) == ("void", "engine")
-
-
-def test_games_that_never_come_to_ones_turn(mini: MiniWorld) -> None:
-    bad = ScriptPlayer(say("<question> </question>"))
-    for env in (ssp_env.SolverEnv(bad, world=mini), ssp_env.SolverVectorEnv(2, bad, world=mini)):
-        with pytest.raises(UsageError, match=r"100 games .* the solver's turn, .* as empty"):
-            env.reset(seed=1)
-    tight: Any = {"world": mini, "game": {"max_prompt_tokens": 2}}
-    for env in (ssp_env.ProposerEnv(**tight), SearchSelfPlayMultiAgentEnv(tight)):
-        with pytest.raises(UsageError, match="the last one as budget_prompt"):
-            env.reset(seed=1)
-    dead = Failing({truth.answer for truth in mini.answers})
-    with pytest.raises(ServiceError, match="engine: 100 games in a row"):
-        ssp_env.SolverEnv(dead, world=mini).reset(seed=1)

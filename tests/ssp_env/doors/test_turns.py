@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 from all_doors import ROOMY
@@ -14,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from scripted import by_role, propose, solve, turn
 
 import ssp_env
-from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.errors import UsageError
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
 from ssp_env.types import Document
@@ -43,15 +42,6 @@ def test_observations_are_the_agents_trajectory(mini: MiniWorld) -> None:
     assert env.rewards == {"proposer": 0.0, "solver": 1.0}
     last = env.game.attempts[1].trajectory.ids
     assert env.observe("solver")["observation"][: len(last)].tolist() == last
-
-
-def test_any_whole_number_is_an_action(mini: MiniWorld) -> None:
-    env = ssp_env.raw_env(world=mini)
-    env.reset(seed=1)
-    for kind in (int, np.int64, np.uint16, np.array):
-        env.step(kind(20))
-    assert env.trajectory is not None
-    assert [type(token) for token in env.trajectory.ids[-4:]] == [int] * 4
 
 
 def test_rendering(mini: MiniWorld, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,17 +131,6 @@ def test_the_same_as_a_vector_of_single_envs(
     assert ended > 5, "the games are no test if none of them ends"
 
 
-def test_gymnasium_makes_vectors_in_every_mode() -> None:
-    for mode in AutoresetMode:
-        envs = gymnasium.make_vec("ssp/Solver-v0", num_envs=2, world="small", autoreset_mode=mode)
-        assert isinstance(envs.unwrapped, ssp_env.SolverVectorEnv)
-        assert envs.metadata["autoreset_mode"] is mode
-    with pytest.raises(ConfigError, match="SameStep"):
-        gymnasium.make_vec("ssp/Solver-v0", num_envs=2, world="small", autoreset_mode="never")
-    with pytest.raises(UsageError, match="2 booleans"):
-        envs.reset(options={"reset_mask": np.zeros(2, dtype=bool)})
-
-
 # -- whole turns -------------------------------------------------------------------------------
 
 
@@ -185,28 +164,6 @@ def test_games_are_played_together_and_each_attempt_is_told_apart(mini: MiniWorl
         assert info["attempt_rewards"] == (1.0, 0.0, 1.0)
         assert info["attempt_counts"] == (True,) * 3
         assert (info["attempt"], info["attempts"]) == (-1, 3)
-
-
-@pytest.mark.parametrize(
-    ("written", "logprobs", "message"),
-    [
-        ([[5]], None, "2 turns are open"),
-        ([[5], [5, 10**6]], None, "turn 1: .*outside the action space"),
-        ([[5], [5, 6]], [[0.0], [0.0]], "turn 1: 2 tokens came with 1 log-prob"),
-    ],
-)
-def test_turns_that_do_not_fit_change_nothing(
-    mini: MiniWorld, written: Any, logprobs: Any, message: str
-) -> None:
-    batch = ssp_env.GameBatch(2, world=mini)
-    before = [list(t.ids) for t in batch.reset(seed=1)]
-    with pytest.raises(UsageError, match=message):
-        batch.step(written, logprobs)
-    assert [t.ids for t in batch.turns] == before
-
-    batch.void(batch.turns[:1], ServiceError("engine", "err"))
-    assert batch.step([[]]) == batch.step([]) == []
-    assert [info["outcome"] for info in batch.infos] == ["void", "invalid"]
 
 
 def test_turns_carry_the_mask_of_legal_moves() -> None:

@@ -26,16 +26,13 @@ from scripted import (
 
 import ssp_env
 from ssp_env.doors.setup import set_up
-from ssp_env.errors import ConfigError
 from ssp_env.game.config import MINI_GAME, GameConfig, ViewConfig
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.rules import fingerprint, idle_settings, is_remote
-from ssp_env.game.verification import draw_noise
+from ssp_env.game.rules import fingerprint
 from ssp_env.judge.judges import F1Judge
 from ssp_env.players import scripted_player
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.client import HTTPRetriever
-from ssp_env.search.wrappers import CachedRetriever
 from ssp_env.types import Role
 from ssp_env.worlds.mini import MiniWorld, SmallWorld
 
@@ -100,24 +97,6 @@ def test_every_knob_of_the_view_does_something(mini: MiniWorld, name: str) -> No
     assert seen(**besides, **{name: value}) != seen(**besides)
 
 
-@pytest.mark.parametrize(
-    ("options", "changes", "named"),
-    [
-        (True, {"noise_kind": "near"}, ""),
-        (True, {"asked_searches": (1, 3), "prompts": "plain", "max_prompt_tokens": 2000}, ""),
-        (False, {}, "noise_documents = 4"),
-        (True, {"verifier": "none"}, "noise_documents = 4"),
-        (True, {"noise": draw_noise, "noise_kind": "near"}, "noise_kind = near"),
-        (True, {"asked_searches": (1, 3)}, "asked_searches = (1, 3)"),
-    ],
-)
-def test_settings_without_effect_are_named(options: bool, changes: Any, named: str) -> None:
-    world = MiniWorld(entities=50, one_to_many=options)
-    lines = idle_settings(rules_of(world, word_tokenizer(), **changes))
-    found = [line.partition(" has no effect: ")[0] for line in lines]
-    assert found == ([f"game.{named}"] if named else [])
-
-
 # -- parts of the user's own -------------------------------------------------------------------
 
 SMALL = SmallWorld()
@@ -148,23 +127,7 @@ def test_a_part_that_raises_decides_no_game(parts: dict[str, Any]) -> None:
         assert (game.outcome, game.reason, game.proposer_reward) == (Outcome.PENDING, None, None)
 
 
-def test_a_prompt_that_leaves_no_room_is_refused_at_set_up() -> None:
-    short = {"prompts": "plain", "max_prompt_tokens": 3}
-    with pytest.raises(ConfigError, match=r"the proposer's prompt alone takes \d{3} tokens"):
-        ssp_env.raw_env(world=SMALL, tokenizer="bytes", game=short, view={})
-
-
 # -- facts about parts -------------------------------------------------------------------------
-
-
-def test_what_asks_another_machine_is_remote(tmp_path: Path) -> None:
-    with HTTPRetriever("http://127.0.0.1:9/retrieve") as there:
-        several = [SimpleNamespace(retrievers=[BM25, one]) for one in (there, BM25)]
-        for part in (there, CachedRetriever(there, tmp_path), several[0]):
-            assert is_remote(part)
-        for part in (BM25, CachedRetriever(BM25, tmp_path), several[1], None):
-            assert not is_remote(part)
-    assert is_remote(SimpleNamespace(remote=True))
 
 
 def test_a_fingerprint_says_what_differs() -> None:

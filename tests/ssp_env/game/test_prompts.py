@@ -12,7 +12,7 @@ from scripted import spell, word_tokenizer
 import ssp_env
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError
-from ssp_env.game.prompts import FORMATS, SHIPPED, Prompts, Template, format_settings
+from ssp_env.game.prompts import FORMATS, SHIPPED, Prompts, format_settings
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
@@ -88,19 +88,6 @@ def test_an_own_set(own: Path) -> None:
         Prompts.open(str(own), BYTES)
 
 
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        ("none", r"prompts\.solver = 'none': put the placeholder \{question\} into it"),
-        ("{question} {serches}", r"\{serches\}.*did you mean 'searches'"),
-        ("</{question}>", "no bracket right before a placeholder"),
-    ],
-)
-def test_placeholders_that_cannot_work(text: str, match: str) -> None:
-    with pytest.raises(ConfigError, match=match):
-        Template("solver", text, BYTES)
-
-
 # -- formats of other projects -----------------------------------------------------------------
 
 ASKED = Question("1", "Which river runs through Paris?", ("Seine", "the Seine"), "rivers")
@@ -161,18 +148,6 @@ def test_a_whole_attempt_in_a_projects_format(name: str, cities: World) -> None:
     assert tokenizer.decode(theirs) == f"{SEARCH}{last}"
     assert (written.searches[0].query, written.result) == ("river Paris", "the Seine")
     assert tried.reward == 1.0
-
-
-def test_words_of_a_file_stand_as_they_are(tmp_path: Path, cities: World) -> None:
-    file = tmp_path / "original.txt"
-    file.write_text("Be told about <information>. {question}\n\n", encoding="utf-8")
-    prompts = rules_of(cities, f"zerosearch:{file}", "bytes").prompts
-    assert bytes(prompts.solver("Why?", 1)) == b"Be told about <information>. Why?\n"
-
-    file.write_text("Search.\n", encoding="utf-8")
-    prompts = rules_of(cities, f"r-search:{file}", "bytes").prompts
-    assert bytes(prompts.solver("Why?", 1)) == b"Search.\nWhy?"
-    assert b"Search." not in bytes(prompts.proposer("Rome", 1)), "it is the solver's alone"
 
 
 def test_an_attempt_in_tool_calls(cities: World) -> None:

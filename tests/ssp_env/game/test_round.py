@@ -299,41 +299,14 @@ def test_attempts_refuse_a_question_that_the_policy_has_verified(
     ]
 
 
-def test_a_search_made_twice_makes_no_longer_question(
-    mini: MiniWorld, words: WordTokenizer
-) -> None:
-    """Questions are put together by their length, and attempts need as many different searches."""
-    rules = rules_of(mini, words, verifier="none", filters=())
-    asks = say(
-        "<search> a </search>", "<search> a </search>", "<question> what is it ? </question>"
-    )
-    played = play(begin(rules, slots=1), by_role(asks, say("<answer> it </answer>")))
-    assert [item.searches for item in played.verified] == [1]
+class Filling(BatchStrategy):
+    """Fills in what it was given."""
 
-
-class Endless(BatchStrategy):
-    """Asks for ever, or fills in whatever it was given."""
-
-    def __init__(self, fills: Any = ()) -> None:
-        self.fills = fills
-
-    def wants_more(self, valid: int, slots: int, waves: int) -> bool:
-        return self.fills == () and valid < slots
+    def __init__(self, *fills: PooledQuestion) -> None:
+        self.fills = list(fills)
 
     def fill(self, rng: Any, fresh: Any, empty: int) -> list[PooledQuestion]:
-        return self.fills  # type: ignore[no-any-return]
-
-
-def test_strategies_that_do_wrong(
-    mini: MiniWorld, words: WordTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ssp_env.game.round.MOST_WAVES", 5)
-    rules, fails = rules_of(mini, words), by_role(say("<question> ? </question>"))
-    with pytest.raises(UsageError, match="Endless asks for another wave after 5, with 4 of 4"):
-        play(begin(rules, strategy=Endless()), fails)
-    fills = [PooledQuestion("what is it ?", GroundTruth("t", "it"))] * 5
-    with pytest.raises(UsageError, match="Endless gave 5 questions for 4 empty slots"):
-        play(begin(rules, strategy=Endless(fills)), fails)
+        return self.fills
 
 
 def test_a_short_cut_through_a_composed_question_is_wrong(
@@ -346,7 +319,7 @@ def test_a_short_cut_through_a_composed_question_is_wrong(
     scripts = [solve, say(search, answer), say(search, search, answer)]
     composed = PooledQuestion(question.text, question.truth, searches=2, parts=2)
     reused = PooledQuestion(question.text, question.truth, searches=2)
-    rules, strategy = rules_of(mini, words, attempts=3), Endless([composed, reused])
+    rules, strategy = rules_of(mini, words, attempts=3), Filling(composed, reused)
     played = begin(rules, slots=2, strategy=strategy)
 
     def solver(trajectory: Any) -> Any:

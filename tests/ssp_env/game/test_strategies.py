@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, propose, rules_of, say, solve
 
-from ssp_env.errors import ServiceError
 from ssp_env.game.config import DEFAULT_FILTERS
 from ssp_env.game.game import Game, Origin, Start
 from ssp_env.game.outcome import Outcome
@@ -117,16 +116,6 @@ def test_a_step_is_filled_up_with_the_lengths_that_it_lacks() -> None:
     assert lengths == {1: 4, 3: 12}, "with eight of two searches, 4 : 8 : 12"
 
 
-@pytest.mark.parametrize("name", ["balanced", "compose"])
-def test_what_has_been_asked_little_is_filled_in_more(name: str) -> None:
-    strategy = make_strategy(name)
-    often = [asked(f"what is the rival of N{i} ?", f"A{i}") for i in range(90)]
-    seldom = [asked(f"what is the owner of N{90 + i} ?", f"B{i}") for i in range(10)]
-    step(strategy, [*often, *seldom], 0)
-    owners = sum("owner" in item.question for item in step(strategy, [], 400))
-    assert 400 * 0.25 < owners < 400 * 0.45, "one of ten was one of four that were drawn"
-
-
 def chain(start: int) -> PooledQuestion:
     """The question of one hop whose answer the next one asks about."""
     return asked(f"what is the heir of N{start} ?", f"N{start + 1}")
@@ -221,17 +210,6 @@ def test_only_a_right_example_stays(rules: Rules, whole: PooledQuestion) -> None
     for item in (replace(whole, solution=wrong), replace(whole, solution=unended), short):
         assert shown(rules, item).example is None
     assert shown(rules, replace(whole, solution=())).example is None
-
-
-def test_an_outage_costs_the_example_and_nothing_else(
-    mini: MiniWorld, words: WordTokenizer, whole: PooledQuestion
-) -> None:
-    class Down:
-        def search(self, queries: Any, k: int) -> Any:
-            return [ServiceError("search", "down")] * len(queries)
-
-    game = shown(rules_of(mini, words, retriever=Down()), whole)
-    assert (game.example, game.outcome) == (None, Outcome.PENDING)
 
 
 @pytest.mark.parametrize("examples", [True, False])

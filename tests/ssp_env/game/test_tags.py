@@ -11,20 +11,11 @@ import pytest
 from hf_tokenizers import KINDS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted import spell, word_tokenizer
+from scripted import spell
 
-from ssp_env.errors import ConfigError, TokenizerError
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.prompts import Prompts
-from ssp_env.game.protocol import (
-    ALLOWED,
-    Call,
-    Forgery,
-    ScannerTags,
-    Tags,
-    TurnScanner,
-    check_tokenizer,
-)
+from ssp_env.game.protocol import ALLOWED, Call, Forgery, ScannerTags, Tags, TurnScanner
 from ssp_env.types import Action, Document, Role
 
 TAGS = Tags()
@@ -92,32 +83,6 @@ def test_a_turn_reads_the_same_however_it_is_cut(
             return
     assert scanner.end() == expected
     assert expected is None or needed is None
-
-
-class Counting(ScannerTags):
-    """Counts how often a bracket is looked at."""
-
-    def __init__(self) -> None:
-        super().__init__(TAGS, ALLOWED[Role.SOLVER])
-        self.asked, self._real = 0, self.pattern
-        self.pattern = self  # type: ignore[assignment]
-
-    def match(self, text: bytearray, start: int) -> re.Match[bytes] | None:
-        self.asked += 1
-        return self._real.match(text, start)
-
-
-def test_a_token_costs_the_same_after_50_000_bytes() -> None:
-    tags = Counting()
-    scanner = TurnScanner(tags)
-    scanner.feed(b"<sea < </answer> rch>")
-    early = tags.asked
-    for _ in range(5_000):
-        scanner.feed(b"<search> <")
-    before = tags.asked
-    scanner.feed(b" <sea < </answer> rch>")
-    assert tags.asked - before <= early + 1
-    assert before < 4 * 5_000
 
 
 # -- text from outside -------------------------------------------------------------------------
@@ -194,27 +159,6 @@ def test_defused_text_holds_no_tag(text: str, role: Role) -> None:
 )
 def test_look_alikes_alone_lose_their_brackets(text: str, harmless: str) -> None:
     assert TAGS.defuse(text) == harmless
-
-
-@given(st.sampled_from(["think", "search", "information", "question", "answer"]), st.data())
-def test_letters_that_look_the_same_are_taken_for_the_same(name: str, data: st.DataObject) -> None:
-    alike = {"a": "аɑᴀ", "e": "еᴇ", "h": "һнʜ", "i": "іιɪІ", "n": "ոɴ", "o": "оοօ", "s": "ѕꜱ"}
-    written = "".join(data.draw(st.sampled_from(c + alike.get(c, ""))) for c in name)
-    assert TAGS.defuse(f"x <{written}> y </{written}>") == f"x ‹{written}› y ‹/{written}›"
-
-
-# -- names that cannot work --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["", "two words", "answer"])
-def test_names_that_cannot_work(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"^tags"):
-        Tags(search=name)
-
-
-def test_a_tokenizer_that_cannot_spell() -> None:
-    with pytest.raises(TokenizerError, match=r"cannot spell the tag <find>.*choose other tags"):
-        check_tokenizer(word_tokenizer(), Tags(search="find"))
 
 
 # -- random games ------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from scripted import (
 )
 
 import ssp_env
-from ssp_env.errors import ConfigError, UsageError
+from ssp_env.errors import UsageError
 from ssp_env.game.config import MINI_GAME, GameConfig
 from ssp_env.game.legal import LegalMoves
 from ssp_env.game.outcome import Ending
@@ -231,23 +231,6 @@ def test_a_random_legal_player_in_a_world_without_grammar(plain: Rules) -> None:
     assert written.isdisjoint(plain.tokenizer.encode("< >")), "half a tag"
 
 
-def test_a_query_is_closed_at_its_budget_and_nothing_is_closed_empty(plain: Rules) -> None:
-    (proposer,), legal = begin(plain, 1).pending(), LegalMoves(plain)
-    put(plain, proposer, "<search>")
-    assert "</search>" not in legal_text(plain, proposer)
-    for _ in range(plain.config.max_query_tokens):
-        word = int(np.flatnonzero(legal.mask(proposer))[-1])
-        assert not proposer.feed([word])
-    assert legal_text(plain, proposer) == {"</search>"}
-    put(plain, proposer, "</search>")
-    assert proposer.query is not None
-
-
-def test_tags_of_several_tokens_have_no_legal_moves(mini: MiniWorld) -> None:
-    with pytest.raises(ConfigError, match=r"view\.legal_moves.*one token per tag"):
-        LegalMoves(rules_of(mini, ByteTokenizer()))
-
-
 # -- games as text -----------------------------------------------------------------------------
 
 
@@ -278,14 +261,6 @@ def test_a_valid_game(
     for indented in (f"propose {game.truth.answer} :", "<information> ", "found: ", "read: "):
         assert f"\n    {indented}" in text
     assert sorted(capsys.readouterr().out.splitlines()) == sorted(text.splitlines())
-
-
-def test_games_that_are_not_valid(mini: MiniWorld, words: WordTokenizer) -> None:
-    played = begin(rules_of(mini, words), slots=1)
-    assert render_ansi(played.games[0], played.rules).endswith("outcome: pending")
-    play(played, by_role(say([1])))
-    text = render_ansi(played.games[0], played.rules)
-    assert text.endswith("proposer ended by format\noutcome: invalid (format); proposer 0.0")
 
 
 def test_tokens_cannot_command_a_terminal(mini: MiniWorld) -> None:

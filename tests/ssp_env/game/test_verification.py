@@ -9,18 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import (
-    again,
-    begin,
-    by_role,
-    play,
-    prompt_of,
-    propose,
-    records,
-    rules_of,
-    say,
-    solve,
-)
+from scripted import again, begin, by_role, play, prompt_of, propose, records, rules_of, say, solve
 
 import ssp_env
 from ssp_env.errors import ServiceError

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssp_env.errors import ConfigError
 from ssp_env.game.rules import own_judge
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
-from ssp_env.judge.judges import F1Judge, Pair, WorldVerifier, measure
+from ssp_env.judge.judges import Pair, WorldVerifier, measure
 from ssp_env.judge.lenient import LenientJudge, matching
 from ssp_env.search.base import Corpus
 from ssp_env.types import Analysis, Document, GroundTruth, Question
@@ -61,13 +60,6 @@ def judged(judge: Judge, *predictions: str, question: str = "Which city is big?"
     return [result.correct for result in results if isinstance(result, Verdict)]
 
 
-def test_f1_compares_with_its_threshold() -> None:
-    # "New York" shares 2 of 2 and 3 words with the answer: F1 = 2 * 2 / (2 + 3) = 0.8.
-    assert judged(F1Judge(), "New York", "York", "") == [True, False, False]
-    assert judged(F1Judge(0.81), "New York", "NYC") == [False, True]
-    assert F1Judge().judge([JudgeTask("?", "New York", TRUTH)]) == [Verdict(True, "F1 0.800")]
-
-
 @pytest.mark.parametrize(
     ("question", "texts", "right", "detail"),
     [
@@ -86,11 +78,6 @@ def test_world_verifier_accepts_one_answer_that_is_the_truth(
     assert isinstance(result, Verdict)
     assert result.correct is right
     assert detail in result.detail
-
-
-def test_world_verifier_needs_a_world_that_reads() -> None:
-    with pytest.raises(ConfigError, match="policy, openai or none"):
-        WorldVerifier(CityWorld(can_read=False))
 
 
 def test_generated_names_have_one_spelling_and_real_text_has_many() -> None:
@@ -201,23 +188,3 @@ def test_several_guesses_are_wrong(several: str) -> None:
 )  # fmt: skip
 def test_what_is_the_same_answer(gold: str, given: str, question: str, right: bool) -> None:
     assert says(gold, given, question) is right
-
-
-@pytest.mark.parametrize("text", ["", "  ", "?!", "\u200b", "**", "(", "()", "Who?", "not", "or"])
-def test_nothing_is_no_answer(text: str) -> None:
-    assert not says("Paris", text)
-    assert not says("42", text)
-
-
-@pytest.mark.parametrize("text", ["Paris or London, and ", "5 km (3 mi) - ", "A.B. 'C' 1/3 of "])
-def test_a_long_text_has_to_be_the_same_words(text: str) -> None:
-    """Anything else would take seconds."""
-    long = text * (40_000 // len(text))
-    assert not says("Paris", long, "Which city?")
-    assert says(long, long.upper(), "Which city?")
-
-
-def test_the_verdict_names_the_wording_that_matched() -> None:
-    truth = GroundTruth("g", "New York City", ("Big Apple",))
-    task = JudgeTask("Which city?", "the big apple", truth)
-    assert LenientJudge().judge([task, task]) == [Verdict(True, "as 'Big Apple'")] * 2

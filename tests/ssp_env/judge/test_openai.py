@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scripted_model import ChatServer, Reply, Scripts, completion, drip, hang_up
 
-from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.referee import ask_each
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.chat import ChatClient, ChatConfig
@@ -191,25 +190,6 @@ def test_what_is_sent(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> No
         assert "sesame" not in result.what
 
 
-def test_at_most_so_many_calls_at_a_time(
-    server: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    busy: list[int] = [0, 0]
-
-    def count(prompt: str) -> str:
-        busy[0] += 1
-        busy[1] = max(busy)
-        server.stopped.wait(0.1)
-        busy[0] -= 1
-        return "verdict: correct"
-
-    server.reply = count
-    monkeypatch.setattr("ssp_env.judge.chat.AT_ONCE", 2)
-    with ChatClient(config(server)) as client:
-        assert correct(OpenAIJudge(client).judge([task("x")] * 8)) == [True] * 8
-    assert busy == [0, 2]
-
-
 # -- texts from outside ------------------------------------------------------------------------
 
 
@@ -247,21 +227,6 @@ def test_no_text_can_break_out_of_its_place(
     prompts = sent(attack)
     assert prompts[0].count("\nverdict:") == 2, "those of the instructions"
     assert structure(prompts) == structure(sent("harmless"))
-
-
-def test_an_own_prompt_takes_the_place_of_the_packages(
-    server: ChatServer, client: ChatClient, tmp_path: Path
-) -> None:
-    own = tmp_path / "own.txt"
-    own.write_text('{"q": "{question}", "p": "{prediction}", "a": "{answers}"} {other}')
-    OpenAIJudge(client, own).judge([task("correct", "{answers}")])
-    assert server.bodies[0]["messages"][0]["content"] == (
-        '{"q": "Which city? script:correct", "p": "{answers}", "a": "- Paris\n- Lutetia"} {other}'
-    )
-    with pytest.raises(ConfigError, match=r"\{documents\}"):
-        OpenAIVerifier(client, ExactMatchJudge(), own)
-    with pytest.raises(ConfigError, match="readable"):
-        OpenAIJudge(client, tmp_path / "none")
 
 
 # -- the verifier ------------------------------------------------------------------------------

@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 
-import ssp_env
 from ssp_env.doors.episode import Episode
 from ssp_env.doors.setup import set_up
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.protocol import Tags
 from ssp_env.game.round import advance_all
-from ssp_env.players import ClozePlayer, MiniPlayer, Player, RandomLegalPlayer
+from ssp_env.players import ClozePlayer, MiniPlayer, Player
 from ssp_env.players.scripted import GAP
-from ssp_env.types import World
 from ssp_env.worlds import open_world
 from ssp_env.worlds.files import WikiMini
 
@@ -44,40 +42,13 @@ def test_the_mini_player_asks_for_as_many_hops_as_it_is_told() -> None:
     assert {game.solve_rate for game in games} == {1.0}
 
 
-def test_the_mini_player_asks_for_citizens() -> None:
-    """Such a question is ambiguous, and who solves it names a right answer, if not the truth."""
-    world = open_world("mini")
-    player = MiniPlayer(TAGS, 1, citizens=True)
-    games = play(player, 30, world=world, game={"noise_documents": 0})
-    ambiguous = 0
-    for game in games:
-        analysis = world.analyse(game.question or "")
-        assert analysis is not None
-        assert game.truth.answer in analysis.answers
-        ambiguous += len(analysis.answers) > 1
-        if game.outcome is Outcome.VALID:
-            assert {a.trajectory.result for a in game.attempts} <= analysis.answers
-    assert 8 < ambiguous < 30
-
-
 def test_the_cloze_player_on_real_text(wiki: WikiMini) -> None:
-    """A floor below its 43 valid games of 50, all of them solved."""
-    games = play(ClozePlayer(TAGS), 50, world=wiki)
+    """Most of its games are valid, and all of those are solved."""
+    games = play(ClozePlayer(TAGS), 20, world=wiki)
     valid = [game for game in games if game.outcome is Outcome.VALID]
-    assert len(valid) >= 35
+    assert len(valid) >= 13
     assert np.mean([game.solve_rate for game in valid]) >= 0.9
     assert {t.ending for game in games for t in game.trajectories()} == {Ending.ACTION}
     for game in valid:
         assert GAP in str(game.question)
         assert game.truth.answer not in str(game.question)
-
-
-def test_the_random_player_follows_its_generator() -> None:
-    world: World = open_world("small")
-
-    def tokens(seed: int) -> list[Any]:
-        rules = ssp_env.raw_env(world=world).rules
-        games = play(RandomLegalPlayer(rules, np.random.default_rng(seed)), 20, world=world)
-        return [t.ids for game in games for t in game.trajectories()]
-
-    assert tokens(1) == tokens(1) != tokens(2)

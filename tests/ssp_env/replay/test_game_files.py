@@ -12,7 +12,6 @@ from random import Random
 from typing import Any
 
 import hf_tokenizers
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -21,11 +20,9 @@ from scripted import begin, by_role, play, rules_of, say, written
 from ssp_env.errors import ConfigError, DataError, UsageError
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord
-from ssp_env.game.verification import NoiseDocument
 from ssp_env.replay import SavedGame, read_games, replay, save_game, write_games
 from ssp_env.replay.files import FORMAT, LONGEST_LINE, game_lines, parse_games
-from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
-from ssp_env.types import Document
+from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer
 from ssp_env.worlds.mini import MiniWorld
 
 
@@ -44,14 +41,6 @@ def test_any_record_comes_back(saved: SavedGame, record: GameRecord) -> None:
     # repr, since == knows neither scores nor NaN.
     assert repr(written(game)) == repr(game)
     assert list(game_lines([written(game)])) == list(game_lines([game]))
-
-
-def test_what_json_cannot_spell_is_written_as_tokenizers_read_it(saved: SavedGame) -> None:
-    def game(half: str, score: Any) -> SavedGame:
-        page = NoiseDocument(Document(half, half, half, score), half)
-        return replace(saved, record=replace(saved.record, question=half, noise=(page,)))
-
-    assert repr(written(game("a \ud800 b", np.float32(0.5)))) == repr(game("a ? b", 0.5))
 
 
 def test_files(saved: SavedGame, mini: MiniWorld, tmp_path: Path) -> None:
@@ -102,11 +91,6 @@ def test_games_without_tokens(games: list[SavedGame], tmp_path: Path) -> None:
 # -- refusals ----------------------------------------------------------------------------------
 
 
-def test_a_game_that_goes_on_is_not_saved(mini: MiniWorld, words: WordTokenizer) -> None:
-    with pytest.raises(UsageError, match="game 0 goes on"):
-        save_game(begin(rules_of(mini, words)).games[0], rules_of(mini, words))
-
-
 @pytest.mark.parametrize(
     ("line", "field", "value", "message"),
     [
@@ -123,14 +107,6 @@ def test_wrong_fields_are_named(
     with pytest.raises(DataError, match=re.escape(message)) as caught:
         list(parse_games([json.dumps(row).encode() for row in rows], "games.jsonl"))
     assert caught.value.line == line
-
-
-@pytest.mark.parametrize("line", [b"{", b"null", b"\xff", b"[" * 99999, b'{"start": 5}'])
-def test_lines_that_are_no_game(saved: SavedGame, line: bytes) -> None:
-    header = next(iter(game_lines([saved]))).encode()
-    for lines in ([line], [header, line]):
-        with pytest.raises(DataError):
-            list(parse_games(lines, "games.jsonl"))
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -209,20 +185,3 @@ def test_tokenizers_of_a_directory(mini: MiniWorld, tmp_path: Path) -> None:
     (there / "tokenizer.json").write_text(json.dumps(spec))
     with pytest.raises(ConfigError, match="the game was played with another one"):
         replay(saved, there)
-
-
-class ShoutingTokenizer(ByteTokenizer):
-    """Code of the user's own."""
-
-    def encode_data(self, text: str) -> list[int]:
-        return super().encode(text.upper())
-
-
-def test_a_tokenizer_of_ones_own_is_to_be_passed(mini: MiniWorld, saved: SavedGame) -> None:
-    shouted = played_with(mini, ShoutingTokenizer())
-    with pytest.raises(ConfigError, match="ShoutingTokenizer"):
-        replay(shouted)
-    assert replay(shouted, ShoutingTokenizer()).identical
-    for other in (ByteTokenizer(), WordTokenizer(("a", "b"), saved.rules.tokenizer.tags)):
-        with pytest.raises(ConfigError, match="another one"):
-            replay(shouted, other)

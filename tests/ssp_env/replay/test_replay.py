@@ -16,7 +16,6 @@ from scripted import (
     again,
     begin,
     by_role,
-    mixed_games,
     play,
     propose,
     rules_of,
@@ -26,7 +25,7 @@ from scripted import (
     written,
 )
 
-from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.game import Attempt, Game, four_p_one_minus_p
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord
@@ -258,17 +257,6 @@ def test_other_rewards(games: list[SavedGame]) -> None:
     bare = replace(games[0], rules=replace(games[0].rules, tokens=False))
     with pytest.raises(UsageError, match="written without token ids"):
         rescore([bare], solver_reward=thrifty)
-
-
-def test_games_that_own_code_paid(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules = rules_of(mini, words, attempts=3, own_proposer_reward=lambda game: 0.125)
-    saved = mixed_games(rules)
-    rescored = rescore(saved, None, None, lambda game, attempt: 2.0)
-    paid = [one.after.record.proposer_reward for one in rescored]
-    assert paid == [0.125, 0.125, 0.0, None], "what was not asked for stays"
-    with pytest.raises(ConfigError, match="other verdicts have to be paid anew"):
-        rescore(saved, Contrary())
-    assert rescore(saved, Contrary(), lambda game: 0.5)[0].after.record.proposer_reward == 0.5
 
 
 def test_a_judge_that_fails(games: list[SavedGame]) -> None:

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from serverkit import SearchServer
 
 from ssp_env.doors.setup import set_up
-from ssp_env.errors import ConfigError, DataError, ServiceError
+from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.search.base import Results, Retriever, identify
 from ssp_env.search.client import HTTPRetriever, read_reply
 from ssp_env.search.index import SearchConfig, build_index, check_search, open_search
@@ -85,17 +85,6 @@ def test_what_cannot_work_is_named(given: Any, field: str, fix: str, index: Path
         check_search(SearchConfig.of(given))
     assert raised.value.field == field
     assert fix in raised.value.fix
-
-
-def test_a_directory_without_index_and_a_server_that_is_out_are_found_out_before_any_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for act in (check_search, open_search):
-        with pytest.raises(DataError, match="no such folder"):
-            act(SearchConfig(index=str(tmp_path)))
-    monkeypatch.setattr("ssp_env.search.index.PATIENCE", 0.5)
-    with pytest.raises(ServiceError, match=r"search: http://127\.0\.0\.1:9 does not answer"):
-        check_search(SearchConfig(server=NOWHERE))
 
 
 # -- a server ----------------------------------------------------------------------------------
@@ -165,13 +154,6 @@ def test_awkward_queries_arrive_as_they_are_but_cut_and_well_formed(server: Sear
     with client(server) as retriever:
         retriever.search([*awkward, "a\ud800b", "\udc00", "x" * 2**20], 2)
     assert server.asked() == [[*awkward, "a\ufffdb", "\ufffd", "x" * 4096]]
-
-
-@pytest.mark.parametrize("mark", ["flaky", "gateway", "resets_once"])
-def test_a_passing_trouble_is_retried(server: SearchServer, mark: str) -> None:
-    query = f"script:{mark}"
-    assert client(server).search([query], 2) == [expected(query, 2)]
-    assert len(server.bodies) == (3 if mark == "flaky" else 2)
 
 
 def test_each_query_of_a_batch_that_cannot_be_answered_gets_what_is_its_own(
@@ -256,20 +238,6 @@ HIT = {"document": DOCUMENT, "score": 0.5}
 
 def reply(result: Any) -> bytes:
     return json.dumps({"result": result}).encode()
-
-
-@pytest.mark.parametrize(
-    ("document", "read"),
-    [
-        (DOCUMENT | {"id": 7, "url": "x"}, ("7", "Title", "Text")),
-        ({"id": "1", "title": "T", "text": "x"}, ("1", "T", "x")),
-        ({"id": "1", "contents": "a\ud800b"}, ("1", "", "a\ufffdb")),
-        ({"contents": "a"}, ("7361a6f4b374745d", "", "a")),
-    ],
-)
-def test_what_servers_send_is_understood(document: Any, read: tuple[str, str, str]) -> None:
-    [[found]] = read_reply(reply([[{"document": document, "score": 1, "rank": 1}]]), 1, 1)
-    assert found == Document(*read, 1.0)
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)

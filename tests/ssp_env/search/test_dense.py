@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ pytest.importorskip("faiss", reason="needs the extra 'dense'")
 
 import faiss
 
-from ssp_env.errors import ConfigError, DataError, ModelError
+from ssp_env.errors import DataError
 from ssp_env.search.base import passage_text
 from ssp_env.search.dense import BLOCK, FLAT, IVF
 from ssp_env.search.index import KINDS, build_index, open_index
@@ -107,27 +106,6 @@ def test_an_index_answers_alike_wherever_it_is_in_batches_repeated_and_in_thread
 
 
 @pytest.mark.parametrize("kind", DENSE)
-@pytest.mark.parametrize("count", [1, 300])
-def test_small_sets_and_a_k_beyond_them(kind: str, count: int, tmp_path: Path) -> None:
-    passages = corpus(count)
-    build_index(jsonl(tmp_path / "c.jsonl", passages), tmp_path / "i", kind, encoder=SMALL)
-    [ranking] = open_index(tmp_path / "i", encoder=SMALL).search(["text 0"], 400)
-    assert len({document.id for document in ranking}) == len(ranking)
-    # An IVF index of several lists looks into some of them.
-    assert len(ranking) == count if (kind, count) != (IVF, 300) else 10 < len(ranking) < count
-    scores = [document.score or 0.0 for document in ranking]
-    assert scores == sorted(scores, reverse=True)
-
-
-@pytest.mark.parametrize("kind", DENSE)
-def test_equal_scores_are_in_the_passages_order(kind: str, tmp_path: Path) -> None:
-    same = [Document(f"d{i}", "", "text 0") for i in range(20)]
-    build_index(jsonl(tmp_path / "c.jsonl", same), tmp_path / "i", kind, encoder=SMALL)
-    found = open_index(tmp_path / "i", encoder=SMALL).search(["text 0"], 20)
-    assert ids(found) == [[f"d{i}" for i in range(20)]]
-
-
-@pytest.mark.parametrize("kind", DENSE)
 def test_a_killed_build_continues_encoding_where_it_stopped(
     source: Path, kind: str, tmp_path: Path
 ) -> None:
@@ -152,20 +130,6 @@ def test_a_killed_build_continues_encoding_where_it_stopped(
         assert third.passages == 0, "the vectors are there"
 
 
-def test_an_index_of_another_encoder_and_kinds_without_one_are_refused(
-    source: Path, tmp_path: Path
-) -> None:
-    build_index(source, tmp_path / "i", FLAT, encoder=SMALL)
-    for other in (HashEncoder(24, seed=1), HashEncoder(25)):
-        with pytest.raises(DataError, match=r"was made with hash.*not with hash"):
-            open_index(tmp_path / "i", FLAT, encoder=other)
-    with pytest.raises(ModelError, match=r"no such directory; .*encoder="):
-        open_index(tmp_path / "i", FLAT)
-    for kind, encoder in ((FLAT, None), ("bm25", SMALL)):
-        with pytest.raises(ConfigError, match="needs the encoder"):
-            build_index(source, tmp_path / "i", kind, encoder=encoder)
-
-
 # -- adopting a FAISS file ---------------------------------------------------------------------
 
 
@@ -186,21 +150,3 @@ def test_an_adopted_index_answers_like_the_exact_one(
     assert os.path.samefile(file, folder / "index.faiss")
     found = open_index(tmp_path / "i", encoder=SMALL).search(QUERIES, 3)
     assert right(found) == 90 if kind == FLAT else right(found) >= 60
-
-
-@pytest.mark.parametrize(
-    ("made_of", "what"),
-    [
-        (np.roll(VECTORS, 1, axis=0), "not the unit vectors"),
-        (VECTORS[:-1], r"1,499 vectors .* has 1,500"),
-        (None, "FAISS can read"),
-    ],
-)
-def test_vectors_that_are_not_the_corpus_s_are_refused(
-    source: Path, tmp_path: Path, made_of: Any, what: str
-) -> None:
-    file = tmp_path / "f"
-    file.write_bytes(b"no index") if made_of is None else faiss_file(file, made_of)
-    with pytest.raises(DataError, match=what):
-        build_index(source, tmp_path / "i", FLAT, encoder=SMALL, adopt=file)
-    assert not (tmp_path / "i" / FLAT).exists()

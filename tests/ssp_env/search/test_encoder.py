@@ -14,11 +14,7 @@ import pytest
 from small_models import bert_cross_encoder, bert_encoder
 
 from ssp_env.errors import ModelError
-from ssp_env.search.encoder import (
-    CrossEncoderReranker,
-    SentenceTransformerEncoder,
-    choose_prefixes,
-)
+from ssp_env.search.encoder import CrossEncoderReranker, SentenceTransformerEncoder
 from ssp_env.types import Document
 
 # Not imported here: that takes seconds, in every process that collects the tests.
@@ -45,21 +41,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def plain(folder: Path) -> SentenceTransformerEncoder:
     return SentenceTransformerEncoder(folder, device="cpu")
-
-
-@pytest.mark.parametrize(
-    ("name", "prompts", "expected"),
-    [
-        ("all-MiniLM-L6-v2", {"query": "", "document": ""}, NO_PREFIXES),
-        ("me5y", {}, NO_PREFIXES),
-        ("e5-mine", {"query": "Q: ", "passage": "P: "}, ("Q: ", "P: ")),
-        ("models--intfloat--e5-base-v2/snapshots/0123abc", {"query": ""}, E5_PREFIXES),
-    ],
-)
-def test_prefixes_follow_the_models_prompts_then_its_name(
-    name: str, prompts: dict[str, str], expected: tuple[str, str]
-) -> None:
-    assert choose_prefixes(Path(name), prompts) == expected
 
 
 def test_any_text_has_a_float32_vector_of_unit_length_in_order_and_threads(
@@ -93,18 +74,6 @@ def test_prefixes_come_first_and_the_digest_tells_them_weights_and_limit_apart(
     reseeded = bert_encoder(tmp_path / "reseeded", seed=1)
     assert digest(moved) == plain.info.digest
     assert len({plain.info.digest, e5.info.digest, digest(limited), digest(reseeded)}) == 4
-
-
-def test_models_are_read_from_safetensors_in_a_directory(folder: Path, tmp_path: Path) -> None:
-    import torch
-    from safetensors.torch import load_file
-
-    copy = copytree(folder, tmp_path / "pickled")
-    torch.save(load_file(copy / "model.safetensors"), copy / "pytorch_model.bin")
-    (copy / "model.safetensors").unlink()
-    for directory, says in (("intfloat/e5", "never downloaded"), (copy, "safetensors")):
-        with pytest.raises(ModelError, match=says):
-            SentenceTransformerEncoder(directory)
 
 
 def test_a_cross_encoder_scores_pairs_with_its_raw_output(folder: Path, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import gzip
 import os
 import pickle
 import resource
-import shutil
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -103,15 +102,6 @@ def test_every_damaged_file_is_noticed(index: Path) -> None:
         open_index(index)
 
 
-def test_an_index_of_other_passages_is_refused(index: Path, tmp_path: Path) -> None:
-    build_index(jsonl(tmp_path / "d.jsonl", ROWS[:-1]), tmp_path / "j")
-    shutil.rmtree(index / "bm25")
-    shutil.copytree(tmp_path / "j" / "bm25", index / "bm25")
-    for use in (lambda: open_index(index), lambda: build_index(tmp_path / "c.jsonl", index)):
-        with pytest.raises(DataError, match="belongs to another corpus"):
-            use()
-
-
 # -- builds that do not end well ---------------------------------------------------------------
 
 FULL = 3
@@ -199,13 +189,3 @@ def test_a_file_that_may_not_grow_is_an_error_that_says_what_to_do(
     assert 0 in ends
     assert set(ends) <= {0, FULL}
     assert answers(tmp_path / "i") == whole
-
-
-@pytest.mark.parametrize("text", ["\n \n", f"{GOOD}\n{GOOD}"])
-def test_a_corpus_that_cannot_be_used_leaves_nothing(text: str, tmp_path: Path) -> None:
-    source, directory = tmp_path / "c.jsonl", tmp_path / "made" / "i"
-    source.write_text(text)
-    with pytest.raises(DataError) as refused:
-        build_index(source, directory)
-    assert str(refused.value).startswith(f"{source}:")
-    assert not any(directory.iterdir())

@@ -18,14 +18,12 @@ from corpus_files import jsonl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.errors import ConfigError, DataError, ServiceError, UsageError
+from ssp_env.errors import DataError, ServiceError
 from ssp_env.search.base import (
     Corpus,
     Retriever,
-    join_contents,
     read_corpus,
     read_jsonl,
-    split_contents,
 )
 from ssp_env.search.bm25 import BM25Retriever, tokenize, words_of
 from ssp_env.search.index import build_index, open_index
@@ -84,29 +82,6 @@ def test_a_line_that_is_no_passage_is_named(tmp_path: Path, line: str, says: str
         read_corpus(path)
 
 
-def test_a_file_that_is_cut_and_an_id_that_occurs_twice(tmp_path: Path) -> None:
-    path = tmp_path / "c.jsonl.gz"
-    path.write_bytes(gzip.compress(TEXT.encode())[:-20])
-    with pytest.raises(DataError, match=r"c\.jsonl\.gz: is cut off"):
-        list(read_jsonl(path))
-    with pytest.raises(DataError, match="id '1' occurs twice"):
-        Corpus([Document("1", "", "x"), Document("2", "", "y"), Document("1", "", "z")])
-
-
-def test_digest_tells_corpora_apart() -> None:
-    base = [Document("1", "a", "b"), Document("2", "c", "d")]
-    digest = Corpus(base).digest()
-    assert digest == Corpus([Document("1", "a", "b", score=3.0), base[1]], name="other").digest()
-    others = [base[::-1], base[:1], [Document("1", "ab", ""), base[1]]]
-    assert len({digest, *(Corpus(documents).digest() for documents in others)}) == 4
-
-
-@pytest.mark.parametrize("title", ["", "Danube", ' "quoted" ', '"', '""', "\t"])
-def test_contents_are_read_back_as_title_and_text(title: str) -> None:
-    for text in ("", "one\ntwo", '"x"\ny'):
-        assert split_contents(join_contents(Document("1", title, text))) == (title, text)
-
-
 # -- BM25 --------------------------------------------------------------------------------------
 
 CORPUS = Corpus(
@@ -119,7 +94,6 @@ CORPUS = Corpus(
         Document("f", "", ""),
     ]
 )
-WORDLESS = Corpus([Document("a", "", ""), Document("b", "", "...")])
 
 
 @pytest.fixture(scope="module", params=["memory", "disk"])
@@ -174,18 +148,6 @@ class TestBM25(RetrieverTests):
         with ThreadPoolExecutor(6) as pool:
             found = pool.map(lambda _: self.retriever.search(self.queries, 3), range(18))
             assert list(found) == [alone] * 18
-
-
-def test_one_string_or_no_document_is_refused(opened: Callable[[Corpus], Retriever]) -> None:
-    retriever = opened(Corpus([Document("a", "", "text")]))
-    with pytest.raises(UsageError, match="a list of queries"):
-        retriever.search("text", 1)
-    with pytest.raises(ConfigError, match="at least 1"):
-        retriever.search(["text"], 0)
-
-
-def test_passages_without_words_are_never_found(opened: Callable[[Corpus], Retriever]) -> None:
-    assert opened(WORDLESS).search(["", "w2 w1", "..."], 3) == [[], [], []]
 
 
 def test_in_memory_rankings_and_scores_are_those_of_bm25s_ties_by_position() -> None:
@@ -252,15 +214,6 @@ def test_each_part_is_asked_once_and_deep_enough_and_the_first_decides_equal_sco
     parts[1].bad = {"q"}
     with pytest.raises(ServiceError, match="down"):
         HybridRetriever(parts).search(["q"], 3)
-
-
-def test_parts_over_different_corpora_are_refused() -> None:
-    passages = [Document("a", "Vienna", "capital"), Document("b", "Danube", "river")]
-    one, same = Corpus(passages, "one"), Corpus(passages, "same")
-    other = BM25Retriever(Corpus(passages[::-1], "other"))
-    HybridRetriever([BM25Retriever(one), BM25Retriever(same), Letters()])
-    with pytest.raises(ConfigError, match=r"retrievers = \['one', .*: these corpora differ"):
-        HybridRetriever([BM25Retriever(one), Letters(), BM25Retriever(same), other])
 
 
 RANKINGS = st.lists(

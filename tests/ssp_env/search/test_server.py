@@ -78,14 +78,6 @@ def test_a_search_r1_client_gets_one_ranking_per_query(served: Served, count: in
     assert served.retrieve(*queries, topk=2).json()["result"] == bare
 
 
-def test_missing_null_and_zero_take_the_default(served: Served) -> None:
-    cut = "y" * 8192
-    for fields in ({}, {"topk": None, "return_scores": None}, {"topk": 0, "model": "e5"}):
-        (found,) = served.retrieve("y" * 2**20, **fields).json()["result"]
-        assert [document["id"] for document in found] == [f"{cut}/{rank}" for rank in range(3)]
-    assert requests.get(f"{served.url}/status").json() == "ok"
-
-
 # -- what is refused ---------------------------------------------------------------------------
 
 

@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 
 from ssp_env.doors.setup import set_up
-from ssp_env.errors import ConfigError, ServiceError
+from ssp_env.errors import ServiceError
 from ssp_env.game.config import DEFAULT_FILTERS
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.judges import ExactMatchJudge
-from ssp_env.testing.hacks import CHEATS, Cheat, Finding, Report, Result, Turn, find_cheat, probe
-from ssp_env.testing.hacks.probe import find
-from ssp_env.testing.hacks.solvers import WhenUnsure
+from ssp_env.testing.hacks import CHEATS, Cheat, Finding, Report, Result, find_cheat, probe
 from ssp_env.worlds.mini import MiniWorld
 
 GAMES = 25
@@ -125,20 +123,6 @@ def test_a_memory_of_past_questions_is_open_unless_they_are_refused(mini: MiniWo
     assert found.stopped_by == {"past_question": GAMES}
 
 
-@pytest.mark.parametrize("verifier", ["policy", "world"])
-def test_a_code_beside_an_honest_question_pays_whoever_verifies(
-    mini: MiniWorld, verifier: str
-) -> None:
-    def result(closed_book: bool) -> Result:
-        game = {"verifier": verifier, "closed_book": closed_book}
-        return result_of(rules_of(mini, spelled=True, game=game), "spaces_beside")
-
-    assert result(closed_book=False).finding is Finding.PAYS
-    assert result(closed_book=False).solver == 1.0
-    assert result(closed_book=True).finding is Finding.HELD
-    assert result(closed_book=True).stopped_by == {"closed_book": GAMES}
-
-
 def test_an_order_in_a_question_pays_where_unsolved_questions_do(mini: MiniWorld) -> None:
     """They do by the paper's filters and its reward together."""
 
@@ -161,54 +145,3 @@ def test_the_gate_is_measured_where_the_world_knows_the_truth(mini: MiniWorld) -
     open_gate = probe(rules_of(mini, game={"verifier": "none"}), cheats, games=GAMES).gate
     assert open_gate.accepted_unsound >= GAMES - 5
     assert open_gate.recall == 1.0
-
-
-# -- outages, mistakes, figures ----------------------------------------------------------------
-
-
-class Provoke(WhenUnsure):
-    """Provokes an error."""
-
-    def instead(self, turn: Turn) -> str:
-        return "question"
-
-
-def test_a_text_that_voids_its_game_is_not_held(mini: MiniWorld) -> None:
-    """The attempts that would have failed are void."""
-    result = result_of(rules_of(mini, judge=OddJudge()), Provoke())
-    assert result.void > 0
-    assert result.solver == 1.0
-    assert result.finding is Finding.NO_RESULT
-
-
-@pytest.mark.parametrize("calls", [0, 1], ids=["at first", "later"])
-def test_a_service_that_is_down_holds_nothing(mini: MiniWorld, calls: int) -> None:
-    """Before the honest games, or between these and the cheat's."""
-    with pytest.raises(ServiceError, match="out of order"):
-        result_of(rules_of(mini, judge=OddJudge(calls)), "throw", games=4)
-
-
-class Shout(Cheat):
-    """Asks the honest question in a loud voice."""
-
-    def propose(self, turn: Turn) -> str | None:
-        return None if not turn.searches else turn.ask(turn.recall().question.upper())
-
-
-def test_a_cheat_of_your_own_is_found_by_module_and_class(mini: MiniWorld) -> None:
-    mine = find_cheat(f"{__name__}:Shout")
-    assert (mine.name, mine.about) == ("shout", "Asks the honest question in a loud voice.")
-    assert result_of(rules_of(mini), mine, games=4).stopped_by == {"unverified": 4}
-
-    for name, says in (("bas64", "did you mean 'base64'"), ("json:JSONDecoder", "a subclass")):
-        with pytest.raises(ConfigError, match=says):
-            find_cheat(name)
-
-
-def test_200_games_tell_a_tenth_from_nothing() -> None:
-    """Half of all games pay 1, the others 0: the largest spread."""
-    honest = (0.0, 1.0) * 100
-    assert find(honest, honest, 0.1)[0] is Finding.HELD
-    more = (1.0,) * 150 + (0.0,) * 50
-    assert find(more, honest, 0.1)[0] is Finding.PAYS
-    assert find(more[60:], honest, 0.1)[0] is Finding.UNSURE

@@ -12,13 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import spell
 
-from ssp_env.errors import ModelError, TokenizerError
+from ssp_env.errors import ModelError
 from ssp_env.game.protocol import Tags
-from ssp_env.tokenizers import (
-    BPETokenizer,
-    HuggingFaceTokenizer,
-    WordTokenizer,
-)
+from ssp_env.tokenizers import BPETokenizer, HuggingFaceTokenizer, WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.mini_language import vocabulary
 
@@ -53,15 +49,6 @@ def test_transformers_loads_the_packaged_bpe_to_the_same_ids() -> None:
     assert theirs.encode_data(text) == ours.encode_data(text)
 
 
-# -- words -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("words", [["two words"], ["a", "a"]])
-def test_a_vocabulary_that_cannot_work(words: list[str]) -> None:
-    with pytest.raises(TokenizerError):
-        WordTokenizer(words, ["<x>"])
-
-
 # -- transformers ------------------------------------------------------------------------------
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁"), max_size=20)
@@ -87,18 +74,6 @@ def test_metaspace_pieces_are_the_decoded_text(text: str) -> None:
     character."""
     ids = METASPACE.encode_data(text)
     assert spell(METASPACE, ids).decode().removeprefix(" ") == METASPACE.decode(ids) == text
-
-
-def test_ids_may_have_gaps() -> None:
-    from tokenizers import Tokenizer as RawTokenizer
-    from tokenizers.models import WordLevel
-    from transformers import PreTrainedTokenizerFast
-
-    raw = RawTokenizer(WordLevel({"<eos>": 0, "<unk>": 1, "a": 2, "far": 9}, unk_token="<unk>"))
-    tokenizer = HuggingFaceTokenizer(
-        PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<eos>", unk_token="<unk>")
-    )
-    assert (tokenizer.vocab_size, tokenizer.pieces[9], tokenizer.pieces[5]) == (10, b" far", b"")
 
 
 def test_loading(tmp_path: Path) -> None:

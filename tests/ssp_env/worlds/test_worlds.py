@@ -3,7 +3,6 @@ reader), worlds from a user's files, and wiki-mini."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import os
@@ -24,7 +23,7 @@ from ssp_env.search.index import build_index
 from ssp_env.search.store import PassageStore
 from ssp_env.testing import WorldTests
 from ssp_env.types import Document, GroundTruth, Question, World
-from ssp_env.worlds.files import _WIKI, FileWorld, WikiMini, read_answers, sample_questions
+from ssp_env.worlds.files import FileWorld, WikiMini
 from ssp_env.worlds.mini import Graph, MiniWorld, SmallWorld
 from ssp_env.worlds.mini_language import (
     NATION,
@@ -189,23 +188,6 @@ def test_reading_sees_only_the_documents(mini: MiniWorld) -> None:
     assert mini.read(question, [other_way]) == {"Nobody"}
 
 
-def test_a_branch_that_the_documents_do_not_follow_leaves_the_question_open(
-    many: MiniWorld,
-) -> None:
-    question = "what is the birthplace of the citizen of Vis ?"
-    one = Document("1", "", "Ana citizen of Vis . Ana born in Bon .")
-    other = Document("2", "", "Eve citizen of Vis .")
-    nobody = Document("3", "", "Eve citizen of Bon .")
-    assert many.read(question, [one]) == many.read(question, [one, nobody]) == {"Bon"}
-    assert many.read(question, [one, other]) == {"Bon", "Eve"}
-    assert many.read(question, [other]) == frozenset()
-
-
-def test_options_that_cannot_work() -> None:
-    with pytest.raises(ConfigError, match=r"world_options.entities = 15: choose \d+ to \d+"):
-        MiniWorld(entities=15)
-
-
 # -- files -------------------------------------------------------------------------------------
 
 
@@ -246,31 +228,6 @@ def test_a_whole_world(corpus: Path, answers: Path, questions: Path) -> None:
     assert world.read("Which river?", list(world.corpus)) is None
 
 
-def test_files_that_are_missing_or_empty(tmp_path: Path, corpus: Path, answers: Path) -> None:
-    with pytest.raises(ConfigError, match="questions_path"):
-        FileWorld("mine", corpus, answers).questions(seed=0)
-    with pytest.raises(DataError, match=r"no_corpus and .*no_questions: no such file"):
-        FileWorld("mine", tmp_path / "no_corpus", answers, tmp_path / "no_questions")
-    answers.write_text("\n \n")
-    with pytest.raises(DataError, match="holds no line"):
-        read_answers(answers)
-
-
-@pytest.mark.parametrize(
-    ("row", "what"),
-    [
-        ({"answer": " \t"}, "field 'answer'"),
-        ({"answer": "x", "aliases": ["y", ""]}, "field 'aliases.1'"),
-        ({"answer": "x", "id": "a1"}, "id 'a1' occurs twice"),
-    ],
-)
-def test_bad_answer_lines(tmp_path: Path, row: Any, what: str) -> None:
-    path = write(tmp_path / "a.jsonl", {"answer": "fine"}, row)
-    with pytest.raises(DataError) as caught:
-        read_answers(path)
-    assert str(caught.value).startswith(f"{path}:2: {what}")
-
-
 def test_an_evaluation_answer_may_not_be_played_from(
     tmp_path: Path, corpus: Path, questions: Path
 ) -> None:
@@ -278,18 +235,6 @@ def test_an_evaluation_answer_may_not_be_played_from(
         answers = write(tmp_path / "a.jsonl", {"answer": "Vienna"}, row)
         with pytest.raises(DataError, match="also an answer of evaluation question"):
             FileWorld("mine", corpus, answers, questions)
-
-
-QUESTIONS = [Question(f"{group}{i}", "?", ("x",), group) for i in range(40) for group in ("a", "b")]
-
-
-def test_samples_are_seeded_nested_and_of_the_size_asked_for() -> None:
-    small, large = (sample_questions(QUESTIONS, 3, n) for n in (5, 9))
-    assert [q.group for q in small] == ["a"] * 5 + ["b"] * 5
-    assert small == sample_questions(QUESTIONS, 3, 5)
-    assert set(small) < set(large)
-    assert small != sample_questions(QUESTIONS, 4, 5)
-    assert {q.id[1:] for q in small[:5]} != {q.id[1:] for q in small[5:]}
 
 
 def rules_of(world: World) -> Rules:
@@ -318,14 +263,6 @@ def test_a_corpus_may_be_an_index_directory(tmp_path: Path) -> None:
 
 
 # -- wiki-mini ---------------------------------------------------------------------------------
-
-
-def test_files_are_those_of_the_manifest(wiki: WikiMini) -> None:
-    for name, entry in wiki.manifest["files"].items():
-        raw = (_WIKI / name).read_bytes()
-        content = gzip.decompress(raw) if name.endswith(".gz") else raw
-        assert hashlib.sha256(content).hexdigest() == entry["sha256"], name
-        assert content.count(b"\n") == entry["records"], name
 
 
 class TestWikiMini(WorldTests):
