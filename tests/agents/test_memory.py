@@ -127,3 +127,22 @@ def test_what_does_not_fit_names_a_setting_that_helps(
     with pytest.raises(ConfigError) as refused:
         check_fit(config, SMALL, limit, gpus)
     assert refused.value.field == field
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_on_shared_gpus_engine_and_learner_take_turns(count: int) -> None:
+    shared = {"env_runners": count, "learners": count, "gpus": "shared"}
+    (device,) = made(run(compute=shared))
+    assert device.count == max(1, count)
+    assert ("activations" in device.parts) != ("KV cache" in device.parts)
+    assert {"weights", "reference", "engine's weights"} <= device.parts.keys()
+
+    # vLLM sleeps without its weights, so they come with its cache or not at all.
+    asleep = run(compute=shared, engine={"kind": "vllm"}, learning={"microbatch_tokens": 65_536})
+    (device,) = made(asleep)
+    assert "activations" in device.parts
+    assert "engine's weights" not in device.parts
+    memory = 10 * device.total
+    (device,) = made(asleep, memory)
+    playing = device.parts["KV cache"] + device.parts["engine's weights"]
+    assert playing == pytest.approx(0.4 * memory, rel=1e-6)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from playful import small_config
+from playful import damage, small_config
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agents.models import load_model, save_policy
 from agents.tiny.bootstrap import save_policy as save_tiny
 from agents.tiny.bootstrap import tiny_config, tiny_tokenizer
+from ssp_env.errors import ModelError
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -38,3 +40,14 @@ def test_a_saved_policy_gives_identical_logits_in_transformers(tied: bool, tmp_p
     assert AutoTokenizer.from_pretrained(target).encode(text) == words.encode(text)
     assert not (target / "pytorch_model.bin.index.json").exists(), "an index of other weights"
     assert (target / "model.safetensors").stat().st_mode & 0o777 == 0o644
+
+
+def test_one_damaged_byte_is_noticed(model_dir: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(model_dir, tmp_path / "copy"))
+    file = copy / "model.safetensors"
+    damage(file)
+    with pytest.raises(ModelError, match=f"{file} is damaged.*restore it.*delete {copy}"):
+        load_model(copy)
+    file.rename(copy / "other")
+    with pytest.raises(ModelError, match="No such file"):
+        load_model(copy)

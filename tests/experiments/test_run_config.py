@@ -12,6 +12,7 @@ from experiments.options import Chosen
 from experiments.run.checks import check_settings
 from experiments.run.cluster import algorithm_config
 from experiments.run.rundir import flat
+from ssp_env.game.config import DEFAULT_FILTERS
 
 
 def config_of(*assignments: str, preset: str = "tiny") -> RunConfig:
@@ -117,3 +118,26 @@ def test_settings_reach_rllib() -> None:
     assert (made.learning(), made.game()) == (config.learning, config.game)
     assert (made.env_config["world"], made.env_config["world_options"]) == ("mini", {"seed": 4})
     assert (made.overlap, made.seed) == (True, 3)
+
+
+CODE = {
+    "checkpoint_every": (10, 5),
+    "game.max_searches": (10, 9),
+    "game.noise_documents": (4, 24),
+    "game.min_searches": (1, 2),
+    "game.filters": (DEFAULT_FILTERS, (*DEFAULT_FILTERS, "few_words", "repeated_query")),
+    "game.verification_prompt": ("solver", "documents"),
+    "learning.clip_high": (0.2, 0.285),
+    "learning.std_normalise": (False, True),
+    "learning.proposer_aggregation": ("sequence", "token"),
+    "learning.solver_aggregation": ("sequence", "token"),
+    "evaluate_every": (10, 5),
+}
+"""What the paper's text has, and its released code."""
+
+
+def test_preset_of_the_paper_s_code_differs_from_that_of_its_text_in_these_points() -> None:
+    text, code = (
+        flat(config_of(preset=name).model_dump()) for name in ("paper-7b", "paper-7b-code")
+    )
+    assert {name: (text[name], code[name]) for name in text if text[name] != code[name]} == CODE

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from engine_tests import CONFIGS, SIZES, EngineTests, check, made, model, scored_by, words
+from engine_tests import CONFIGS, SIZES, STOPS, EngineTests, check, made, model, scored_by, words
 from playful import GAME, WORLD, make_rules, new_round, play_watched, tilted
 from transformers.models.auto import AutoModelForCausalLM
 
@@ -262,3 +262,27 @@ def test_adapters_alone_are_sent_and_played(name: str, rules: Rules, tmp_path: P
     for version in (1, 2):  # the second time, nothing may have been added to the base
         engine.update_weights(sent, version)
     assert sampled_gap(engine, rules, lm).largest < 1e-4
+
+
+@needs_vllm
+def test_its_sampler_on_gpus_takes_requests_of_a_policy_of_qwens_sizes() -> None:
+    """vLLM's own classes, which its CPU build does not sample with."""
+    from vllm.v1.worker.gpu.sample import logit_bias, states
+
+    engine = object.__new__(VLLMEngine)
+    engine._stop, engine._bias = StopRule(STOPS, ()), surplus_bias(152_064, 151_665)
+    parameters = engine._parameters(Request(0, [1, 2], 5, 0.7, 2**63 - 1))
+    sampling = states.SamplingStates(4, 152_064)
+    sampling.add_request(3, parameters)
+    assert (sampling.seeds.np[3], sampling.num_logprobs[3]) == (2**63 - 1, 0)
+
+    rows = SimpleNamespace(np=[0] * 4)
+    held = SimpleNamespace(max_num_reqs=4, device=torch.device("cpu"), prompt_len=rows)
+    bias = logit_bias.LogitBiasState(None, held)
+    assert bias.add_request(3, parameters)
+    assert bias.num_logit_bias.np[3] == 399
+
+    # What it was once asked for, and is refused.
+    parameters.allowed_token_ids = range(151_665)
+    with pytest.raises(ValueError, match="The max size is 1024"):
+        bias.add_request(3, parameters)

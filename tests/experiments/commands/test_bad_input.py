@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from runs import SETTINGS, arguments
 
+from experiments.run.checks import check_model
 from ssp_env.cli import main
+from ssp_env.errors import ModelError
 
 
 class Refused:
@@ -230,3 +232,11 @@ def test_rules_of_a_user_s_that_raise_are_named_with_the_user_s_frames(
     shown = [frame for frame in frames if 'File "' in frame]
     assert all(module in frame for frame in shown), "none of ours"
     assert len(shown) == code.count("inner()") + code.count("1 / 0")
+
+
+def test_remote_code_is_never_run(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rewrite(copy / "config.json", model_type="own", auto_map={"AutoConfig": "own.Own"})
+    (copy / "own.py").write_text("raise SystemExit('run')")
+    monkeypatch.setattr("builtins.input", lambda *args: pytest.fail("asked the user"))
+    with pytest.raises(ModelError):
+        check_model(copy)

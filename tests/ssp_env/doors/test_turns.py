@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from all_doors import ROOMY
@@ -13,7 +14,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from scripted import by_role, propose, solve, turn
 
 import ssp_env
-from ssp_env.errors import UsageError
+from ssp_env.errors import ConfigError, UsageError
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
 from ssp_env.types import Document
@@ -218,3 +219,14 @@ def test_a_turn_without_an_action_is_a_wrong_one(mini: MiniWorld, tokenizer: Tok
         shown, reward, terminated, truncated, info = env.step(text)
         assert (shown, reward, terminated, truncated) == ("", 0.0, True, False)
         assert info["outcome"] == "valid"
+
+
+def test_gymnasium_makes_vectors_in_every_mode() -> None:
+    for mode in AutoresetMode:
+        envs = gymnasium.make_vec("ssp/Solver-v0", num_envs=2, world="small", autoreset_mode=mode)
+        assert isinstance(envs.unwrapped, ssp_env.SolverVectorEnv)
+        assert envs.metadata["autoreset_mode"] is mode
+    with pytest.raises(ConfigError, match="SameStep"):
+        gymnasium.make_vec("ssp/Solver-v0", num_envs=2, world="small", autoreset_mode="never")
+    with pytest.raises(UsageError, match="2 booleans"):
+        envs.reset(options={"reset_mask": np.zeros(2, dtype=bool)})

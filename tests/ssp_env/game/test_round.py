@@ -367,3 +367,15 @@ def test_games_do_not_share_randomness(mini: MiniWorld, words: WordTokenizer) ->
         for s in (1, 1, 2)
     ]
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_a_search_made_twice_makes_no_longer_question(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
+    """Questions are put together by their length, and attempts need as many different searches."""
+    rules = rules_of(mini, words, verifier="none", filters=())
+    asks = say(
+        "<search> a </search>", "<search> a </search>", "<question> what is it ? </question>"
+    )
+    played = play(begin(rules, slots=1), by_role(asks, say("<answer> it </answer>")))
+    assert [item.searches for item in played.verified] == [1]

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, propose, rules_of, say, solve
 
+from ssp_env.errors import ServiceError
 from ssp_env.game.config import DEFAULT_FILTERS
 from ssp_env.game.game import Game, Origin, Start
 from ssp_env.game.outcome import Outcome
@@ -230,3 +231,14 @@ def test_an_earlier_question_brings_its_solution_along(
         assert (game.example is not None) == examples == bool(game.start.solution)
         assert game.example is None or game.example.reward == 3.0
         assert again(game, rules).record.start == game.start
+
+
+def test_an_outage_costs_the_example_and_nothing_else(
+    mini: MiniWorld, words: WordTokenizer, whole: PooledQuestion
+) -> None:
+    class Down:
+        def search(self, queries: Any, k: int) -> Any:
+            return [ServiceError("search", "down")] * len(queries)
+
+    game = shown(rules_of(mini, words, retriever=Down()), whole)
+    assert (game.example, game.outcome) == (None, Outcome.PENDING)

@@ -192,3 +192,29 @@ def test_tool_calls_are_the_same_actions() -> None:
     assert "</tool_call>" in ScannerTags(tags, ALLOWED[Role.SOLVER]).stops()
     # Without its name, it is text.
     assert TurnScanner(ScannerTags(Tags(), ALLOWED[Role.SOLVER])).feed(b"<tool_call>{}") is None
+
+
+class Counting(ScannerTags):
+    """Counts how often a bracket is looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(TAGS, ALLOWED[Role.SOLVER])
+        self.asked, self._real = 0, self.pattern
+        self.pattern = self  # type: ignore[assignment]
+
+    def match(self, text: bytearray, start: int) -> re.Match[bytes] | None:
+        self.asked += 1
+        return self._real.match(text, start)
+
+
+def test_a_token_costs_the_same_after_50_000_bytes() -> None:
+    tags = Counting()
+    scanner = TurnScanner(tags)
+    scanner.feed(b"<sea < </answer> rch>")
+    early = tags.asked
+    for _ in range(5_000):
+        scanner.feed(b"<search> <")
+    before = tags.asked
+    scanner.feed(b" <sea < </answer> rch>")
+    assert tags.asked - before <= early + 1
+    assert before < 4 * 5_000

@@ -185,3 +185,11 @@ def test_tokenizers_of_a_directory(mini: MiniWorld, tmp_path: Path) -> None:
     (there / "tokenizer.json").write_text(json.dumps(spec))
     with pytest.raises(ConfigError, match="the game was played with another one"):
         replay(saved, there)
+
+
+@pytest.mark.parametrize("line", [b"{", b"null", b"\xff", b"[" * 99999, b'{"start": 5}'])
+def test_lines_that_are_no_game(saved: SavedGame, line: bytes) -> None:
+    header = next(iter(game_lines([saved]))).encode()
+    for lines in ([line], [header, line]):
+        with pytest.raises(DataError):
+            list(parse_games(lines, "games.jsonl"))

@@ -145,3 +145,17 @@ def test_the_gate_is_measured_where_the_world_knows_the_truth(mini: MiniWorld) -
     open_gate = probe(rules_of(mini, game={"verifier": "none"}), cheats, games=GAMES).gate
     assert open_gate.accepted_unsound >= GAMES - 5
     assert open_gate.recall == 1.0
+
+
+@pytest.mark.parametrize("verifier", ["policy", "world"])
+def test_a_code_beside_an_honest_question_pays_whoever_verifies(
+    mini: MiniWorld, verifier: str
+) -> None:
+    def result(closed_book: bool) -> Result:
+        game = {"verifier": verifier, "closed_book": closed_book}
+        return result_of(rules_of(mini, spelled=True, game=game), "spaces_beside")
+
+    assert result(closed_book=False).finding is Finding.PAYS
+    assert result(closed_book=False).solver == 1.0
+    assert result(closed_book=True).finding is Finding.HELD
+    assert result(closed_book=True).stopped_by == {"closed_book": GAMES}
