@@ -31,14 +31,14 @@ class Chosen:
     """Options of all commands that start from a preset."""
 
     preset: str | None = None
-    """Settings to start from: tiny, best, wiki, h200, paper-7b, paper-7b-8, paper-7b-code
-    (default: tiny)."""
+    """Settings to start from: tiny, best, wiki-small, wiki, h200, paper-7b, paper-7b-8,
+    paper-7b-code (default: tiny)."""
     seed: int | None = None
     """Seed of all randomness (default: 0)."""
     world: str | None = None
-    """World to play in: mini, small, wiki-mini or files."""
+    """World to play in: mini, small, wiki-sentences, wiki-mini or files."""
     model: str | None = None
-    """Directory of a causal LM, or a GGUF file, in place of the tiny policy."""
+    """Directory of a causal LM, or a GGUF file, in place of the policy that ships."""
     search: str | None = None
     """Server (`ssp serve`) or index directory (`ssp index`), in place of the world's own search."""
     rules: str | None = None

@@ -51,6 +51,8 @@ def make_policy(out: Path, world: str, seed: int, width: int, steps: int | None)
 
             def report(step: int, loss: float) -> None:
                 bar.update(task, completed=step, description=f"bootstrap, loss {loss:.3f}")
+                if not bar.console.is_terminal and step % 100 == 0:
+                    print(f"step {step}/{steps}, loss {loss:.3f}", file=sys.stderr)
 
             with handling(raise_interruption):
                 if small:
