@@ -123,6 +123,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         seed = (self.config.seed or 0, step, number)
         engine = self._players
         began, worked = time.perf_counter(), sampled.seconds
+        # All rounds of a step begin with one state, whoever plays them and when.
         copy = self.config.batch_strategy()
         copy.set_state(ray.get(strategy) if isinstance(strategy, ray.ObjectRef) else strategy)
 
@@ -168,6 +169,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
 
     def _answers(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
         answers = self.world.answers
+        # With replacement only where there are too few.
         return [answers[i] for i in rng.choice(len(answers), count, replace=count > len(answers))]
 
     # -- RLlib ---------------------------------------------------------------------------------
