@@ -90,8 +90,8 @@ def grpo_advantages(
             continue  # exactly 0, whatever rounding makes of a mean of equal numbers
 
         centred = rewards[members] - rewards[members].mean()
-        # Of rewards 0 and 1 with mean p, the deviation is sqrt(p (1 - p)): questions that are nearly
-        # always, or nearly never, solved come to weigh as much as the others.
+        # Of rewards 0 and 1 with mean p, the deviation is sqrt(p (1 - p)): questions that nearly
+        # all attempts solve, or nearly none, come to weigh as much as the others.
         if learning.std_normalise:
             centred = centred / (rewards[members].std() + 1e-6)
         advantages[members] = centred

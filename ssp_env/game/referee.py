@@ -102,6 +102,7 @@ class Referee:
             if isinstance(result, ServiceError):
                 drawn.append(result)
                 continue
+            # What its own proposer retrieved is evidence, not noise.
             others = [(slot, document) for slot, document in retrieved if slot != game.slot]
             if near:
                 others = [(game.slot, document) for document in result]
@@ -136,12 +137,14 @@ class Referee:
         game.evidence = tuple({document.id: document for document in documents}.values())
 
         if proposer.ending is not Ending.ACTION or proposer.result is None:
+            # No question: the code is how the trajectory ended.
             self.fail(game, proposer.ending)
             return
 
         game.question = proposer.result
         past = game.start.asked_before
         proposal = Proposal(proposer.result, game.truth, proposer, self.rules.config, past)
+        # The first that fails gives the reason.
         for name, fails in self.rules.filters.items():
             with _blaming(f"filter {name}"):
                 failed = fails(proposal)
@@ -196,6 +199,7 @@ class Referee:
             else:
                 reading.verdict = result
 
+        # k of n readings (the paper: 1 of 1); an outage above has voided the whole game.
         least, _ = self.rules.config.verifications
         for game in read:
             if game.accepted:
@@ -270,6 +274,7 @@ class Referee:
 
         Void attempts are not paid, and do not vote.
         """
+        # Attempts are not paid then, and the proposal is paid as an invalid one.
         for code, fails in self.rules.attempt_filters.items():
             if game.origin is Origin.PROPOSED and fails(game):
                 self.fail(game, code)
@@ -278,6 +283,7 @@ class Referee:
         # The rewards are functions of a valid game.
         game.outcome = Outcome.VALID
 
+        # An example is learnt from with the others, but is no vote in the solve rate.
         shown = [] if game.example is None else [game.example]
         for attempt in [*game.counted, *shown]:
             attempt.reward = self._solver_reward(game, attempt)
