@@ -31,7 +31,7 @@ from experiments.options import Chosen
 from experiments.report.curves import panels, save_figure
 from experiments.run.checks import check_model, open_run
 from experiments.run.process import provenance, quiet_libraries
-from experiments.run.rundir import RunDirectory, finite
+from experiments.run.rundir import RunDirectory, check_empty, finite
 from experiments.stats import Estimate, Floats, resampled
 from experiments.sweeps.results import Table, short
 from ssp_env.disk import make_directories, remove_empty, write_atomically
@@ -59,8 +59,7 @@ def run(
 ) -> int:
     """Plays the league, prints its tables and writes them down."""
     quiet_libraries()
-    if out.is_dir() and any(out.iterdir()):
-        raise RunError(f"{out} is not empty; choose another --out")
+    check_empty(out)
     players = find_players(targets)
     runs = [directory for target in targets if (directory := RunDirectory(target)).config.exists()]
     config = chosen.config(values=runs[0].read_config() if runs and not chosen.preset else None)

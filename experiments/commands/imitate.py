@@ -25,7 +25,7 @@ from experiments.evaluation.answers import engine_of
 from experiments.options import Chosen
 from experiments.run.checks import check_settings, open_run
 from experiments.run.process import handling, quiet_libraries, raise_interruption
-from experiments.run.rundir import RunDirectory
+from experiments.run.rundir import RunDirectory, check_empty
 from ssp_env.errors import ConfigError
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.record import GameRecord, record_game
@@ -56,6 +56,7 @@ def run(
 ) -> int:
     """Trains; prints the share of well-formed turns before and after."""
     quiet_libraries()
+    check_empty(out)
     changes: dict[str, Any] = {"steps": steps, "learning.lr": lr}
     changes |= {"game.verifier": "none", "game.closed_book": False}
     config = chosen.config(changes | {f"learning.{n}": value for n, value in SUPERVISED.items()})
