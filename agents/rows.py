@@ -20,6 +20,7 @@ from agents.losses import find_algorithm
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import Outcome
+from ssp_env.game.record import TrajectoryRecord
 from ssp_env.game.trajectory import Trajectory
 
 ROLE_IDS = {"proposer": 0, "solver": 1}
@@ -110,6 +111,14 @@ def _row(game: Game, trajectory: Trajectory, role: str, reward: float, group: st
         reward=float(reward),
         group=group,
     )
+
+
+def recorded_row(played: TrajectoryRecord, role: str, game: int = 0) -> Row:
+    """A trajectory that was written down as a row, without reward or advantage."""
+    mask = np.frombuffer(played.mask, dtype=np.uint8)
+    logprobs = np.zeros(len(mask), dtype=np.float32)
+    logprobs[mask > 0] = played.logprobs
+    return Row(np.asarray(played.ids, dtype=np.int32), mask, logprobs, role, game, 0.0)
 
 
 # -- advantages, over a whole step -------------------------------------------------------------

@@ -24,7 +24,7 @@ import pandas as pd
 import torch
 
 from agents.engines.base import Engine
-from agents.rollout import play
+from agents.rollout import answers_of, play
 from experiments.config import RunConfig
 from experiments.evaluation.answers import engine_of
 from experiments.options import Chosen
@@ -181,11 +181,11 @@ def _propose(
     # A round is played to its end, so the proposer's own solver tries each question; once will do.
     once = replace(rules, config=rules.config.replace(attempts=1, proposals=1))
     # All proposers get the same answers, each once unless there are fewer.
-    known, rng = rules.world.answers, np.random.default_rng([_PROPOSE, config.seed])
-    dealt = iter(rng.choice(len(known), answers, replace=answers > len(known)))
+    rng = np.random.default_rng([_PROPOSE, config.seed])
+    dealt = iter(answers_of(rules.world)(rng, answers))
 
     def deal(_: object, count: int) -> list[GroundTruth]:
-        return [known[i] for i in islice(dealt, count)]
+        return [*islice(dealt, count)]
 
     size = config.learning.round_size
     rounds = (

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from agents.config import LearningConfig
 from agents.engines.base import Engine
 from agents.models import adapt, autocast_dtype, load_model, plain_weights, save_policy, state_of
 from agents.rollout import play
-from agents.rows import Row, columns_of, with_loss_weights
+from agents.rows import Row, columns_of, recorded_row, with_loss_weights
 from agents.scoring import TokenScorer, checkpoint_layers
 from agents.update import Update, adam
 from experiments.config import RunConfig, check_policy
@@ -67,9 +67,9 @@ def run(
 
     directory = RunDirectory(out)
     with directory.claimed(config, resume=False), handling(raise_interruption):
+        rows = _recorded(games, rules, config.seed) if games else _scripted(rules, config.seed)
         engine = engine_of(config, rules, config.model_dir)
         _show("before", rules, engine, questions[:measured], config)
-        rows = _recorded(games, rules, config.seed) if games else _scripted(rules, config.seed)
         weights = _learn(config, rules, rows, directory)
         engine.update_weights(weights, steps)
         _show("after", rules, engine, questions[:measured], config)
@@ -131,7 +131,8 @@ def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
 
 
 def _recorded(files: Sequence[str], rules: Rules, seed: int) -> Iterator[Row]:
-    """Trajectories of files of games, over and over, in a new order each time."""
+    """Trajectories of files of games, which are read at once; over and over, in a new order each
+    time."""
     rows: list[Row] = []
     for file in files:
         for saved in read_games(file):
@@ -140,8 +141,7 @@ def _recorded(files: Sequence[str], rules: Rules, seed: int) -> Iterator[Row]:
     if not rows:
         raise ConfigError("--games", list(files), "they hold no valid game to learn from")
     rng = np.random.default_rng(seed)
-    while True:
-        yield from (rows[i] for i in rng.permutation(len(rows)))
+    return (rows[i] for _ in count() for i in rng.permutation(len(rows)))
 
 
 def _rows(records: Iterable[GameRecord]) -> Iterator[Row]:
@@ -152,11 +152,10 @@ def _rows(records: Iterable[GameRecord]) -> Iterator[Row]:
         for played in record.trajectories:
             if not (played.role is Role.PROPOSER or (played.role is Role.SOLVER and played.right)):
                 continue
-            ids = np.asarray(played.ids, dtype=np.int32)
-            mask = np.frombuffer(played.mask, dtype=np.uint8)
+            row = recorded_row(played, played.role.value, record.start.slot)
             # Nobody sampled them: the ratio is 1.
-            nobody = np.full(len(ids), np.nan, dtype=np.float32)
-            yield Row(ids, mask, nobody, played.role.value, record.start.slot, advantage=1.0)
+            nobody = np.full_like(row.logprobs, np.nan)
+            yield replace(row, logprobs=nobody, advantage=1.0)
 
 
 def _proposals(rules: Rules, count: int, seed: Sequence[int]) -> Round:

@@ -162,6 +162,7 @@ MISTAKES = [
     ("probe --games 2 --allow nonsens", "did you mean 'nonsense'"),
     ("bootstrap --out new --seed -1", "--seed. Must be >= 0"),
     ("imitate --out run", "run is not empty; choose another --out"),
+    ("imitate --out new --games nowhere", "nowhere: cannot be read"),
     ("index file --out new --adopt vectors", "--adopt go with --encoder"),
     ("play --games -1", "--games. Must be > 0"),
     ("sweep nose", "did you mean 'noise'"),
