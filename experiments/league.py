@@ -225,6 +225,8 @@ def rate(won: Floats, games: int) -> Floats:
     counts = np.zeros((proposers + solvers, proposers + solvers))
     counts[:proposers, proposers:] = won * games + PRIOR
     counts[proposers:, :proposers] = (1.0 - won.T) * games + PRIOR
+    # Bradley and Terry: P(i wins against j) = 1 / (1 + exp(r_j - r_i)). Only differences count, so
+    # that the mean solver may be put anywhere.
     rating: Floats = ELO * choix.ilsr_pairwise_dense(counts)
     rating += MEAN - rating[proposers:].mean()
     return rating
