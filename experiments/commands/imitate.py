@@ -21,7 +21,7 @@ from agents.rows import Row, columns_of, recorded_row, with_loss_weights
 from agents.scoring import TokenScorer, checkpoint_layers
 from agents.update import Update, adam
 from experiments.config import RunConfig, check_policy
-from experiments.evaluation.answers import engine_of
+from experiments.evaluation.answers import by_player, engine_of
 from experiments.options import Chosen
 from experiments.run.checks import check_settings, open_run
 from experiments.run.process import handling, quiet_libraries, raise_interruption
@@ -114,12 +114,9 @@ def _learn(
 def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
     """Trajectories of the world's scripted player, in ever new games."""
     once, number = replace(rules, config=rules.config.replace(attempts=1)), 0
-    player = scripted_player(rules)
+    play_out = by_player(scripted_player(rules))
     while True:
-        round_ = _proposals(once, 16, [seed, _SCRIPT, number])
-        while pending := round_.pending():
-            player.play(pending)
-            round_.advance()
+        round_ = play_out(_proposals(once, 16, [seed, _SCRIPT, number]))
         found = [*_rows(record_game(game, once) for game in round_.games)]
         if not found and not number:
             why = Counter(game.reason for game in round_.games).most_common(1)[0][0]

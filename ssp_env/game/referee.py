@@ -20,11 +20,7 @@ from ssp_env.game.game import Attempt, Game, Origin
 from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Ending, Outcome
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.game.verification import (
-    NoiseDocument,
-    find_among,
-    fit_documents,
-)
+from ssp_env.game.verification import NoiseDocument, Retrieved, find_among, fit_documents
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
 from ssp_env.search.base import Results, search_each, whole
 from ssp_env.types import Document
@@ -81,7 +77,7 @@ class Referee:
         return tuple(rules.prompts.as_shown(document, limit) for document in among)
 
     def noise(
-        self, games: Sequence[Game], retrieved: Sequence[tuple[int, Document]]
+        self, games: Sequence[Game], retrieved: Retrieved
     ) -> list[tuple[NoiseDocument, ...] | ServiceError]:
         """Noise for each game, at most ``noise_documents``, or the outage that hit it.
 
@@ -159,7 +155,7 @@ class Referee:
             self.fail(game, BUDGET_PROMPT)
 
     def draw_readings(
-        self, games: Sequence[Game], retrieved: Sequence[tuple[int, Document]]
+        self, games: Sequence[Game], retrieved: Retrieved
     ) -> list[tuple[Game, tuple[Document, ...]]]:
         """Draws the noise of games; returns with each the documents that its verification shows.
 

@@ -26,7 +26,7 @@ from ssp_env.game.referee import Referee, Verdicts
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Limits, Trajectory, Waiting
-from ssp_env.game.verification import NoiseDocument
+from ssp_env.game.verification import NoiseDocument, Retrieved
 from ssp_env.judge.base import Verdict
 from ssp_env.replay.files import SavedGame, dotted
 from ssp_env.search.base import Results
@@ -302,7 +302,7 @@ class RecordedReferee(Referee):
         ]
 
     def noise(
-        self, games: Sequence[Game], retrieved: Sequence[tuple[int, Document]]
+        self, games: Sequence[Game], retrieved: Retrieved
     ) -> list[tuple[NoiseDocument, ...] | ServiceError]:
         record = self._record
         # A game that was void before anything was read: noise was what failed.
