@@ -184,7 +184,7 @@ def nearest(name: object, known: Iterable[str]) -> str:
     names = sorted(known)
     # `learning_rate` is nearer to `lr` than its letters say.
     initials = "".join(word[:1] for word in str(name).split("_"))
-    short = [initials] if initials in names else []
+    short = [initials] if len(initials) > 1 and initials in names else []
     close = short or difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
