@@ -118,7 +118,7 @@ class LearningConfig(Settings):
         for name in ("proposer_algorithm", "solver_algorithm"):
             value = getattr(self, name)
             if value not in ALGORITHMS and ":" not in value:
-                fix = f"{nearest(value, ALGORITHMS)}; one of your own is module:NAME"
+                fix = f"one of your own is module:NAME; {nearest(value, ALGORITHMS)}"
                 raise ConfigError(f"learning.{name}", value, fix)
         if self.minibatches > self.batch_size:
             fix = "must not exceed batch_size"

@@ -93,6 +93,7 @@ class Monitor:
         A step without a sign's figure neither counts nor breaks a row: one whose games an outage
         has voided says nothing of the policy.
         """
+        # Signs are counted apart: a step may show some of them and not know of others.
         for sign, seen in _faults(figures).items():
             self._in_a_row[sign] = count = self._in_a_row[sign] + 1 if seen else 0
             if seen and self._patience and count >= self._patience:

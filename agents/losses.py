@@ -65,6 +65,18 @@ class Algorithm:
 
 # -- advantages --------------------------------------------------------------------------------
 
+# The paper's gradients, of which the losses below are the negatives: tau_i is the proposal of the
+# i-th of B questions, and rho_ij the j-th of n attempts at it.
+#
+# (4)  1/B sum_i (1/n sum_j 1/|rho_ij| sum_t grad log pi(rho_ijt) A_ij - beta grad KL(pi, pi_ref)),
+#      A_ij = r_ij - 1/n sum_k r_ik
+#
+# (5)  1/B sum_i R_i sum_t grad log pi(tau_it),
+#      R_i = 1 - 1/n sum_j r_ij
+#
+# The sums are the update's (agents/update.py); their denominators are weights of rows, see
+# agents/rows.py:with_loss_weights.
+
 
 def grpo_advantages(
     rewards: np.ndarray, groups: np.ndarray, learning: LearningConfig
@@ -78,6 +90,8 @@ def grpo_advantages(
             continue  # exactly 0, whatever rounding makes of a mean of equal numbers
 
         centred = rewards[members] - rewards[members].mean()
+        # Of rewards 0 and 1 with mean p, the deviation is sqrt(p (1 - p)): questions that nearly
+        # all attempts solve, or nearly none, come to weigh as much as the others.
         if learning.std_normalise:
             centred = centred / (rewards[members].std() + 1e-6)
         advantages[members] = centred
@@ -89,6 +103,7 @@ def reinforce_advantages(
     rewards: np.ndarray, groups: np.ndarray, learning: LearningConfig
 ) -> np.ndarray:
     """Equation 5: A = R, without a baseline."""
+    # R_i is what the game has paid: 1 - mean r, or game.invalid_reward (ssp_env/game/game.py).
     return rewards
 
 
@@ -134,6 +149,7 @@ def _surrogate(log_ratios: Tensor, advantages: Tensor, learning: LearningConfig)
     """-min(ratio A, clip(ratio, 1 - low, 1 + high) A): (tokens,)."""
     ratio = importance_ratio(log_ratios, learning.importance_cap)
     clipped = ratio.clamp(1.0 - learning.clip_low, 1.0 + learning.clip_high)
+    # The smaller of the two gains, so that clipping never makes an update look better than it is.
     return -torch.minimum(ratio * advantages, clipped * advantages)
 
 
@@ -151,6 +167,8 @@ def sequence_log_ratios(tokens: Tokens) -> Tensor:
     """log s_i = log (pi(y_i) / mu(y_i))^(1/|y_i|) = 1/|y_i| sum_t log r_it, at each token of i:
     (tokens,)."""
     log_ratios = token_log_ratios(tokens)
+    # Numbers of rows have gaps, for these tokens are of one role: each row's place among those that
+    # are there, int64 (tokens,).
     trajectories, place = torch.unique(tokens.rows, return_inverse=True)
     means = log_ratios.new_zeros(len(trajectories))
     means = means.scatter_reduce(0, place, log_ratios, "mean", include_self=False)
@@ -175,6 +193,7 @@ def cispo_loss(tokens: Tokens, learning: LearningConfig) -> Tensor:
     The weight is clipped, not the token, so that rare tokens that turn an argument keep their
     gradient. The paper has no lower bound: ``clip_low`` 1.
     """
+    # Detached: at each token, the gradient is -weight A grad log pi, clipped or not.
     ratio = importance_ratio(token_log_ratios(tokens).detach(), learning.importance_cap)
     weights = ratio.clamp(1.0 - learning.clip_low, 1.0 + learning.clip_high)
     return -weights * tokens.advantages * tokens.logprobs
@@ -182,6 +201,8 @@ def cispo_loss(tokens: Tokens, learning: LearningConfig) -> Tensor:
 
 def is_clipped(log_ratios: Tensor, advantages: Tensor, learning: LearningConfig) -> Tensor:
     """Tokens whose gradient clipping stops: bool (tokens,)."""
+    # The minimum picks the clipped branch, which is constant, where that is the smaller one: above
+    # 1 + high for A > 0, below 1 - low for A < 0.
     ratio = torch.exp(log_ratios)
     risen = (ratio > 1.0 + learning.clip_high) & (advantages > 0)
     fallen = (ratio < 1.0 - learning.clip_low) & (advantages < 0)
@@ -194,6 +215,7 @@ def reinforce_loss(tokens: Tokens, learning: LearningConfig) -> Tensor:
     Equation 5 is on-policy. With a cap, each token is weighted by its truncated importance ratio as
     a constant, which then is 1: the gradient is -ratio R grad log pi.
     """
+    # Taken for on-policy: mu = pi, and the ratio is 1.
     if learning.importance_cap is None:
         return -tokens.advantages * tokens.logprobs
 
@@ -228,6 +250,8 @@ def kl_k3(logprobs: Tensor, reference_logprobs: Tensor, cap: float | None = None
 
     difference = difference.clamp(max=20.0)  # exp is finite, and so is the gradient
     k3 = torch.expm1(difference) - difference
+    # d > 0: pi is below the reference, where exp(d) runs away. d < 0: k3 lies below -d, and is left
+    # alone.
     return torch.where(difference > 0, k3.clamp(max=cap), k3)
 
 

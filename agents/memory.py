@@ -166,6 +166,7 @@ def _learner(shape: Shape, config: Run) -> tuple[dict[str, int], dict[str, int]]
     has_kl = learning.kl_coeff > 0 and any(algorithm.kl for algorithm in algorithms)
     size, shares = HALF if half else FLOAT, compute.learners if sharded else 1
 
+    # Weights and gradients are float32, as are Adam's two moments of each trained weight.
     weights, gradients = FLOAT * shape.parameters // shares, FLOAT * trained // shares
     held = {"weights": weights, "Adam's moments": 2 * gradients}
     if learning.lora_rank:

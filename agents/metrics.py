@@ -118,6 +118,7 @@ def merge_figures(learners: Sequence[dict[str, Any]]) -> dict[str, float]:
     # Weights of rows have their denominators in them, so losses of learners add up.
     merged = {name: total(name) for name in SUMS}
     for name, (above, below) in MEANS.items():
+        # A ratio of sums: a mean of the learners' means would weigh their shards alike.
         if total(below):
             merged[name] = total(above) / total(below)
     for name in ("grad_norm", "skipped_updates", *ROLE_NORMS):

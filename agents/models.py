@@ -275,6 +275,7 @@ def adapt(lm: Any, rank: int, seed: int) -> None:
     config = LoraConfig(r=rank, lora_alpha=LORA_SCALE * rank, target_modules="all-linear")
     inject_adapter_in_model(config, lm)
 
+    # As in `peft`: A is uniform within +-sqrt(1 / inputs), so that A x is of the order of x.
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in lm.named_parameters():
         parameter.requires_grad_(is_adapter(name))

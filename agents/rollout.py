@@ -10,17 +10,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
+
 from agents.engines.base import Engine, Request
 from ssp_env.errors import ServiceError
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Round, take_found
+from ssp_env.game.round import Answers, Round, take_found
 from ssp_env.game.rules import Rules, is_remote
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.judge.base import Verdict
 from ssp_env.search.base import search_each
-from ssp_env.types import Document, Question, Role
+from ssp_env.types import Document, GroundTruth, Question, Role, World
 
 T = TypeVar("T")
 _Found = list[Document] | ServiceError
@@ -81,6 +83,7 @@ def answer(
     records: list[GameRecord] = []
     for first in range(0, len(questions), at_once):
         asked = questions[first : first + at_once]
+        # Question n is slot n of one round, in whatever portions it is played: seeds stay the same.
         starts = [
             Start((_EVALUATION, seed), n, n, q.truth, Origin.GIVEN, question=q.text)
             for n, q in asked
@@ -91,6 +94,16 @@ def answer(
             for game, (_, question) in zip(round_.games, asked, strict=True)
         ]
     return records
+
+
+def answers_of(world: World) -> Answers:
+    """Draws answers of a world: each once, unless there are fewer than are asked for."""
+    known = world.answers
+
+    def draw(rng: np.random.Generator, count: int) -> list[GroundTruth]:
+        return [known[i] for i in rng.choice(len(known), count, replace=count > len(known))]
+
+    return draw
 
 
 def waits_for_others(rules: Rules) -> bool:
@@ -144,6 +157,7 @@ class _Scheduler:
                     for future in [future for future in self._calls if future in done]:
                         self._calls.pop(future)(future.result())
         finally:
+            # After an error, nobody waits for what it is writing.
             self._engine.release(self._writing)
             if self._threads is not None:
                 self._threads.shutdown(wait=False, cancel_futures=True)
@@ -156,6 +170,7 @@ class _Scheduler:
         for game in self._round.games:
             if game.outcome is not Outcome.PENDING:
                 continue
+            # Verdicts are an attempt's; proposals and readings have none of their own.
             attempts = {id(attempt.trajectory): attempt for attempt in game.attempts}
             for number, trajectory in enumerate(game.trajectories()):
                 if trajectory.waiting is Waiting.POLICY:
@@ -177,6 +192,7 @@ class _Scheduler:
         if self._awaited or self._round.done:
             return
 
+        # Advancing searches, verifies and judges what is left, which may wait for other machines.
         if waits_for_others(self._rules):
             self._call(self._round.advance, lambda _: self._begin_phase())
         else:
@@ -222,6 +238,7 @@ class _Scheduler:
         try:
             finished = self._engine.step()
         except ServiceError as error:
+            # It does not say which requests it lost, so all of them are.
             plays = list(self._writing.values())
             self._writing.clear()
             self._round.void([play.trajectory for play in plays], error)
@@ -273,6 +290,7 @@ class _Scheduler:
         for play, documents in zip(plays, found, strict=True):
             take_found(self._rules, play.game, play.trajectory, documents)
 
+        # Documents may end a trajectory (its budget), and an outage its whole game.
         self._submit([play for play in plays if not play.trajectory.done])
         self._finish([play for play in plays if play.trajectory.done])
         self._end_voided(found)

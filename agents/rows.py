@@ -20,6 +20,7 @@ from agents.losses import find_algorithm
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import Outcome
+from ssp_env.game.record import TrajectoryRecord
 from ssp_env.game.trajectory import Trajectory
 
 ROLE_IDS = {"proposer": 0, "solver": 1}
@@ -112,6 +113,14 @@ def _row(game: Game, trajectory: Trajectory, role: str, reward: float, group: st
     )
 
 
+def recorded_row(played: TrajectoryRecord, role: str, game: int = 0) -> Row:
+    """A trajectory that was written down as a row, without reward or advantage."""
+    mask = np.frombuffer(played.mask, dtype=np.uint8)
+    logprobs = np.zeros(len(mask), dtype=np.float32)
+    logprobs[mask > 0] = played.logprobs
+    return Row(np.asarray(played.ids, dtype=np.int32), mask, logprobs, role, game, 0.0)
+
+
 # -- advantages, over a whole step -------------------------------------------------------------
 
 
@@ -133,6 +142,8 @@ def credited(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
         algorithm = find_algorithm(config.algorithm(role))
         found = algorithm.advantage(rewards, groups, config)
         advantages[own] = found
+        # Without KL, a row with A = 0 has no gradient, but its tokens count in a mean over all
+        # tokens. With KL, the rows of a group stay or go together.
         if not algorithm.kl:
             kept[own] = (found != 0) | (_aggregation(config, role) == "token")
         elif config.drop_uniform_groups:
@@ -155,6 +166,7 @@ def deal(rows: Sequence[Row], learning: LearningConfig) -> list[tuple[list[Row],
     at all.
     """
     parts = learning.minibatches
+    # B of each update; they add up to that of the step.
     sizes = [len(range(i, learning.batch_size, parts)) for i in range(parts)]
     turn = {game: i % parts for i, game in enumerate(sorted({row.game for row in rows}))}
     return [([row for row in rows if turn[row.game] == i], size) for i, size in enumerate(sizes)]
@@ -179,6 +191,7 @@ def with_loss_weights(
     totals = {role: sum(row.tokens for row in rows if row.role == role) for role in ROLE_IDS}
     weighted = []
     for row in rows:
+        # B proposals, or B n attempts.
         scale = config.proposer_weight if row.role == "proposer" else 1.0
         trajectories = slots * (game.attempts if row.role == "solver" else 1)
         match _aggregation(config, row.role):
@@ -237,9 +250,11 @@ def deal_to_learners(rows: Sequence[Row], shards: int) -> list[list[Row]]:
     dealt: list[list[Row]] = [[] for _ in range(shards)]
     loads = [0] * shards
     texts: dict[tuple[bytes, bytes], list[Row]] = {}
+    # Ties are broken by game and role, so that any order of rows is dealt in the same way.
     for row in sorted(rows, key=lambda row: (-len(row.ids), row.game, row.role)):
         texts.setdefault((row.ids.tobytes(), row.mask.tobytes()), []).append(row)
 
+    # Largest first, to the least loaded: at most 4/3 of the best split's longest (Graham 1969).
     for equal in texts.values():
         lightest = loads.index(min(loads))
         dealt[lightest].extend(equal)
@@ -282,6 +297,7 @@ def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
         text = ids[row, read].tobytes(), mask[row, read].tobytes()
         rows_of_text.setdefault(text, []).append(row)
 
+    # Different texts, longest first; a micro-batch is a run of them, padded to its first.
     texts = list(rows_of_text.values())
     lengths = [length_of[rows[0]] for rows in texts]
     device, start = columns["ids"].device, 0
@@ -316,9 +332,11 @@ def one_of_each(part: Columns) -> tuple[Columns, Tensor | None]:
     if len(numbers) == len(text):
         return part, None
 
+    # The first row of each text; ``text`` rises, so that a binary search finds it.
     first = torch.searchsorted(part["text"], numbers)  # (texts,)
     read = {name: column[first] for name, column in part.items()}
     own = read["loss_mask"][:, 1:] > 0  # (texts, length - 1)
+    # Place of each own token among those that are read: a running count, from 0.
     places = own.flatten().cumsum(0).view_as(own) - 1
     return read, places[text][own[text]]  # (rows, length - 1) -> (tokens,)
 

@@ -60,6 +60,7 @@ def token_scores(
 
     # A chunk is size x vocabulary logits.
     size = max(1, logits_per_chunk // vocab_size)
+    # What fits into one chunk need not be computed twice.
     if len(targets) <= size:
         logprobs, entropy = score(states, targets)
     else:

@@ -79,10 +79,12 @@ def shard(
         param_dtype=compute, reduce_dtype=torch.float32, cast_forward_inputs=False
     )
 
+    # Layers first, each gathered alone; the module takes what is left: embeddings and output layer.
     for part in (*layers_of(module), module):
         _make_room(part, device)
         part.to(device)
         for tensor in (*part.parameters(), *part.buffers()):
+            # Those of the layers are spread already when it comes to the whole module.
             if not isinstance(tensor, DTensor):
                 dist.broadcast(tensor.detach(), src=0)
         fully_shard(part, mesh=mesh, mp_policy=policy)
@@ -215,5 +217,6 @@ def _storage(directory: str | Path, done: str) -> Iterator[None]:
             yield
     except (OSError, RuntimeError, ValueError, SafetensorError, CheckpointException) as error:
         failures = error.failures if isinstance(error, CheckpointException) else {}
+        # Other processes fail only because the first of these did.
         cause = next((cause for cause, _ in failures.values()), error)
         raise RunError(f"{directory} cannot be {done}: {cause}") from error

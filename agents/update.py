@@ -100,6 +100,7 @@ class Update:
         if len(learning.learning_roles) > 1 and step % ROLE_NORMS_EVERY == 0:
             # Passes of their own; they do not touch the update that follows, to the last bit.
             self._accumulate(of_role(columns, ROLE_IDS["proposer"]))
+            # zero_grad lets go of gradients and keeps no buffer, so these stay as they are.
             proposers = [parameter.grad for parameter in self._parameters()]
         figures = self._accumulate(columns)
         figures |= dict.fromkeys(ROLE_NORMS, math.nan)
@@ -125,10 +126,12 @@ class Update:
             parts += [idle(parts[-1])] * (self._agree(len(parts)) - len(parts))
 
         for i, part in enumerate(parts, 1):
+            # DDP adds up the gradients of all learners once, in the last pass.
             with contextlib.nullcontext() if i == len(parts) else self._no_sync():
                 with self._arithmetic(part["ids"].device):
                     scores = _scored(self.policy, part)
 
+                # Outside autocast: sums of many small terms, in float32.
                 loss, sums = self.objective(part, *scores)
                 if self._loss is not None:
                     loss = self._loss(part, scores)
@@ -176,6 +179,7 @@ class Update:
         # Each loss gets the tokens of its own role alone, so that it may compare or average them.
         losses = torch.zeros_like(logprobs)  # (tokens,)
         clipped = torch.zeros_like(losses, dtype=torch.bool)
+        # chosen: bool (tokens,).
         for number, algorithm in enumerate(self._algorithms):
             chosen = role == number
             tokens = Tokens(*(x[chosen] for x in (logprobs, behaviour, advantages, rows)))
@@ -190,6 +194,7 @@ class Update:
 
         sums = {"loss": loss + learning.kl_coeff * kl, "policy_loss": loss, "kl": kl}
         with torch.no_grad():
+            # Sums in place of means: micro-batches and learners add them up, merge_figures divides.
             trained = weights > 0  # (tokens,)
             ratios = log_ratios.exp() * trained
             cap = math.inf if learning.importance_cap is None else learning.importance_cap
@@ -222,6 +227,7 @@ class Update:
         with torch.no_grad(), self._arithmetic(part["ids"].device):
             reference = _scored(self.reference, seen).logprobs
 
+        # That pass was for the other learners' sake.
         if not bool(rows.any()):
             return kl
         cap = self.learning.kl_cap
@@ -256,6 +262,7 @@ def _scored(scorer: Scorer, part: Columns) -> Scores:
     if places is None:
         return scores
 
+    # From tokens of the rows that were read to tokens of all rows.
     entropies = None if scores.entropies is None else scores.entropies[places]
     return Scores(scores.logprobs[places], entropies)
 

@@ -193,6 +193,8 @@ def check_policy(config: RunConfig) -> None:
 
 def check_model_directory(directory: Path) -> None:
     """Makes sure that a model directory is there; where it holds a run, names the policy in it."""
+    if directory.is_file():
+        raise ModelError(f"{directory} is a file: name its directory, or a GGUF file")
     if not directory.is_dir():
         hub = "one of the Hugging Face hub is fetched before: hf download NAME --local-dir DIR"
         raise ModelError(f"there is no model directory {directory} ({hub})")

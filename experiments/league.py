@@ -24,14 +24,14 @@ import pandas as pd
 import torch
 
 from agents.engines.base import Engine
-from agents.rollout import play
+from agents.rollout import answers_of, play
 from experiments.config import RunConfig
 from experiments.evaluation.answers import engine_of
 from experiments.options import Chosen
 from experiments.report.curves import panels, save_figure
 from experiments.run.checks import check_model, open_run
 from experiments.run.process import provenance, quiet_libraries
-from experiments.run.rundir import RunDirectory, finite
+from experiments.run.rundir import RunDirectory, check_empty, finite
 from experiments.stats import Estimate, Floats, resampled
 from experiments.sweeps.results import Table, short
 from ssp_env.disk import make_directories, remove_empty, write_atomically
@@ -59,8 +59,7 @@ def run(
 ) -> int:
     """Plays the league, prints its tables and writes them down."""
     quiet_libraries()
-    if out.is_dir() and any(out.iterdir()):
-        raise RunError(f"{out} is not empty; choose another --out")
+    check_empty(out)
     players = find_players(targets)
     runs = [directory for target in targets if (directory := RunDirectory(target)).config.exists()]
     config = chosen.config(values=runs[0].read_config() if runs and not chosen.preset else None)
@@ -182,11 +181,11 @@ def _propose(
     # A round is played to its end, so the proposer's own solver tries each question; once will do.
     once = replace(rules, config=rules.config.replace(attempts=1, proposals=1))
     # All proposers get the same answers, each once unless there are fewer.
-    known, rng = rules.world.answers, np.random.default_rng([_PROPOSE, config.seed])
-    dealt = iter(rng.choice(len(known), answers, replace=answers > len(known)))
+    rng = np.random.default_rng([_PROPOSE, config.seed])
+    dealt = iter(answers_of(rules.world)(rng, answers))
 
     def deal(_: object, count: int) -> list[GroundTruth]:
-        return [known[i] for i in islice(dealt, count)]
+        return [*islice(dealt, count)]
 
     size = config.learning.round_size
     rounds = (
@@ -226,6 +225,8 @@ def rate(won: Floats, games: int) -> Floats:
     counts = np.zeros((proposers + solvers, proposers + solvers))
     counts[:proposers, proposers:] = won * games + PRIOR
     counts[proposers:, :proposers] = (1.0 - won.T) * games + PRIOR
+    # Bradley and Terry: P(i wins against j) = 1 / (1 + exp(r_j - r_i)). Only differences count, so
+    # that the mean solver may be put anywhere.
     rating: Floats = ELO * choix.ilsr_pairwise_dense(counts)
     rating += MEAN - rating[proposers:].mean()
     return rating

@@ -55,6 +55,7 @@ def over_runs(values: Sequence[float]) -> Estimate:
     mean, count = float(np.mean(values)), len(values)
     if count < 2:
         return Estimate(mean, math.nan, math.nan, count)
+    # mean ± t_(n-1) s / sqrt(n); sem is s / sqrt(n), s with n - 1 in its denominator.
     half = float(stats.t.ppf((1 + LEVEL) / 2, count - 1) * stats.sem(values))
     return Estimate(mean, mean - half, mean + half, count)
 
@@ -72,6 +73,7 @@ def over_questions(
     if lowest == 0 and {*scores} <= {0.0, 1.0}:
         return share(int(sum(scores)), count)
     if len({*scores}) == 1:
+        # The most that another score may have by Wilson, where it came 0 times of ``count``.
         rest = share(0, count).high
         return Estimate(mean, max(lowest, mean - rest), min(1.0, mean + rest), count)
 
@@ -105,6 +107,7 @@ def compare(
     """
     apart = np.subtract(second, first, dtype=np.float64)
     p_value = 1.0
+    # If it is chance which is which, each difference is as likely with the other sign.
     if len(apart) > 1 and apart.any():
         p_value = stats.permutation_test(
             (apart,),

@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
@@ -133,20 +132,11 @@ def own_code(field: str, name: str) -> Iterator[None]:
     except SSPError:
         raise
     except Exception as error:
-        frames = error.__traceback__
-        while frames and _root(frames.tb_frame) in (
-            "ssp_env",
-            "experiments",
-            "importlib",
-            "pkgutil",
-        ):
+        frames, ours = error.__traceback__, ("ssp_env", "experiments", "importlib", "pkgutil")
+        while frames and frames.tb_frame.f_globals["__name__"].partition(".")[0] in ours:
             frames = frames.tb_next
         what = "".join(traceback.format_exception_only(error))
         told = ConfigError(field, name, f"your code raised {what.strip()}; mend it")
         if frames:
             told.add_note("".join(traceback.format_exception(type(error), error, frames)))
         raise told from None
-
-
-def _root(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -182,7 +182,10 @@ def check_part(name: str, part: object, method: str) -> None:
 def nearest(name: object, known: Iterable[str]) -> str:
     """A hint for an unknown name: the nearest known ones, or all of them if none is near."""
     names = sorted(known)
-    close = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
+    # `learning_rate` is nearer to `lr` than its letters say.
+    initials = "".join(word[:1] for word in str(name).split("_"))
+    short = [initials] if len(initials) > 1 and initials in names else []
+    close = short or difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
     return f"known: {', '.join(names)}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.rows import Row
+from agents.rows import Row, recorded_row
 from ssp_env.errors import ServiceError
 from ssp_env.game.record import GameRecord
 from ssp_env.tokenizers.base import Tokenizer
@@ -57,14 +57,7 @@ def compared_rows(
     played = [t for t in every if t.role is not Role.VERIFIER and plays(t.role)]
     written = [t for t in played if t.policy_tokens]
     chosen = np.linspace(0, len(written) - 1, min(MOST_ROWS, len(written))).round().astype(int)
-    rows = []
-    for trajectory in (written[i] for i in chosen):
-        mask = np.frombuffer(trajectory.mask, dtype=np.uint8)
-        logprobs = np.zeros(len(mask), dtype=np.float32)
-        logprobs[mask > 0] = trajectory.logprobs
-        ids = np.asarray(trajectory.ids, dtype=np.int32)
-        rows.append(Row(ids, mask, logprobs, "solver", 0, 0.0))
-    return rows
+    return [recorded_row(written[i], "solver") for i in chosen]
 
 
 def measure(

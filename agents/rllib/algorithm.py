@@ -158,6 +158,7 @@ class SSP(Algorithm):
 
         with self._playing_ahead(strategy) as games_ahead:
             with self._learners():
+                # Before the update, while the learners have the weights that played.
                 if self.last_gap is None or self._steps % CHECK_EVERY == 0:
                     self._compare(samples, games_ahead)
                 updates = self._learn(samples)
@@ -185,6 +186,7 @@ class SSP(Algorithm):
             runner.sleep()  # the learner's turn
             return renumber(samples)
 
+        # The pool may be large: it is stored once, and read by all runners of a machine.
         shared = ray.put(state)
         calls = [methodcaller("sample", **task, strategy=shared) for task in tasks]
         samples = self._runners.map(self.env_runner_group, calls)
@@ -239,9 +241,11 @@ class SSP(Algorithm):
         rows = credited([row for sample in samples for row in sample.rows], learning)
         updates = []
         for part, slots in deal(rows, learning):
+            # Its games were void, or taught nothing: Adam takes no step.
             if not part:
                 continue
             weighted = with_loss_weights(part, learning, slots, self.config.game())
+            # Weights hold B and n of the whole update, so shards may be of any size.
             shards = deal_to_learners(weighted, learners) if learners else [weighted]
             batches = [to_batch(shard) for shard in shards]
             given: dict[str, Any] = {"batches": batches} if learners else {"batch": batches[0]}
@@ -259,6 +263,7 @@ class SSP(Algorithm):
         """Enters all figures of a step into RLlib's metrics, under the same names at every step."""
         self.last_games = _records(samples)
         figures = step_figures(self.last_games, self.config.learning().batch_size, updates)
+        # Versions of weights are numbers of steps: 0 on-policy, 1 with overlap.
         figures["staleness"] = fmean(self._steps - 1 - g.weights_version for g in self.last_games)
         self.last_figures = {n: value for n, value in figures.items() if value is not None}
 
@@ -417,6 +422,7 @@ class SSP(Algorithm):
         if STATE in state:
             self._steps = state[STATE]["steps"]
             self._strategy.set_state(state[STATE]["strategy"])
+            # A run without overlap plays them again, by its present weights.
             self._ahead = state[STATE]["ahead"] if self.config.overlap else []
         if COMPONENT_LEARNER_GROUP in state:
             self._hand_over_weights(self.env_runner_group)

@@ -147,6 +147,7 @@ class SSPConfig(AlgorithmConfig):
                 setattr(self, name, str(value) if name == "model_dir" else value)
 
         theirs = inspect.signature(AlgorithmConfig.training).parameters
+        # A name that both have, such as ``lr``, is ours.
         for name in [name for name in kwargs if name not in theirs or name in LEARNING]:
             if name not in LEARNING:
                 fix = f"no such setting; {nearest(name, LEARNING)}"

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import ray
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_RL_MODULE
@@ -27,7 +26,7 @@ from agents.engines.base import Engine, StopRule
 from agents.engines.opening import Partnered, open_engine
 from agents.rllib.learner import freeze_collected
 from agents.rllib.module import LM, MODULE_ID, LLMModule, module_spaces, unpack
-from agents.rollout import answer, play, sampled
+from agents.rollout import answer, answers_of, play, sampled
 from agents.rows import Row, rows_of
 from ssp_env.errors import UsageError
 from ssp_env.game.outcome import RESERVED, Ending
@@ -36,7 +35,7 @@ from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
-from ssp_env.types import GroundTruth, Question
+from ssp_env.types import Question
 
 _GAMES = 0x9A3E
 """First number of the seeds of training games: their random streams are no others'."""
@@ -123,11 +122,12 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         seed = (self.config.seed or 0, step, number)
         engine = self._players
         began, worked = time.perf_counter(), sampled.seconds
+        # All rounds of a step begin with one state, whoever plays them and when.
         copy = self.config.batch_strategy()
         copy.set_state(ray.get(strategy) if isinstance(strategy, ray.ObjectRef) else strategy)
 
         engine.wake()
-        round_ = Round(self.rules, self._answers, slots, [_GAMES, *seed], copy)
+        round_ = Round(self.rules, answers_of(self.world), slots, [_GAMES, *seed], copy)
         play(round_, engine, temperature=self.learning.temperature)
         records = [record_game(game, self.rules, engine.weights_version) for game in round_.games]
         rows = rows_of(round_.games, self.learning)
@@ -165,10 +165,6 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         return answer(
             self.rules, questions, self.engine, temperature=temperature, seed=seed, at_once=at_once
         )
-
-    def _answers(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
-        answers = self.world.answers
-        return [answers[i] for i in rng.choice(len(answers), count, replace=count > len(answers))]
 
     # -- RLlib ---------------------------------------------------------------------------------
 

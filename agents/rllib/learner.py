@@ -82,6 +82,7 @@ class SSPLearner(TorchLearner):
                 fix = f"{error}; set it to false, or checkpoint in the module's own forward pass"
                 raise ConfigError("learning.gradient_checkpointing", True, fix) from None
 
+        # Of a subclass with a loss of its own, that loss is minimised.
         stock = type(self).compute_loss_for_module is SSPLearner.compute_loss_for_module
         self.update_step = Update(
             self._score,
@@ -194,6 +195,7 @@ class SSPLearner(TorchLearner):
         found = []
         with torch.no_grad(), torch.autocast(device.type, dtype, enabled=dtype is not None):
             for row in rows:
+                # Padding and neighbours would change last digits, and a difference is looked for.
                 columns = columns_of([row])
                 part = {n: torch.as_tensor(column).to(device) for n, column in columns.items()}
                 found.append(self._score(part).logprobs.float().cpu().numpy())
@@ -209,6 +211,7 @@ class SSPLearner(TorchLearner):
         remote one a reference to arrays in Ray's object store, and the others nothing.
         """
         state = state_of(self.module[MODULE_ID].unwrapped())
+        # The engine of this process reads them where they lie.
         if self.config.num_learners == 0:
             return [state]
 

@@ -53,6 +53,7 @@ def evaluation_figures(games: Sequence[GameRecord], groups: Iterable[str]) -> di
 def complete(figures: Mapping[str, float | None], reasons: Iterable[str]) -> dict[str, float]:
     """A step's figures with the names that they could have had: not a number, or a share of 0 for
     each reason code that a game can end with."""
+    # Where nothing was proposed, a share of it is unknown; else a reason that is missing is 0.
     share = nan if figures.get("valid_rate") is None else 0.0
     missing = {
         **{f"invalid_{reason}": share for reason in reasons},

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,15 @@ from agents.config import LearningConfig
 from agents.engines.base import Engine
 from agents.models import adapt, autocast_dtype, load_model, plain_weights, save_policy, state_of
 from agents.rollout import play
-from agents.rows import Row, columns_of, with_loss_weights
+from agents.rows import Row, columns_of, recorded_row, with_loss_weights
 from agents.scoring import TokenScorer, checkpoint_layers
 from agents.update import Update, adam
 from experiments.config import RunConfig, check_policy
-from experiments.evaluation.answers import engine_of
+from experiments.evaluation.answers import by_player, engine_of
 from experiments.options import Chosen
 from experiments.run.checks import check_settings, open_run
 from experiments.run.process import handling, quiet_libraries, raise_interruption
-from experiments.run.rundir import RunDirectory
+from experiments.run.rundir import RunDirectory, check_empty
 from ssp_env.errors import ConfigError
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.record import GameRecord, record_game
@@ -56,6 +56,7 @@ def run(
 ) -> int:
     """Trains; prints the share of well-formed turns before and after."""
     quiet_libraries()
+    check_empty(out)
     changes: dict[str, Any] = {"steps": steps, "learning.lr": lr}
     changes |= {"game.verifier": "none", "game.closed_book": False}
     config = chosen.config(changes | {f"learning.{n}": value for n, value in SUPERVISED.items()})
@@ -66,9 +67,9 @@ def run(
 
     directory = RunDirectory(out)
     with directory.claimed(config, resume=False), handling(raise_interruption):
+        rows = _recorded(games, rules, config.seed) if games else _scripted(rules, config.seed)
         engine = engine_of(config, rules, config.model_dir)
         _show("before", rules, engine, questions[:measured], config)
-        rows = _recorded(games, rules, config.seed) if games else _scripted(rules, config.seed)
         weights = _learn(config, rules, rows, directory)
         engine.update_weights(weights, steps)
         _show("after", rules, engine, questions[:measured], config)
@@ -113,12 +114,9 @@ def _learn(
 def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
     """Trajectories of the world's scripted player, in ever new games."""
     once, number = replace(rules, config=rules.config.replace(attempts=1)), 0
-    player = scripted_player(rules)
+    play_out = by_player(scripted_player(rules))
     while True:
-        round_ = _proposals(once, 16, [seed, _SCRIPT, number])
-        while pending := round_.pending():
-            player.play(pending)
-            round_.advance()
+        round_ = play_out(_proposals(once, 16, [seed, _SCRIPT, number]))
         found = [*_rows(record_game(game, once) for game in round_.games)]
         if not found and not number:
             why = Counter(game.reason for game in round_.games).most_common(1)[0][0]
@@ -130,7 +128,8 @@ def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
 
 
 def _recorded(files: Sequence[str], rules: Rules, seed: int) -> Iterator[Row]:
-    """Trajectories of files of games, over and over, in a new order each time."""
+    """Trajectories of files of games, which are read at once; over and over, in a new order each
+    time."""
     rows: list[Row] = []
     for file in files:
         for saved in read_games(file):
@@ -139,8 +138,7 @@ def _recorded(files: Sequence[str], rules: Rules, seed: int) -> Iterator[Row]:
     if not rows:
         raise ConfigError("--games", list(files), "they hold no valid game to learn from")
     rng = np.random.default_rng(seed)
-    while True:
-        yield from (rows[i] for i in rng.permutation(len(rows)))
+    return (rows[i] for _ in count() for i in rng.permutation(len(rows)))
 
 
 def _rows(records: Iterable[GameRecord]) -> Iterator[Row]:
@@ -151,11 +149,10 @@ def _rows(records: Iterable[GameRecord]) -> Iterator[Row]:
         for played in record.trajectories:
             if not (played.role is Role.PROPOSER or (played.role is Role.SOLVER and played.right)):
                 continue
-            ids = np.asarray(played.ids, dtype=np.int32)
-            mask = np.frombuffer(played.mask, dtype=np.uint8)
+            row = recorded_row(played, played.role.value, record.start.slot)
             # Nobody sampled them: the ratio is 1.
-            nobody = np.full(len(ids), np.nan, dtype=np.float32)
-            yield Row(ids, mask, nobody, played.role.value, record.start.slot, advantage=1.0)
+            nobody = np.full_like(row.logprobs, np.nan)
+            yield replace(row, logprobs=nobody, advantage=1.0)
 
 
 def _proposals(rules: Rules, count: int, seed: Sequence[int]) -> Round:

@@ -21,7 +21,7 @@ from agents.tiny.bootstrap import HEAD_SIZE
 from agents.wiki_small import bootstrap as wiki
 from experiments.config import check_model_directory
 from experiments.run.process import handling, provenance, quiet_libraries, raise_interruption
-from experiments.run.rundir import RunDirectory
+from experiments.run.rundir import RunDirectory, check_empty
 from ssp_env.disk import make_directories, new_folder, remove_empty, unwritten
 from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.config import MINI_GAME, WIKI_GAME
@@ -81,15 +81,15 @@ def make_policy(out: Path, world: str, seed: int, width: int, steps: int | None)
 def export(source: Path, out: Path, dtype: str, model: str | None = None) -> int:
     """Writes the directory; see :func:`experiments.cli.export`."""
     quiet_libraries()
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise RunError(f"{out} is not empty; choose another --out")
+    check_empty(out)
     if not source.is_dir():
         raise RunError(f"there is no directory {source}")
 
     latest = RunDirectory(source).latest_checkpoint()
     checkpoint = latest[1] if latest else source
     weights, origin = policy_of(checkpoint, model)
-    save_policy(weights, origin, out, getattr(torch, dtype))
+    with new_folder(out) as folder:
+        save_policy(weights, origin, folder, getattr(torch, dtype))
     print(f"{checkpoint} is now a model directory: {out}", file=sys.stderr)
     return 0
 
@@ -100,6 +100,8 @@ def policy_of(checkpoint: Path, model: str | None) -> tuple[dict[str, Tensor], P
     A checkpoint of RLlib's algorithm does not hold the latter, so ``model`` names what was trained.
     """
     policy = checkpoint / "policy"
+    if policy.is_dir() and model is not None:
+        raise RunError(f"{checkpoint} knows what was trained: leave --model out")
     if policy.is_dir():
         check_weights(policy)
         return load_file(policy / "model.safetensors"), policy

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.panel import Panel
 
 from agents.engines.base import Engine
-from agents.rollout import play
+from agents.rollout import answers_of, play
 from experiments.evaluation.answers import engine_of
 from experiments.options import Chosen, plural
 from experiments.run.checks import open_run
@@ -67,6 +67,7 @@ class Session:
 
     def __init__(self, rules: Rules, engine: Engine, seed: int, role: str) -> None:
         self.rules, self.engine, self.seed, self.role = rules, engine, seed, role
+        self._answers = answers_of(rules.world)
         self.keys = KEYS.format(LAST[role])
         self._console = Console(highlight=False)
         self.say = self._console.print
@@ -182,10 +183,6 @@ class Session:
     def _finish(self, round_: Round) -> list[Game]:
         """Lets the policy play what remains."""
         return play(round_, self.engine, temperature=1.0).games
-
-    def _answers(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
-        answers = self.rules.world.answers
-        return [answers[i] for i in rng.choice(len(answers), count, replace=count > len(answers))]
 
     def _count(self, person: float, policy: float) -> None:
         self._person, self._policy = self._person + person, self._policy + policy

@@ -105,6 +105,7 @@ def answer_all(
             for begin in bar:
                 asked = questions[begin : begin + CHUNK]
                 chunk = held[begin : begin + CHUNK]
+                # A chunk with an outage is asked again as a whole: it has one seed.
                 if len(chunk) < len(asked) or any(map(outage_of, chunk)):
                     chunk = answer(rules, asked, answers, [config.seed, begin])
                     outages = [outage for record in chunk if (outage := outage_of(record))]

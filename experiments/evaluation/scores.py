@@ -99,6 +99,7 @@ def pass_at_k(right: int, attempts: int, k: int) -> float:
     The unbiased estimate of Chen et al. (2021), "Evaluating Large Language Models Trained on
     Code": one minus the share of draws of k without a right one.
     """
+    # 1 - C(n - c, k) / C(n, k), with c of n attempts right.
     return 1.0 - comb(attempts - right, k) / comb(attempts, k)
 
 
@@ -134,6 +135,7 @@ def table(scores: pd.DataFrame, seed: int) -> list[Row]:
                 name: over_questions(list(counted[column]), _rng(seed, group))
                 for name, column in names.items()
             }
+            # What has no answer counts in no mean: an outage says nothing of a policy.
             row = {
                 "judge": judge,
                 "group": group,

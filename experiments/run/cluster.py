@@ -107,7 +107,8 @@ def started_ray(config: RunConfig | None = None, actors: int = 0) -> Iterator[No
         raise Terminated from error  # SIGTERM while Ray's own handler was in place
     except Exception as error:
         # Ray has no type of its own for it: a machine that is too busy, or an address without Ray.
-        raise ServiceError("engine", f"Ray did not start: {error}") from error
+        fix = "start again when the machine is less busy, or name a cluster by RAY_ADDRESS"
+        raise ServiceError("engine", f"Ray did not start: {error}; {fix}") from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, on_sigterm)  # Ray's own would end the process at once
 

@@ -85,6 +85,7 @@ class Recorder:
         """Measures the policy before the first step; a run whose base is unknown does not begin."""
         seconds: dict[str, float] = {}
         base = self._evaluate("base", solve, seconds)
+        # Against an unknown base, no later accuracy would say anything.
         for group, accuracy in base.items():
             if accuracy.outage and not accuracy.asked:
                 what = f"no question of group {group} could be judged; {accuracy.outage.what}"

@@ -258,6 +258,12 @@ def _read_json(file: Path) -> dict[str, Any] | None:
     return held
 
 
+def check_empty(out: Path) -> None:
+    """Makes sure that nothing is there yet, or an empty directory."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise RunError(f"{out} is not empty; choose another --out")
+
+
 def by_step(folder: Path, ending: str) -> dict[int, Path]:
     """The files or folders in another that are named after a step, by step; copies under other
     names are not taken for them."""

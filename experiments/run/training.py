@@ -92,6 +92,7 @@ class _Run:
         with started_ray(self.config):
             try:
                 self._play_steps(steps_done)
+            # Another death in the second try is no accident, and ends the run.
             except LearnerDied:
                 step = self.directory.go_back()
                 self.progress.note(f"a learner died; the run continues from step {step}, once")

@@ -105,6 +105,7 @@ def trials(sweep: Sweep) -> list[Trial]:
     """All runs of a sweep, seed by seed, so that the first seed of all arms is there first."""
     planned: list[Trial] = []
     folders: list[str] = []
+    # An arm's own settings go before those of the whole sweep.
     for arm, settings in sweep.all_arms().items():
         changes = {**flat(sweep.set), **settings}
         if "seed" in changes:

@@ -83,6 +83,7 @@ class Results:
         index = pd.MultiIndex.from_tuples(list(ends), names=["arm", "seed"])
         found = pd.DataFrame(list(ends.values()), index, self.groups)
         self.ends = found.dropna(subset=[MEAN]) if self.groups else found
+        # d(arm, seed) = accuracy(arm, seed) - accuracy(first arm, seed).
         is_baseline = self.ends.index.get_level_values("arm") == self.arms[0]
         baseline = self.ends[is_baseline].droplevel("arm")
         self.apart = self.ends.sub(baseline, level="seed").reindex(self.ends.index)

@@ -144,8 +144,8 @@ def index(
         from ssp_env.search.encoder import SentenceTransformerEncoder
 
         model = SentenceTransformerEncoder(encoder, prefixes=prefixes)
-    elif prefixes is not None:
-        raise UsageError("--query-prefix and --passage-prefix go with --encoder")
+    elif prefixes is not None or adopt is not None:
+        raise UsageError("--query-prefix, --passage-prefix and --adopt go with --encoder")
 
     whole = "already complete, " if (out / kind).exists() else ""
     folder = build_index(corpus, out, kind, encoder=model, adopt=adopt)

@@ -253,8 +253,10 @@ class TurnScanner:
     def _take(self, tag: bytes, start: int) -> Call | Forgery | None:
         """Follows one tag, which begins at ``start``; returns what it completes."""
         tags = self._tags
+        # In an open thought the first action is held back; if it counts, the turn ended there.
         if self._held is not None and tag != tags.think_closing:
             return None
+        # Also in a thought, where :meth:`feed` holds it back until the thought turns out unclosed.
         if tag in tags.forbidden:
             return Forgery(tag.decode())
 

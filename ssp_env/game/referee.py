@@ -20,11 +20,7 @@ from ssp_env.game.game import Attempt, Game, Origin
 from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Ending, Outcome
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.game.verification import (
-    NoiseDocument,
-    find_among,
-    fit_documents,
-)
+from ssp_env.game.verification import NoiseDocument, Retrieved, find_among, fit_documents
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
 from ssp_env.search.base import Results, search_each, whole
 from ssp_env.types import Document
@@ -81,7 +77,7 @@ class Referee:
         return tuple(rules.prompts.as_shown(document, limit) for document in among)
 
     def noise(
-        self, games: Sequence[Game], retrieved: Sequence[tuple[int, Document]]
+        self, games: Sequence[Game], retrieved: Retrieved
     ) -> list[tuple[NoiseDocument, ...] | ServiceError]:
         """Noise for each game, at most ``noise_documents``, or the outage that hit it.
 
@@ -102,6 +98,7 @@ class Referee:
             if isinstance(result, ServiceError):
                 drawn.append(result)
                 continue
+            # What its own proposer retrieved is evidence, not noise.
             others = [(slot, document) for slot, document in retrieved if slot != game.slot]
             if near:
                 others = [(game.slot, document) for document in result]
@@ -136,12 +133,14 @@ class Referee:
         game.evidence = tuple({document.id: document for document in documents}.values())
 
         if proposer.ending is not Ending.ACTION or proposer.result is None:
+            # No question: the code is how the trajectory ended.
             self.fail(game, proposer.ending)
             return
 
         game.question = proposer.result
         past = game.start.asked_before
         proposal = Proposal(proposer.result, game.truth, proposer, self.rules.config, past)
+        # The first that fails gives the reason.
         for name, fails in self.rules.filters.items():
             with _blaming(f"filter {name}"):
                 failed = fails(proposal)
@@ -156,7 +155,7 @@ class Referee:
             self.fail(game, BUDGET_PROMPT)
 
     def draw_readings(
-        self, games: Sequence[Game], retrieved: Sequence[tuple[int, Document]]
+        self, games: Sequence[Game], retrieved: Retrieved
     ) -> list[tuple[Game, tuple[Document, ...]]]:
         """Draws the noise of games; returns with each the documents that its verification shows.
 
@@ -196,6 +195,7 @@ class Referee:
             else:
                 reading.verdict = result
 
+        # k of n readings (the paper: 1 of 1); an outage above has voided the whole game.
         least, _ = self.rules.config.verifications
         for game in read:
             if game.accepted:
@@ -270,6 +270,7 @@ class Referee:
 
         Void attempts are not paid, and do not vote.
         """
+        # Attempts are not paid then, and the proposal is paid as an invalid one.
         for code, fails in self.rules.attempt_filters.items():
             if game.origin is Origin.PROPOSED and fails(game):
                 self.fail(game, code)
@@ -278,6 +279,7 @@ class Referee:
         # The rewards are functions of a valid game.
         game.outcome = Outcome.VALID
 
+        # An example is learnt from with the others, but is no vote in the solve rate.
         shown = [] if game.example is None else [game.example]
         for attempt in [*game.counted, *shown]:
             attempt.reward = self._solver_reward(game, attempt)

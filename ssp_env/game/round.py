@@ -150,6 +150,7 @@ class Round:
             pending = [game for game in self.games if game.outcome is Outcome.PENDING]
             if any(t.ending is None for game in pending for t in game.trajectories()):
                 return
+            # Each case ends by setting the phase that comes next.
             match self.phase:
                 case Phase.PROPOSE:
                     self._filter_and_verify()
@@ -177,6 +178,7 @@ class Round:
         if len(truths) < groups or not all(isinstance(truth, GroundTruth) for truth in truths):
             what = f"{groups} answers were to be drawn, each a GroundTruth"
             raise UsageError(f"{what}, but {len(truths)} came: {truths!r:.200}")
+        # Groups are numbered on over the waves of a step, slots too.
         first = len({game.start.group for game in self.games})
 
         low, high = self.rules.config.asked_searches
@@ -186,6 +188,7 @@ class Round:
         for index in range(count):
             slot, group = len(self.games) + index, index // size
             game = Game(Start(self._seed, slot, first + group, truths[group], Origin.PROPOSED))
+            # Part of the start: a replay has no strategy to ask for it.
             past = self._strategy.asked_before(truths[group].id)
 
             # A group is compared with itself, so all of it has one prompt.
@@ -212,6 +215,7 @@ class Round:
         self.phase = Phase.VERIFY
         retrieved = [(game.slot, document) for game in self.games for document in game.evidence]
         readings = self.referee.draw_readings([g for g in wave if g.accepted], retrieved)
+        # A verifier of the rules decides at once: its games have no readings to wait for.
         if self.rules.verifier is not None:
             for (game, _), verdict in zip(readings, self.referee.verify(readings), strict=True):
                 self.referee.take_verification(game, verdict)
@@ -238,6 +242,7 @@ class Round:
             return
 
         for game in self.games:
+            # Given and reused questions do not pass this gate; those of earlier waves have done so.
             if game.accepted and game.origin is Origin.PROPOSED and game.closed_book is None:
                 prompt = self.rules.prompts.closed_book(game.question or "")
                 game.closed_book = self._trajectory(game, Role.CLOSED_BOOK, prompt)
@@ -255,6 +260,7 @@ class Round:
             self._propose(empty)
             return
 
+        # Given questions fill slots, but nobody has proposed them, and none of them enters a pool.
         self._fresh = [game for game in fresh if game.proposer is not None]
         self.verified = [
             # Filters of one's own may let a question pass that nothing was searched for.
@@ -269,6 +275,7 @@ class Round:
 
         first = len(self.games)
         for slot, item in enumerate(filled, first):
+            # Reused or composed: neither verified again nor paid to a proposer.
             composed = item.parts > 1
             start = Start(
                 self._seed,
@@ -297,6 +304,7 @@ class Round:
 
             prompt = self.rules.prompts.solver(game.question or "", config.max_searches)
             for _ in range(config.attempts):
+                # n attempts at one prompt: the group that GRPO compares.
                 trajectory = self._trajectory(game, Role.SOLVER, list(prompt))
                 if trajectory is not None:
                     game.attempts.append(Attempt(trajectory))
@@ -348,6 +356,7 @@ def take_found(
     if trajectory.ending is not None:
         return  # another search of the game has voided it
 
+    # A query that the service refuses ends its trajectory; an outage is nobody's fault.
     if isinstance(found, ServiceError) and found.fault == "text":
         trajectory.end(Ending.REFUSED)
     elif isinstance(found, ServiceError):

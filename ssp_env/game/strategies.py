@@ -101,6 +101,7 @@ class ReplayBuffer(BatchStrategy):
         self._steps = 0
 
     def begin_step(self) -> None:
+        # Before the first step as well, where there is nothing to forget.
         if self.reset_every is not None and self._steps % self.reset_every == 0:
             self.pool.clear()
         self._steps += 1
@@ -257,6 +258,7 @@ class _Drawer:
             return self.drawn(length)
 
         shorter = [known for known in sorted(self.by_length) if known < length]
+        # A shorter one; what it names gives way to a question about that, until it is long enough.
         for _ in range(_TRIES if shorter else 0):
             made: PooledQuestion | None = self.drawn(int(self._rng.choice(shorter)))
             while made is not None and made.searches < length:

@@ -221,6 +221,7 @@ class Trajectory:
 
         if ended:
             self._end_turn(found)
+        # A whole turn is over even where a thought in it is not: then its first action counts.
         elif held := self._scanner.end():
             self._end_turn(held)
         else:
@@ -267,7 +268,8 @@ class Trajectory:
 
     def _scan(self, ids: list[int]) -> tuple[int, Call | Forgery | None, bool]:
         """Number of ids that belong to the turn; what they complete; if they end the turn."""
-        if self.waiting is not Waiting.POLICY:
+        # As ``waiting``, but this is asked at every token, and a property costs a tenth of one.
+        if self.ending is not None or self.query is not None:
             what = f"this {self.role} trajectory waits for {self.waiting}, not for tokens"
             raise UsageError(what)
 
@@ -276,6 +278,7 @@ class Trajectory:
         belong = min(len(ids), left)
         ended = belong == left
         text = ids if belong == len(ids) else ids[:belong]
+        # The end token is the policy's (mask 1), but no text: the scanner does not see it.
         if tokenizer.eos_id is not None and tokenizer.eos_id in text:
             belong = text.index(tokenizer.eos_id) + 1
             text, ended = text[: belong - 1], True
@@ -304,6 +307,7 @@ class Trajectory:
 
     def _end_turn(self, found: Call | Forgery | None) -> None:
         limits = self.limits
+        # Only the environment writes information tags: what follows would pass for documents.
         if isinstance(found, Forgery):
             self.end(Ending.FORGED)
             return
@@ -316,6 +320,7 @@ class Trajectory:
         # A question has no budget of its own: a filter looks at its length.
         searches = found.action is Action.SEARCH
         most = limits.max_query_tokens if searches else MAX_ANSWER_TOKENS
+        # Limits in this order, so that a search too many is that, however long its query.
         if searches and len(self.searches) >= limits.max_searches:
             self.end(Ending.BUDGET_SEARCHES)
         elif (

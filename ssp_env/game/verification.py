@@ -17,11 +17,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
+from numpy.random import Generator
 
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import Prompts
 from ssp_env.types import Document, Immutable
+
+Documents = Sequence[Document]
+Retrieved = Sequence[tuple[int, Document]]
+"""``(slot, document)``: documents by the games whose proposers retrieved them, in slot order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +44,7 @@ class NoiseSource(Protocol):
     finds as its ``others``, best first, in place of what other games have retrieved."""
 
     def __call__(
-        self,
-        rng: np.random.Generator,
-        count: int,
-        own: Sequence[Document],
-        others: Sequence[tuple[int, Document]],
-        corpus: Sequence[Document],
+        self, rng: Generator, count: int, own: Documents, others: Retrieved, corpus: Documents
     ) -> tuple[NoiseDocument, ...]:
         """At most ``count`` documents, none of them among ``own``; draws from ``rng`` alone.
 
@@ -53,7 +52,7 @@ class NoiseSource(Protocol):
             rng: source of all randomness.
             count: how many documents.
             own: what this game's proposer retrieved.
-            others: ``(slot, document)`` retrieved by the other games' proposers, in slot order.
+            others: what the other games' proposers retrieved.
             corpus: every passage there is.
 
         Raises:
@@ -63,11 +62,7 @@ class NoiseSource(Protocol):
 
 
 def draw_noise(
-    rng: np.random.Generator,
-    count: int,
-    own: Sequence[Document],
-    others: Sequence[tuple[int, Document]],
-    corpus: Sequence[Document],
+    rng: Generator, count: int, own: Documents, others: Retrieved, corpus: Documents
 ) -> tuple[NoiseDocument, ...]:
     """Noise from the other games of the batch, then from the corpus if they have too few."""
     # A document that several games retrieved counts for the first of them.
@@ -85,11 +80,7 @@ def draw_noise(
 
 
 def draw_from_corpus(
-    rng: np.random.Generator,
-    count: int,
-    own: Sequence[Document],
-    others: Sequence[tuple[int, Document]],
-    corpus: Sequence[Document],
+    rng: Generator, count: int, own: Documents, others: Retrieved, corpus: Documents
 ) -> tuple[NoiseDocument, ...]:
     """Noise from all of the corpus."""
     return draw_noise(rng, count, own, (), corpus)
@@ -101,12 +92,7 @@ class NearNoise:
     searches = True
 
     def __call__(
-        self,
-        rng: np.random.Generator,
-        count: int,
-        own: Sequence[Document],
-        others: Sequence[tuple[int, Document]],
-        corpus: Sequence[Document],
+        self, rng: Generator, count: int, own: Documents, others: Retrieved, corpus: Documents
     ) -> tuple[NoiseDocument, ...]:
         taken = {document.id for document in own}
         fresh = {document.id: document for _, document in others if document.id not in taken}
@@ -123,11 +109,7 @@ NOISE: Mapping[str, NoiseSource] = {
 
 
 def _filled_up(
-    rng: np.random.Generator,
-    count: int,
-    noise: list[NoiseDocument],
-    own: Sequence[Document],
-    corpus: Sequence[Document],
+    rng: Generator, count: int, noise: list[NoiseDocument], own: Documents, corpus: Documents
 ) -> tuple[NoiseDocument, ...]:
     """Noise so far, and as much of the corpus as is missing; ids may be of another corpus."""
     taken = {document.id for document in own} | {item.document.id for item in noise}
@@ -180,6 +162,7 @@ def fit_documents(
     kept, limit = list(materials), config.max_document_tokens
     for item in reversed(noise):
         # A document's number counts too, so leaving one out may shorten those behind it.
+        # The tokens of all documents as they would be listed.
         if sum(prompts.listed(d, limit, place) for place, d in enumerate(kept, 1)) <= room:
             break
         # Whole passages of noise are left out: a stump would give itself away.

@@ -26,7 +26,7 @@ from ssp_env.game.referee import Referee, Verdicts
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Limits, Trajectory, Waiting
-from ssp_env.game.verification import NoiseDocument
+from ssp_env.game.verification import NoiseDocument, Retrieved
 from ssp_env.judge.base import Verdict
 from ssp_env.replay.files import SavedGame, dotted
 from ssp_env.search.base import Results
@@ -103,6 +103,7 @@ def _play(record: GameRecord, rules: Rules) -> Game:
     tokens = {name: zip(t.own, t.logprobs, strict=True) for name, t in then.items()}
 
     while waiting := {name: t for name, t in named(game).items() if t.waiting is Waiting.POLICY}:
+        # Those that go on in this phase; one that an outage cut off goes on up to its last search.
         going = [
             name
             for name, t in waiting.items()
@@ -168,6 +169,7 @@ def _walk(place: str, then: Any, now: Any) -> Iterator[str]:
             if found := list(_walk(f"{place}[{i}]", before, after)):
                 yield from found
                 return
+    # Not ``!=``: a replay is exact, to the bit of a float.
     elif repr(then) != repr(now):  # it tells 0.0 from -0.0, and NaN equals itself
         name = place.removesuffix(": ")
         yield f"{name}: saved {repr(then)[:_LONGEST]}, replayed {repr(now)[:_LONGEST]}"
@@ -292,6 +294,7 @@ class RecordedReferee(Referee):
         return self.outage("judge", f"a verdict on {trajectory.result!r} ({name})")
 
     def verify(self, readings: Sequence[tuple[Game, tuple[Document, ...]]]) -> Verdicts:
+        # One game: its verdict, or the outage that came in its place.
         verdict = self._record.verification
         return [
             verdict or self.outage("verifier", f"a verification of {game.question!r}")
@@ -299,7 +302,7 @@ class RecordedReferee(Referee):
         ]
 
     def noise(
-        self, games: Sequence[Game], retrieved: Sequence[tuple[int, Document]]
+        self, games: Sequence[Game], retrieved: Retrieved
     ) -> list[tuple[NoiseDocument, ...] | ServiceError]:
         record = self._record
         # A game that was void before anything was read: noise was what failed.

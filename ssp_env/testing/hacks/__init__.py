@@ -40,7 +40,8 @@ def find_cheat(name: str) -> Cheat:
     """A cheat by its name, or one of your own by ``module:Class``."""
     if ":" not in name:
         if name not in CHEATS:
-            raise ConfigError("cheat", name, f"{nearest(name, CHEATS)}; or give module:Class")
+            fix = f"one of your own is module:Class; {nearest(name, CHEATS)}"
+            raise ConfigError("cheat", name, fix)
         return CHEATS[name]()
 
     kind = load("cheat", name)
