@@ -1,7 +1,8 @@
 """Demonstrations on real sentences for the bootstrap of wiki-small, in the game's own format.
 
 What the rules of :mod:`ssp_env.worlds.wiki_language` have read in articles of the split ``train``
-is asked and answered, for both roles. A reader quotes the words before a value, then the value."""
+is asked and answered, for both roles. A reader quotes a sentence as far as the value that it looks
+for, so that each next token can be decided by those just before it."""
 
 from __future__ import annotations
 
@@ -29,8 +30,10 @@ TWO_HOPS = ("born", "birthplace", "nationality")
 """Relations that a second hop of a demonstration asks for. The others are left to self-play."""
 TWO_HOP_PROPOSALS = 0.3
 """Chance that a proposer searches for a second fact."""
-QUOTED = 3
-"""Words before a value that are quoted, at most."""
+SHUFFLED = 0.25
+"""Share of the solver's searches whose documents are shown in random order."""
+CHAINED = frozenset(relation.name for relation in RELATIONS if relation.noun)
+"""Relations whose value can be asked about further."""
 CUES = {
     "director": "directed by",
     "screenwriter": "written by",
@@ -132,8 +135,7 @@ class TraceWriter:
         evidence = self._find(trace, document, fact.value, fact.place)
         if evidence is None:
             return None
-        self._think(trace, document, fact.place, evidence)
-
+        self._quote(trace, range(self._start(document), evidence.start))
         self._look_up(trace, fact.value, CUES[second], evidence)
         for found in self._documents:
             for stated in self.world.stated.get(found.id, ()):
@@ -160,11 +162,11 @@ class TraceWriter:
         return trace
 
     def _read(self, trace: Trace, document: Document, value: str, place: int) -> Trace | None:
-        """Quotes the words before the value, and answers with it."""
+        """Quotes the sentence as far as the value, and answers with that."""
         evidence = self._find(trace, document, value, place)
         if evidence is None:
             return None
-        self._think(trace, document, place, evidence)
+        self._quote(trace, range(self._start(document), evidence.start))
         self._write(trace, "answer", value, evidence)
         return trace
 
@@ -183,8 +185,7 @@ class TraceWriter:
         path = [relation]
         if self.rng.random() < TWO_HOP_PROPOSALS:
             self._look_up(trace, subject, "", shown)
-            nouns = {r.name for r in RELATIONS if r.noun}
-            further = self._step_back(trace, subject, nouns)
+            further = self._step_back(trace, subject, CHAINED)
             if further is not None:
                 subject, shown = further[0], further[2]
                 path.insert(0, further[1])
@@ -192,31 +193,35 @@ class TraceWriter:
         return trace
 
     def _step_back(
-        self, trace: Trace, value: str, among: frozenset[str] | set[str]
+        self, trace: Trace, value: str, among: frozenset[str]
     ) -> tuple[str, Relation, range] | None:
-        """A subject with this value among the documents just found, and where it is shown."""
-        found = [
-            (subject_of(document.title), BY_NAME[fact.relation], shown)
-            for document, shown in zip(self._documents, self._shown, strict=True)
-            for fact in self.world.stated.get(document.id, ())
-            if fact.value == value and fact.relation in among
-            and split_of(document.title) == "train"
-        ]  # fmt: skip
-        return found[int(self.rng.integers(len(found)))] if found else None
+        """Quotes the first sentence found that gives somebody this value, up to the value.
+
+        Returns who that is, by which relation, and where the sentence is shown."""
+        for document, shown in zip(self._documents, self._shown, strict=True):
+            for fact in self.world.stated.get(document.id, ()):
+                fits = fact.value == value and fact.relation in among
+                if not fits or split_of(document.title) != "train":
+                    continue
+                evidence = self._find(trace, document, value, fact.place)
+                if evidence is not None:
+                    self._quote(trace, range(shown.start, evidence.stop))
+                    return subject_of(document.title), BY_NAME[fact.relation], shown
+        return None
 
     # -- turns ---------------------------------------------------------------------------------
 
     def _look_up(
         self, trace: Trace, words: str, cue: str, copied_from: range | None = None
     ) -> bool:
-        """Writes a search, and shows what it finds in random order; false if that is nothing."""
+        """Writes a search, and shows what it finds; false if that is nothing."""
         query = f"{words} {cue}".strip()
         before = range(len(trace.ids)) if copied_from is None else copied_from
         if len(self.tokenizer.encode(query)) > self.game.max_query_tokens:
             return False
         self._write(trace, "search", query, before, words)
         (found,) = self.world.retriever.search([query], self.game.top_k)
-        if self.rng.random() < 0.5:
+        if cue and self.rng.random() < SHUFFLED:
             found = [found[i] for i in self.rng.permutation(len(found))]
         self._documents = found
         if not found:
@@ -231,6 +236,10 @@ class TraceWriter:
             self._shown.append(range(start, min(start + length, places.stop)))
             start += length
         return True
+
+    def _start(self, document: Document) -> int:
+        """First place of a document that was just found."""
+        return self._shown[self._documents.index(document)].start
 
     def _find(self, trace: Trace, document: Document, value: str, place: int) -> range | None:
         """The places at which the value is shown in its document."""
@@ -249,11 +258,15 @@ class TraceWriter:
         start = min(starts, key=lambda i: abs(i - shown[0].start - near))
         return range(start, start + len(wanted))
 
-    def _think(self, trace: Trace, document: Document, place: int, evidence: range) -> None:
-        before = " ".join(document.text[:place].split()[-QUOTED:])
-        ids = self.tokenizer.encode_data(before)
-        where = range(max(0, evidence.start - len(ids)), evidence.start)
-        self._write(trace, "think", before, where)
+    def _quote(self, trace: Trace, shown: range) -> None:
+        """Writes a thought that repeats these places of the transcript."""
+        opening, closing = (
+            self.tokenizer.encode(tag)
+            for tag in (self.tags.opening("think"), self.tags.closing("think"))
+        )
+        _write_ids(trace, opening)
+        _write_ids(trace, [trace.ids[i] for i in shown], list(shown))
+        _write_ids(trace, closing)
 
     def _write(
         self, trace: Trace, tag: str, text: str, copied_from: range, copied: str | None = None
@@ -274,9 +287,14 @@ class TraceWriter:
             for i, token in enumerate(wanted):
                 if window.count(token) == 1:
                     source[here + i] = copied_from.start + window.index(token)
-        trace.ids.extend(tokens)
-        trace.mask.extend([1] * len(tokens))
-        trace.source.extend(source)
+        _write_ids(trace, tokens, source)
+
+
+def _write_ids(trace: Trace, ids: Sequence[int], source: Sequence[int] | None = None) -> None:
+    """Appends the player's own tokens, and where they are copied from."""
+    trace.ids.extend(ids)
+    trace.mask.extend([1] * len(ids))
+    trace.source.extend([-1] * len(ids) if source is None else source)
 
 
 def _shown(trace: Trace, ids: Sequence[int]) -> range:
