@@ -18,6 +18,7 @@ from agents.tiny.bootstrap import POOL, batches, padded, rate, tiny_config
 from agents.tiny.traces import Trace
 from agents.wiki_small.traces import TraceWriter
 from ssp_env.disk import replacing
+from ssp_env.errors import RunError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.protocol import Tags
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -76,7 +77,7 @@ def wiki_model(vocab_size: int, generator: torch.Generator, width: int = 128) ->
     return model
 
 
-STEPS = 2600
+STEPS = 2400
 """Optimizer steps of the policy that ships."""
 LR = 4e-3
 """Highest learning rate."""
@@ -91,7 +92,7 @@ _TRACES = 0x3171
 """Second number of the seeds that demonstrations are drawn by."""
 _SAVED_EVERY = 200
 STATE = "state.pt"
-"""File of what a training that was stopped goes on from."""
+"""File with the state of training."""
 
 
 def bootstrap(
@@ -101,7 +102,7 @@ def bootstrap(
     steps: int = STEPS,
     report: Callable[[int, float], None] = lambda step, loss: None,
 ) -> tuple[Lfm2ForCausalLM, PreTrainedTokenizerFast]:
-    """Trains a fresh policy, in float32; what was saved in ``folder`` is gone on from.
+    """Trains a fresh policy, in float32; resumes from the state in ``folder``.
 
     The same seed gives the same weights on one kind of processor, however often it was stopped.
 
@@ -130,6 +131,9 @@ def bootstrap(
     step, pool, state = 0, 0, folder / STATE
     if state.exists():
         saved = torch.load(state, weights_only=True)
+        if (saved["seed"], saved["steps"]) != (seed, steps):
+            begun = f"--seed {saved['seed']} --steps {saved['steps']}"
+            raise RunError(f"{folder} was begun with {begun}: give the same, or delete it")
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
         step, pool = saved["step"], saved["pool"]
@@ -141,8 +145,8 @@ def bootstrap(
         stream = writer.stream(rng)
         for batch in batches([next(stream) for _ in range(POOL)], rng):
             step += 1
-            for place, group in enumerate(optimizer.param_groups):
-                waits = place > 0 and step < FROZEN * steps
+            for number, group in enumerate(optimizer.param_groups):
+                waits = number > 0 and step < FROZEN * steps
                 group["lr"] = 0.0 if waits else LR * group["share"] * rate(step, steps)
             spoken, attention = losses(model, batch)
             optimizer.zero_grad(set_to_none=True)
@@ -154,12 +158,11 @@ def bootstrap(
                 break
         pool += 1
         if step - saved_at >= _SAVED_EVERY:
-            saved_at, parts = (
-                step,
-                {"model": model.state_dict(), "optimizer": optimizer.state_dict()},
-            )
+            saved_at = step
+            weights = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            place = {"step": step, "pool": pool, "seed": seed, "steps": steps}
             with replacing(state, "wb") as file:
-                torch.save({**parts, "step": step, "pool": pool}, file)
+                torch.save({**weights, **place}, file)
     return model.eval(), PreTrainedTokenizerFast.from_pretrained(folder)
 
 

@@ -16,24 +16,22 @@ from ssp_env.game.prompts import Prompts
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Document
 from ssp_env.worlds.wiki import ASKED_FOR, WikiSentences, cloze, split_of, worth_asking
-from ssp_env.worlds.wiki_language import BY_NAME, RELATIONS, Relation, subject_of, write_question
+from ssp_env.worlds.wiki_language import BY_NAME, CHAINED, Relation, subject_of, write_question
 
 PROPOSER_SHARE = 0.45
 """Share of proposer demonstrations."""
 CLOZE_SHARE = 0.2
 """Share of clozes among the solver's questions."""
 CASUAL = 0.3
-"""Share of them that are written without capitals and question mark."""
+"""Share of clozes that are written without capitals and question mark."""
 TWO_HOPS_SHARE = 0.2
-"""Share of questions with two hops among them."""
+"""Share of two-hop questions among the solver's questions."""
 TWO_HOPS = ("born", "birthplace", "nationality")
 """Relations that a second hop of a demonstration asks for. The others are left to self-play."""
 TWO_HOP_PROPOSALS = 0.3
 """Chance that a proposer searches for a second fact."""
 SHUFFLED = 0.25
 """Share of the solver's searches whose documents are shown in random order."""
-CHAINED = frozenset(relation.name for relation in RELATIONS if relation.noun)
-"""Relations whose value can be asked about further."""
 CUES = {
     "director": "directed by",
     "screenwriter": "written by",
@@ -85,7 +83,7 @@ class TraceWriter:
         self._chains = [
             (document, fact, second)
             for document, fact in self._stated
-            if BY_NAME[fact.relation].noun is not None
+            if fact.relation in CHAINED and split_of(fact.value) == "train"
             for second in TWO_HOPS
             if (fact.value, second) in self.world.facts
         ]
@@ -94,7 +92,7 @@ class TraceWriter:
         for _, fact in self._stated:
             counts[fact.relation] = counts.get(fact.relation, 0) + 1
         weights = np.array([counts[fact.relation] ** -0.5 for _, fact in self._stated])
-        self._weights = np.cumsum(weights / weights.sum())
+        self._cumulative = np.cumsum(weights / weights.sum())
         self._answers = np.array(
             [
                 i
@@ -117,7 +115,7 @@ class TraceWriter:
     # -- the solver ----------------------------------------------------------------------------
 
     def _relation(self) -> Trace | None:
-        place = int(np.searchsorted(self._weights, self.rng.random()))
+        place = int(np.searchsorted(self._cumulative, self.rng.random()))
         document, fact = self._stated[min(place, len(self._stated) - 1)]
         subject = subject_of(document.title)
         trace = self._asked(BY_NAME[fact.relation].ask(subject))
@@ -136,7 +134,8 @@ class TraceWriter:
         if evidence is None:
             return None
         self._quote(trace, range(self._start(document), evidence.start))
-        self._look_up(trace, fact.value, CUES[second], evidence)
+        if not self._look_up(trace, fact.value, CUES[second], evidence):
+            return None
         for found in self._documents:
             for stated in self.world.stated.get(found.id, ()):
                 if stated.relation == second and subject_of(found.title) == fact.value:
@@ -158,7 +157,7 @@ class TraceWriter:
 
     def _asked(self, question: str) -> Trace:
         trace = Trace()
-        _shown(trace, self.prompts.solver(question, self.game.max_searches))
+        _append_given(trace, self.prompts.solver(question, self.game.max_searches))
         return trace
 
     def _read(self, trace: Trace, document: Document, value: str, place: int) -> Trace | None:
@@ -175,8 +174,9 @@ class TraceWriter:
     def _propose(self) -> Trace | None:
         _, fact = self._stated[int(self.rng.choice(self._answers))]
         trace = Trace()
-        _shown(trace, self.prompts.proposer(fact.value, 1))
-        self._look_up(trace, fact.value, "")
+        _append_given(trace, self.prompts.proposer(fact.value, 1))
+        if not self._look_up(trace, fact.value, ""):
+            return None
         step = self._step_back(trace, fact.value, ASKED_FOR)
         if step is None:
             return None
@@ -184,8 +184,8 @@ class TraceWriter:
         subject, relation, shown = step
         path = [relation]
         if self.rng.random() < TWO_HOP_PROPOSALS:
-            self._look_up(trace, subject, "", shown)
-            further = self._step_back(trace, subject, CHAINED)
+            looked = self._look_up(trace, subject, "", shown)
+            further = self._step_back(trace, subject, CHAINED) if looked else None
             if further is not None:
                 subject, shown = further[0], further[2]
                 path.insert(0, further[1])
@@ -228,7 +228,7 @@ class TraceWriter:
             return False
 
         ids = self.prompts.information(found, self.game.max_document_tokens)
-        places = _shown(trace, ids)
+        places = _append_given(trace, ids)
         # Documents follow each other, each with its line break.
         self._shown, start = [], places.start + 1
         for number, document in enumerate(found, 1):
@@ -297,7 +297,7 @@ def _write_ids(trace: Trace, ids: Sequence[int], source: Sequence[int] | None = 
     trace.source.extend([-1] * len(ids) if source is None else source)
 
 
-def _shown(trace: Trace, ids: Sequence[int]) -> range:
+def _append_given(trace: Trace, ids: Sequence[int]) -> range:
     """Appends tokens that are not the player's; returns their places."""
     start = len(trace.ids)
     trace.ids.extend(ids)

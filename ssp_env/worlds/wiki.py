@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 from zlib import crc32
 
 import numpy as np
 
-from ssp_env.disk import cache_folder, new_folder
+from ssp_env.disk import cache_folder
 from ssp_env.search.base import read_corpus
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.index import build_index, open_index
@@ -31,7 +32,9 @@ from ssp_env.worlds.files import (
 )
 from ssp_env.worlds.wiki_language import (
     BY_NAME,
+    CHAINED,
     DATE,
+    LISTS,
     NAME,
     RELATIONS,
     Facts,
@@ -49,7 +52,7 @@ _SHORTEST = 20
 """Characters of a sentence that is kept."""
 _CLOZE = re.compile(rf"(?<= )(?:{NAME}|{DATE})(?= )")
 _AROUND = 10
-"""Words of a sentence that a cloze shows on either side of its gap, at most."""
+"""A cloze shows fewer words than this on either side of its gap."""
 
 
 def split_of(title: str) -> Split:
@@ -132,7 +135,7 @@ class WikiSentences:
         return table
 
 
-ASKED_FOR = frozenset(r.name for r in RELATIONS if r.noun is not None) | {
+ASKED_FOR = CHAINED | {
     "born", "died", "headquarters", "located", "publisher", "developer", "label", "club",
     "alma mater", "namesake",
 }  # fmt: skip
@@ -140,7 +143,8 @@ ASKED_FOR = frozenset(r.name for r in RELATIONS if r.noun is not None) | {
 
 
 def worth_asking(value: str) -> bool:
-    """False for a single year, and for most dates, of which there are more than of all others."""
+    """True for values of more than four characters, but for three of four dates, of which there
+    are more than of all others."""
     return len(value) > 4 and (not value[-1].isdigit() or crc32(value.encode()) % 4 == 0)
 
 
@@ -170,13 +174,23 @@ _FACTS, _ANSWERS = "facts.jsonl", "answers.jsonl"
 
 def _folder() -> Path:
     """The folder of all that follows from the passages, which is made where it is missing."""
-    rules = Path(wiki_language.__file__).read_bytes() + Path(__file__).read_bytes()
-    passages = WikiMini().manifest["files"][PASSAGES_FILE.name]["sha256"]
-    digest = hashlib.sha256(rules + passages.encode()).hexdigest()
+    sources = (Path(__file__), Path(wiki_language.__file__), *LISTS)
+    parts = [source.read_bytes() for source in sources]
+    parts += [file["sha256"].encode() for file in WikiMini().manifest["files"].values()]
+    digest = hashlib.sha256(b"".join(parts)).hexdigest()
     folder = cache_folder() / f"wiki-sentences-{digest[:16]}-{FORMAT}"
     if not folder.exists():
-        with new_folder(folder) as made:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder.parent, prefix=".") as place:
+            made = Path(place) / folder.name
+            made.mkdir()
             _write(made)
+            try:
+                made.rename(folder)
+            except OSError:
+                # Another process has made it meanwhile.
+                if not folder.exists():
+                    raise
     return folder
 
 
@@ -229,15 +243,17 @@ def _write_lines(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 def _sentences(passages: Iterable[Document]) -> Iterator[tuple[str, str, bool]]:
     """Title and text of every sentence once, and true if it is its page's first one."""
-    seen: set[tuple[str, str]] = set()
+    seen, begun = set[tuple[str, str]](), set[str]()
     for passage in passages:
         # Many passages begin with their title, once more.
         text = re.sub(rf"^{re.escape(passage.title)} (?=[A-Z\"])", "", passage.text)
         name = subject_of(passage.title).split(" ")[0]
+        begins = passage.title not in begun and text[:1].isupper()
+        begun.add(passage.title)
         for i, sentence in enumerate(sentences(text)):
             if len(sentence) >= _SHORTEST and (passage.title, sentence) not in seen:
                 seen.add((passage.title, sentence))
-                yield passage.title, sentence, i == 0 and name in sentence
+                yield passage.title, sentence, begins and i == 0 and name in sentence.split()
 
 
 def _questions(split: Split, documents: Sequence[Document], facts: Facts) -> Iterator[Question]:
@@ -250,7 +266,7 @@ def _questions(split: Split, documents: Sequence[Document], facts: Facts) -> Ite
     for (subject, name), values in about:
         # Two hops: the value of the first is the subject of the second.
         first = BY_NAME[name]
-        if first.noun is None or len(values) > 1:
+        if not first.chains or len(values) > 1:
             continue
         for second in RELATIONS:
             if found := facts.get((next(iter(values)), second.name)):

@@ -55,9 +55,14 @@ def subject_of(title: str) -> str:
     return apart(re.sub(r"\s*\([^()]*\)$", "", title.replace('"', "")) or title)
 
 
+_OCCUPATIONS = Path(__file__).parent / "data" / "occupations.txt"
+_COUNTRIES = Path(__file__).parents[1] / "judge" / "data" / "countries.csv"
+LISTS = (_OCCUPATIONS, _COUNTRIES)
+"""Files of words that the rules know."""
+
 # -- relations ---------------------------------------------------------------------------------
 
-_UPPER = r"[A-ZÀ-ÖØ-ÞĀ-Ž]"
+_UPPER = f"[{''.join(c for c in map(chr, range(0x180)) if c.isupper())}]"
 _JOINING = r"(?:de|del|da|di|do|dos|du|van|von|der|den|la|le|of|the|bin|al|el|y)"
 NAME = rf"{_UPPER}[\w.'’&/-]*(?: (?:{_JOINING} ){{0,2}}{_UPPER}[\w.'’&/-]*)*"
 """A run of capitalised words, with small ones such as "of the" between them."""
@@ -78,24 +83,24 @@ class Relation:
     """``{}`` stands for the subject."""
     patterns: tuple[re.Pattern[str], ...]
     """Each finds a value, as its group ``v``, in a sentence about the subject."""
-    noun: str | None = None
-    """Words for the value that go before "of" and the subject, if it can be asked about further."""
+    chains: bool = False
+    """The value can be asked about further, as "the director of" the subject."""
 
     def ask(self, subject: str) -> str:
         return self.question.format(subject)
 
 
-def _relation(name: str, question: str, *patterns: str, noun: str | None = None) -> Relation:
+def _relation(name: str, question: str, *patterns: str, chains: bool = False) -> Relation:
     """A relation whose patterns may name the kinds of value in capitals."""
     kinds = {"NAME": NAME, "DATE": DATE} | _listed()
     spelled = [re.sub(r"NAME|DATE|JOB|NATION|COUNTRY", lambda m: kinds[m[0]], p) for p in patterns]
-    return Relation(name, question, tuple(map(re.compile, spelled)), noun)
+    return Relation(name, question, tuple(map(re.compile, spelled)), chains)
 
 
 @cache
 def _listed() -> dict[str, str]:
     """Alternatives of the names of countries and of their people, and of what people do."""
-    jobs = (Path(__file__).parent / "data" / "occupations.txt").read_text("utf-8").split()
+    jobs = _OCCUPATIONS.read_text("utf-8").split()
     job = f"(?:{'|'.join(jobs)})"
     nations = {
         kind: f"(?:{'|'.join(sorted(map(re.escape, names), key=len, reverse=True))})"
@@ -111,9 +116,8 @@ def _people() -> frozenset[str]:
 
 def _names(column: int) -> frozenset[str]:
     """Names of countries (column 0) or of their people (1), as they are spelled in a sentence."""
-    file = Path(__file__).parents[1] / "judge" / "data" / "countries.csv"
     small = {"Of": "of", "And": "and", "The": "the"}
-    rows = (line.split(",")[column] for line in file.read_text("utf-8").splitlines()[1:])
+    rows = (line.split(",")[column] for line in _COUNTRIES.read_text("utf-8").splitlines()[1:])
     return frozenset(
         " ".join(small.get(word, word) for word in row.title().split()) for row in rows if row
     )
@@ -140,7 +144,7 @@ RELATIONS: tuple[Relation, ...] = (
         "Who was the director of {}?",
         r"\bdirected(?: and (?:\w+ )?(?:written|produced|edited))? by (?P<v>NAME)",
         r"\b(?:written|produced) (?:, )?and directed by (?P<v>NAME)",
-        noun="director",
+        chains=True,
     ),
     _relation(
         "screenwriter",
@@ -148,20 +152,20 @@ RELATIONS: tuple[Relation, ...] = (
         rf"\b{_FILM}\b.*?\bwritten (?:, |and |directed |produced ){{0,3}}by (?P<v>NAME)",
         r"\b(?:screenplay|script|scripted|teleplay) (?:was )?(?:written )?by (?P<v>NAME)",
         rf"\b{_FILM} (?:directed |, |and ){{1,2}}written by (?P<v>NAME)",
-        noun="screenwriter",
+        chains=True,
     ),
     _relation(
         "author",
         "Who is the author of {}?",
         rf"\bis an? [^,.;]*?{_WORK} (?:written )?{_BY}",
         rf"\b{_WORK} (?:was )?written {_BY}",
-        noun="author",
+        chains=True,
     ),
     _relation(
         "producer",
         "Who was the producer of {}?",
         r"\bproduced by (?P<v>NAME)",
-        noun="producer",
+        chains=True,
     ),
     _relation(
         "composer",
@@ -169,14 +173,14 @@ RELATIONS: tuple[Relation, ...] = (
         r"\bcomposed by (?P<v>NAME)",
         r"\b(?:music|score|soundtrack|songs) (?:is |was |were )?by (?P<v>NAME)",
         rf"\b(?:opera|symphony|oratorio|cantata|concerto|ballet)\b[^,.;]*? {_BY}",
-        noun="composer",
+        chains=True,
     ),
     _relation(
         "performer",
         "Who is the performer of {}?",
         rf"\bis an?\b[^.;]*?{_SONG} (?:recorded |performed )?{_BY}",
         rf"\bis the \w+ (?:\w+ )?{_SONG} {_BY}",
-        noun="performer",
+        chains=True,
     ),
     _relation(
         "born",
@@ -194,7 +198,7 @@ RELATIONS: tuple[Relation, ...] = (
         "birthplace",
         "In what city was {} born?",
         r"\bborn (?:on )?(?:DATE ,? ?)?(?:in|at) (?P<v>NAME)",
-        noun="birthplace",
+        chains=True,
     ),
     _relation(
         "nationality",
@@ -231,7 +235,7 @@ RELATIONS: tuple[Relation, ...] = (
         "country",
         "In what country is {}?",
         rf"\b(?:is|was) an?\b[^.;]*?\b{_TOWN}\b[^.;]*? (?:in|of|,) (?:the )?(?P<v>COUNTRY)\b(?! ,)",
-        noun="country",
+        chains=True,
     ),
     _relation(
         "located",
@@ -245,14 +249,14 @@ RELATIONS: tuple[Relation, ...] = (
         r"\b[Ii]ts (?:capital|county seat|administrative cent(?:er|re))(?: city)? is (?P<v>NAME)",
         r"\b[Tt]he (?:capital|county seat)(?: and largest city| city)? (?:of [^,.;]* )?is "
         r"(?:the city of )?(?P<v>NAME)",
-        noun="capital",
+        chains=True,
     ),
     _relation(
         "father",
         "Who is the father of {}?",
         r"\b(?:son|daughter|child) of (?:the )?(?:late )?(?:[a-z]+ )?(?P<v>NAME)",
         r"\b(?:[Hh]is|[Hh]er) father (?:was|is|,) (?P<v>NAME)",
-        noun="father",
+        chains=True,
     ),
     _relation(
         "mother",
@@ -260,19 +264,19 @@ RELATIONS: tuple[Relation, ...] = (
         r"\b(?:son|daughter|child) of NAME(?: ,[^,.;]*,)? and (?:his (?:\w+ )?wife ,? ?)?"
         r"(?P<v>NAME)",
         r"\b(?:[Hh]is|[Hh]er) mother (?:was|is|,) (?P<v>NAME)",
-        noun="mother",
+        chains=True,
     ),
     _relation(
         "spouse",
         "Who is the spouse of {}?",
         rf"\b{_MARRIED} (?:to )?(?:the )?(?:[a-z]+ ){{0,2}}(?P<v>NAME)",
-        noun="spouse",
+        chains=True,
     ),
     _relation(
         "founder",
         "Who is the founder of {}?",
         r"\b(?:founded|established|formed)(?: in DATE)? by (?P<v>NAME)",
-        noun="founder",
+        chains=True,
     ),
     _relation(
         "founded",
@@ -318,8 +322,11 @@ RELATIONS: tuple[Relation, ...] = (
 )
 
 BY_NAME = {relation.name: relation for relation in RELATIONS}
-BY_NOUN = {relation.noun: relation for relation in RELATIONS if relation.noun}
+CHAINED = frozenset(relation.name for relation in RELATIONS if relation.chains)
+"""Names of the relations whose value can be asked about further."""
 _PRONOUN = re.compile(r"(?:He|She|It|They|His|Her|Its|The (?:film|novel|song|album|book|play))\b")
+_SHORT = 4
+"""Letters of a first word that is not enough to name a subject."""
 _TRIMMED = re.compile(r"(?: (?:and|of|the|in|on|for|to|a|Jr \.|\.|'s))+$")
 
 
@@ -341,7 +348,9 @@ def facts_of(title: str, sentence: str, first: bool = False) -> Iterator[Stated]
         first: the page begins with it, so that it is about the subject whatever it begins with.
     """
     subject = subject_of(title)
-    about = first or sentence.startswith((subject, subject.split(" ")[0]))
+    # A surname or a film's first word stands for it, but "The" and "Al" may begin anything.
+    named = subject if len(subject.split(" ")[0]) <= _SHORT else subject.split(" ")[0]
+    about = first or re.match(rf"{re.escape(named)}(?:'s)?(?: |$)", sentence)
     if not about and not _PRONOUN.match(sentence):
         return
 
@@ -373,7 +382,7 @@ def write_question(subject: str, path: Sequence[Relation]) -> str:
     """``Who is the spouse of the director of X?`` for the director, then the spouse."""
     inner = subject
     for relation in path[:-1]:
-        inner = f"the {relation.noun} of {inner}"
+        inner = f"the {relation.name} of {inner}"
     return path[-1].ask(inner)
 
 
@@ -386,8 +395,8 @@ def parse_question(question: str) -> Asked | None:
             if not (text.startswith(before) and text.endswith(ending)):
                 continue
             inner, path = text[len(before) : len(text) - len(ending)].strip(), [relation]
-            while (hop := re.match(r"the ([a-z ]+?) of ", inner)) and hop[1] in BY_NOUN:
-                path.insert(0, BY_NOUN[hop[1]])
+            while (hop := re.match(r"the ([a-z ]+?) of ", inner)) and hop[1] in CHAINED:
+                path.insert(0, BY_NAME[hop[1]])
                 inner = inner[hop.end() :]
             return Asked(inner, tuple(path)) if inner else None
     return None
