@@ -30,11 +30,11 @@ class Tokens(NamedTuple):
     """Tokens that the policy wrote in some rows, row by row; all tensors are (tokens,)."""
 
     logprobs: Tensor
-    """Under the policy that learns; carries the gradient."""
+    """Log-probabilities under the policy that learns; they carry the gradient."""
     behaviour: Tensor
     """Log-probabilities under the policy that sampled."""
     advantages: Tensor
-    """Of the trajectory that each token belongs to."""
+    """Advantage of the trajectory that each token belongs to."""
     rows: Tensor
     """int64: that trajectory's place in the micro-batch, from 0."""
 
@@ -55,7 +55,7 @@ class Algorithm:
     grouped: bool
     """Rewards are compared within groups, which need two trajectories or more."""
     kl: bool
-    """The KL to the frozen reference is added, so a row teaches something without advantage."""
+    """The KL to the frozen reference is added: rows with zero advantage still have a gradient."""
     aggregation: Aggregation = "sequence"
     """Sum or mean of its token losses, where the settings do not name another one."""
     clips: Callable[[Tokens], Tensor] | None = None
@@ -200,7 +200,7 @@ def cispo_loss(tokens: Tokens, learning: LearningConfig) -> Tensor:
 
 
 def is_clipped(log_ratios: Tensor, advantages: Tensor, learning: LearningConfig) -> Tensor:
-    """Tokens whose gradient clipping stops: bool (tokens,)."""
+    """Mask of tokens whose gradient is stopped by clipping: bool (tokens,)."""
     # The minimum picks the clipped branch, which is constant, where that is the smaller one: above
     # 1 + high for A > 0, below 1 - low for A < 0.
     ratio = torch.exp(log_ratios)

@@ -32,8 +32,8 @@ _EVALUATION = 0xE7A1
 _CALLS_AT_ONCE = 32
 """Calls of remote services that wait side by side; each may hold many queries or tasks."""
 _SERVE_FROM = 0.5
-"""Due searches per running request, from which on services of this process are asked: in batches,
-because each of their calls holds up the engine."""
+"""In-process searches are served once this many are due per running request; each call blocks the
+engine."""
 
 
 @dataclass
@@ -202,8 +202,8 @@ class _Scheduler:
     def _call(
         self, call: Callable[[], T], then: Callable[[T], None], *, awaited: bool = True
     ) -> None:
-        """Makes a call in a thread, for which the phase waits if ``awaited``; it must change
-        nothing."""
+        """Makes a call in a thread, for which the phase waits if ``awaited``. Nothing else touches
+        what an awaited call changes, and other calls change nothing."""
         self._awaited += awaited
 
         def done(result: T) -> None:

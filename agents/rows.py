@@ -46,7 +46,7 @@ class Row:
     """float32 (length,): behaviour log-probabilities; NaN in an example, which nobody sampled."""
     role: str
     game: int
-    """Index of its game among the step's games, over all runners."""
+    """Slot of its game in its round; in the whole step after :func:`renumber`."""
     advantage: float
     """Set by :func:`credited`; 0 before."""
     weight: float = 0.0
@@ -114,7 +114,7 @@ def _row(game: Game, trajectory: Trajectory, role: str, reward: float, group: st
 
 
 def recorded_row(played: TrajectoryRecord, role: str, game: int = 0) -> Row:
-    """A trajectory that was written down as a row, without reward or advantage."""
+    """Row of a recorded trajectory, without reward or advantage."""
     mask = np.frombuffer(played.mask, dtype=np.uint8)
     logprobs = np.zeros(len(mask), dtype=np.float32)
     logprobs[mask > 0] = played.logprobs

@@ -96,23 +96,23 @@ class Update:
         for group in self.optimizer.param_groups:
             group["lr"] = learning.lr * share
 
-        proposers: list[Tensor | None] | None = None
+        proposer_gradients: list[Tensor | None] | None = None
         if len(learning.learning_roles) > 1 and step % ROLE_NORMS_EVERY == 0:
             # Passes of their own; they do not touch the update that follows, to the last bit.
             self._accumulate(of_role(columns, ROLE_IDS["proposer"]))
-            # zero_grad lets go of gradients and keeps no buffer, so these stay as they are.
-            proposers = [parameter.grad for parameter in self._parameters()]
+            # zero_grad(set_to_none) only drops references, so these tensors survive.
+            proposer_gradients = [parameter.grad for parameter in self._parameters()]
         figures = self._accumulate(columns)
         figures |= dict.fromkeys(ROLE_NORMS, math.nan)
-        if proposers is not None:
-            figures |= dict(zip(ROLE_NORMS, self._role_norms(proposers), strict=True))
+        if proposer_gradients is not None:
+            figures |= dict(zip(ROLE_NORMS, self._role_norms(proposer_gradients), strict=True))
 
         # g <- g min(1, MAX_GRAD_NORM / |g|), over all parameters together.
         norm = whole(torch.nn.utils.clip_grad_norm_(self._parameters(), MAX_GRAD_NORM))
         finite = bool(torch.isfinite(norm))
         if finite:
             self.optimizer.step()
-        # Else they would take an engine's memory on the same GPU, until the next step.
+        # Frees the gradients' memory for an engine on the same GPU.
         self.optimizer.zero_grad(set_to_none=True)
         return figures | {"grad_norm": float(norm), "skipped_updates": 0.0 if finite else 1.0}
 
@@ -179,9 +179,8 @@ class Update:
         # Each loss gets the tokens of its own role alone, so that it may compare or average them.
         losses = torch.zeros_like(logprobs)  # (tokens,)
         clipped = torch.zeros_like(losses, dtype=torch.bool)
-        # chosen: bool (tokens,).
         for number, algorithm in enumerate(self._algorithms):
-            chosen = role == number
+            chosen = role == number  # bool (tokens,)
             tokens = Tokens(*(x[chosen] for x in (logprobs, behaviour, advantages, rows)))
             losses = losses.masked_scatter(chosen, algorithm.loss(tokens, learning))
             if algorithm.clips is not None:
@@ -237,14 +236,14 @@ class Update:
         """Roles whose algorithm has a KL, by role id: bool of the same shape."""
         return torch.tensor([a.kl for a in self._algorithms], device=role.device)[role]
 
-    def _role_norms(self, proposers: Sequence[Tensor | None]) -> tuple[float, float]:
+    def _role_norms(self, proposer_gradients: Sequence[Tensor | None]) -> tuple[float, float]:
         """Norms of both roles' gradients, from the proposer's and from that of both."""
         # |g_solver| = |g_both - g_proposer|. The rest is put in the proposer's place, because a
         # third set of gradients may not fit.
-        alone = _norm(proposers)
+        alone = _norm(proposer_gradients)
         rest = [
             both.grad if part is None or both.grad is None else part.neg_().add_(both.grad)
-            for both, part in zip(self._parameters(), proposers, strict=True)
+            for both, part in zip(self._parameters(), proposer_gradients, strict=True)
         ]
         return alone, _norm(rest)
 

@@ -6,7 +6,7 @@ One language model writes search questions and answers them (Algorithm 1 of "Sea
 arXiv 2510.18821). ``ssp_env`` is the game: prompts, searches, tags and budgets, and the order of
 its phases. ``agents.engines`` samples, with a KV cache. All that decides what is learnt is here:
 filters, rewards, advantages, both losses and the optimizer step. One update equals that of
-``ssp train``, to rounding.
+``ssp train`` with the settings of ``tiny``, to rounding.
 """
 
 from __future__ import annotations

@@ -154,12 +154,12 @@ def bootstrap(
     out: str,
     world: Literal["mini", "wiki-sentences"] = "mini",
     seed: Annotated[int, NonNegative] = 0,
-    width: int = 128,
+    width: int | None = None,
     steps: PositiveInt | None = None,
 ) -> int:
     """Makes a policy that ships, and its tokenizer, from nothing, on scripted demonstrations.
 
-    The tiny one takes twenty minutes of one core, that of wiki-sentences two hours. After Ctrl-C,
+    The tiny one takes twenty minutes of one core, that of wiki-sentences fifty. After Ctrl-C,
     the latter's command goes on where it was stopped.
 
     Args:

@@ -17,7 +17,7 @@ from torch import Tensor
 from agents.models import check_weights, plain_weights, save_policy
 from agents.sharding import read_weights
 from agents.tiny import bootstrap as tiny
-from agents.tiny.bootstrap import HEAD_SIZE
+from agents.tiny.bootstrap import HEAD_SIZE, WIDTH
 from agents.wiki_small import bootstrap as wiki
 from experiments.config import check_model_directory
 from experiments.run.process import handling, provenance, quiet_libraries, raise_interruption
@@ -32,8 +32,12 @@ LM = "lm."
 """Beginning of the names of the causal LM's weights."""
 
 
-def make_policy(out: Path, world: str, seed: int, width: int, steps: int | None) -> int:
+def make_policy(out: Path, world: str, seed: int, width: int | None, steps: int | None) -> int:
     """Trains a policy on demonstrations; writes a model directory in full or not at all."""
+    small = world == "wiki-sentences"
+    if small and width is not None:
+        raise ConfigError("--width", width, "leave it out: the policy of wiki-sentences has one")
+    width = width or WIDTH
     if width <= 0 or width % HEAD_SIZE:
         raise ConfigError("--width", width, f"give a multiple of {HEAD_SIZE}")
     if out.exists():
@@ -41,9 +45,9 @@ def make_policy(out: Path, world: str, seed: int, width: int, steps: int | None)
 
     quiet_libraries()
     torch.set_num_threads(1)
-    small = world == "wiki-sentences"
     steps = steps or (wiki.STEPS if small else tiny.STEPS)
-    command = f"ssp bootstrap --world {world} --seed {seed} --width {width} --steps {steps}"
+    command = f"ssp bootstrap --world {world} --seed {seed} --steps {steps}"
+    command += "" if small else f" --width {width}"
     made = make_directories(out.parent)
     try:
         with new_folder(out, resume=small) as folder, Progress(console=Console(stderr=True)) as bar:

@@ -227,7 +227,8 @@ ProposerReward = Callable[[Game], float]
 instead."""
 
 SolverReward = Callable[[Game, Attempt], float]
-"""A valid game and one of its attempts, judged -> the reward of this attempt."""
+"""A game and one of its attempts, judged -> the reward of this attempt. The closed-book gate asks
+it about its own attempt too, before there are others."""
 
 
 def one_minus_p(game: Game) -> float:

@@ -43,7 +43,7 @@ class Referee:
     def search(self, due: Sequence[tuple[Game, Trajectory]]) -> Results:
         """Results of the searches that these trajectories wait for: documents or an error each."""
         queries = [trajectory.query or "" for _, trajectory in due]
-        with _blaming("retriever"):
+        with blaming("retriever"):
             return search_each(self.rules.retriever, queries, self.rules.config.top_k)
 
     def judge(self, pairs: Sequence[tuple[Game, Trajectory]]) -> Verdicts:
@@ -71,7 +71,8 @@ class Referee:
     def _look_up(self, game: Game, query: str) -> tuple[Document, ...]:
         """Result of a search among the documents of a verification, as it is shown."""
         rules = self.rules
-        (found,) = whole(search_each(rules.retriever, [query], rules.config.top_k))
+        with blaming("retriever"):
+            (found,) = whole(search_each(rules.retriever, [query], rules.config.top_k))
         among = find_among(game.materials, query, found)
         limit = rules.config.max_document_tokens
         return tuple(rules.prompts.as_shown(document, limit) for document in among)
@@ -91,7 +92,8 @@ class Referee:
         if near and count and games:
             # Deep enough that ``count`` are left without those of the proposer.
             depth = count + max(len(game.evidence) for game in games)
-            found = search_each(rules.retriever, [game.question or "" for game in games], depth)
+            with blaming("retriever"):
+                found = search_each(rules.retriever, [g.question or "" for g in games], depth)
 
         drawn: list[tuple[NoiseDocument, ...] | ServiceError] = []
         for game, result in zip(games, found, strict=True):
@@ -103,10 +105,11 @@ class Referee:
             if near:
                 others = [(game.slot, document) for document in result]
             try:
-                with _blaming("noise"):
+                with blaming("noise"):
                     noise = rules.noise(game.rng, count, game.evidence, others, rules.corpus)
-                for each in noise if isinstance(noise, list | tuple) else [noise]:
-                    fix = "your noise has to return a tuple of NoiseDocuments"
+                fix = "your noise has to return a tuple of NoiseDocuments"
+                expect("noise", noise, list | tuple, fix)
+                for each in noise:
                     expect("noise", each, NoiseDocument, fix)
                 drawn.append(tuple(noise))
             except ServiceError as error:
@@ -142,7 +145,7 @@ class Referee:
         proposal = Proposal(proposer.result, game.truth, proposer, self.rules.config, past)
         # The first that fails gives the reason.
         for name, fails in self.rules.filters.items():
-            with _blaming(f"filter {name}"):
+            with blaming(f"filter {name}"):
                 failed = fails(proposal)
             if failed:
                 self.fail(game, name)
@@ -298,7 +301,7 @@ def ask_each(part: str, ask: Callable[[Any], Verdicts], tasks: Sequence[Any]) ->
     if not tasks:
         return []
     try:
-        with _blaming(part):
+        with blaming(part):
             results = ask(tasks)
     except ServiceError as error:  # it hits every task
         results = [error] * len(tasks)
@@ -318,8 +321,8 @@ def ask_each(part: str, ask: Callable[[Any], Verdicts], tasks: Sequence[Any]) ->
 
 
 @contextmanager
-def _blaming(part: str) -> Iterator[None]:
-    """Adds to an error that is not ours in which part of the rules it arose."""
+def blaming(part: str) -> Iterator[None]:
+    """Notes on a foreign exception which part of the rules raised it."""
     try:
         yield
     except SSPError:
@@ -330,7 +333,7 @@ def _blaming(part: str) -> Iterator[None]:
 
 
 def _paid(role: str, reward: Callable[..., float], *of: Game | Attempt) -> float:
-    with _blaming(f"{role}_reward"):
+    with blaming(f"{role}_reward"):
         paid = reward(*of)
     if not isinstance(paid, Real) or not math.isfinite(paid):
         what = f"the {role}'s reward is {paid!r:.200}: a finite number is wanted"

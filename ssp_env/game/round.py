@@ -227,7 +227,7 @@ class Round:
         for game, documents in readings:
             question = game.question or ""
             for number in range(config.verifications[1]):
-                # Each in an order of its own: a verdict should not hang on what happens to be last.
+                # Each in an order of its own: a verdict should not depend on what comes last.
                 order = game.shuffled(documents, number)
                 given: dict[str, Any] = {shown: order}
                 ids = verification_prompt(prompts, config, question, order)
@@ -329,7 +329,7 @@ class Round:
 
 
 def advance_all(rounds: Sequence[Round]) -> None:
-    """:meth:`Round.advance` for rounds that share a retriever: their searches are one batch."""
+    """:meth:`Round.advance` for rounds that share their rules: their searches are one batch."""
     due = [
         (game, trajectory)
         for round_ in rounds
