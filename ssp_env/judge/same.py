@@ -61,12 +61,17 @@ def same_answer(asked: Asked, gold: str, given: str) -> bool:
     return (
         _is_acronym(gold, given)
         or _is_acronym(given, gold)
-        or same_person(gold, given, asked.person)
+        or (not _in_region(gold) and same_person(gold, given, asked.person))
         or _is_within(asked, mine, other)
         or _is_enough(asked, mine, other)
         or _is_reordered(mine, other)
         or _same_list(asked, gold, given)
     )
+
+
+def _in_region(text: str) -> bool:
+    """A place with its region, such as Portland, Oregon, which is nobody's surname and name."""
+    return read_region(read(text.partition(",")[2])) is not None
 
 
 def _letters(words: Sequence[Word]) -> str:
@@ -214,7 +219,9 @@ def _may_follow(asked: Asked, after: Sequence[Word], answer: Sequence[Word]) -> 
         return True
     # An apposition: "Paris, the capital of France", "Louis I, Grand Duke of Hesse".
     if "," in first.gap and (
-        not first.is_name or first.key in vocabulary("title") | set(countries())
+        first.key in vocabulary("title") | set(countries())
+        if first.is_name
+        else not read_region(after[:1])
     ):
         return len(after) > 1 and not any("," in word.gap and word.is_name for word in after[1:])
     return False
