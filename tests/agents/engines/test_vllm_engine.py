@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from copy import copy
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,6 +61,17 @@ def test_what_vllm_is_started_with(model_dir: Path) -> None:
         ({"tensor_parallel": 2}, "tensor_parallel_size"),
     ):
         assert before[name] != arguments(model_dir, **{**plain, **changes}).get(name)
+
+
+def test_whatever_vllm_s_start_raises_is_put_into_words(
+    rules: Rules, model_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(**_: Any) -> None:
+        raise AssertionError("no room for the cache")
+
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=start))
+    with pytest.raises(ModelError, match=f"cannot serve the model in {model_dir}.*no room"):
+        VLLMEngine(model_dir, *parts(rules), device="cuda")
 
 
 def test_lists_of_a_request_are_short_enough_for_vllm_on_a_gpu() -> None:
