@@ -150,7 +150,8 @@ class ChatClient(Client[Any]):
                 return content
             what = "a reply without text"
         except TimeoutError:
-            what = f"no complete reply after {longest:g} s"
+            fix = "look at the server, or give it more time in openai.timeout"
+            what = f"no complete reply after {longest:g} s; {fix}"
         except openai.APIStatusError as error:
             what = f"HTTP {error.status_code}: {error.response.text[:200]!r}"
             if error.status_code in OVERLOADED:
