@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 from ssp_env.judge.names import same_person
@@ -22,6 +22,8 @@ class Asked:
     place: bool
     origin: bool
     """A country or nationality, which answer each other."""
+    names: frozenset[str]
+    """Words of names in the question."""
 
 
 _PERSONAL = (("who",), ("whom",), ("whose",))
@@ -37,11 +39,19 @@ def read_question(question: str) -> Asked:
     person = run[asking : asking + 1] in _PERSONAL or next(kinds, "") in people
 
     words = frozenset(run)
-    if "or" in words:  # what it offers is no way of saying what it asks
-        words -= {word.key for word in read(question)[1:] if word.is_name}
+    names = frozenset(word.key for word in read(question)[1:] if word.is_name)
     origin = bool(words & {"nationality", "country", "nation", "citizenship", "ethnicity"})
     place = bool(words & vocabulary("place")) and not person
-    return Asked(words - {"or"}, person, place, origin)
+    return Asked(words - {"or"}, person, place, origin, names)
+
+
+def choosing(asked: Asked, golds: Iterable[str]) -> Asked:
+    """A question that offers its answer: its names, or words, do not count as what it asks."""
+    known = asked.words | asked.names
+    if not any(read(gold) and known.issuperset(keys(read(gold))) for gold in golds):
+        return asked
+    offered = asked.names or asked.words - vocabulary("function")
+    return replace(asked, words=asked.words - offered)
 
 
 def same_answer(asked: Asked, gold: str, given: str) -> bool:
@@ -58,20 +68,16 @@ def same_answer(asked: Asked, gold: str, given: str) -> bool:
         named = (countries().get(" ".join(keys(run))) for run in (other, _without_form(other)))
         if country and country in named:
             return True
+    placed = read_region(read(gold.partition(",")[2]))  # Portland, Oregon is nobody's name
     return (
         _is_acronym(gold, given)
         or _is_acronym(given, gold)
-        or (not _in_region(gold) and same_person(gold, given, asked.person))
+        or (not placed and same_person(gold, given, asked.person))
         or _is_within(asked, mine, other)
         or _is_enough(asked, mine, other)
         or _is_reordered(mine, other)
         or _same_list(asked, gold, given)
     )
-
-
-def _in_region(text: str) -> bool:
-    """A place with its region, such as Portland, Oregon, which is nobody's surname and name."""
-    return read_region(read(text.partition(",")[2])) is not None
 
 
 def _letters(words: Sequence[Word]) -> str:
