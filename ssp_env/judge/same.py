@@ -47,8 +47,7 @@ def read_question(question: str) -> Asked:
 
 def choosing(asked: Asked, golds: Iterable[str]) -> Asked:
     """A question that offers its answer: its names, or words, do not count as what it asks."""
-    known = asked.words | asked.names
-    if not any(read(gold) and known.issuperset(keys(read(gold))) for gold in golds):
+    if not any(read(gold) and asked.words.issuperset(keys(read(gold))) for gold in golds):
         return asked
     offered = asked.names or asked.words - vocabulary("function")
     return replace(asked, words=asked.words - offered)
