@@ -150,8 +150,7 @@ class ChatClient(Client[Any]):
                 return content
             what = "a reply without text"
         except TimeoutError:
-            fix = "look at the server, or give it more time in openai.timeout"
-            what = f"no complete reply after {longest:g} s; {fix}"
+            what = f"no complete reply after {longest:g} s; restart it, or raise openai.timeout"
         except openai.APIStatusError as error:
             what = f"HTTP {error.status_code}: {error.response.text[:200]!r}"
             if error.status_code in OVERLOADED:

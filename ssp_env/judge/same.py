@@ -23,7 +23,6 @@ class Asked:
     origin: bool
     """A country or nationality, which answer each other."""
     names: frozenset[str]
-    """Words of names in the question."""
 
 
 _PERSONAL = (("who",), ("whom",), ("whose",))
@@ -49,8 +48,7 @@ def choosing(asked: Asked, golds: Iterable[str]) -> Asked:
     """A question that offers its answer: its names, or words, do not count as what it asks."""
     if not any(read(gold) and asked.words.issuperset(keys(read(gold))) for gold in golds):
         return asked
-    offered = asked.names or asked.words - vocabulary("function")
-    return replace(asked, words=asked.words - offered)
+    return replace(asked, words=asked.words - (asked.names or asked.words - vocabulary("function")))
 
 
 def same_answer(asked: Asked, gold: str, given: str) -> bool:
