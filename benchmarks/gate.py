@@ -2,13 +2,13 @@
 
     python -m benchmarks.gate RUN... --out DIR
 
-Reads the games of finished runs in generated worlds, whose directories are named ``VARIANT_sSEED``.
+Reads the games of finished runs in generated worlds, whose directories are named ``VARIANT_sSEED``,
+and adds them to those that ``gate.json`` in DIR has already.
 Of the questions that reached verification in 20 steps, precision is the share of the valid ones
 that are truly correct, recall the share of the truly correct ones that are valid, unsolved the
 share of the verified ones that no attempt solves, and paid the share of the proposer's reward that
-truly correct ones earn. Writes ``gate.json`` and ``gate.md``, with means
-and deviations over seeds. Games are read as plain JSON, so that runs of earlier commits can be read
-as well.
+truly correct ones earn. Writes ``gate.json`` and ``gate.md``, with means and deviations over seeds.
+Games are read as plain JSON, so that runs of earlier commits can be read as well.
 """
 
 from __future__ import annotations
@@ -40,18 +40,22 @@ def main() -> int:
     options.add_argument("runs", type=Path, nargs="+", help="run directories")
     settings = options.parse_args()
 
-    found = []
-    for run in sorted(settings.runs):
+    out = settings.out / "gate.json"
+    earlier = json.loads(out.read_text(encoding="utf-8"))["runs"] if out.exists() else []
+    found = {(run["variant"], run["seed"]): run for run in earlier}
+    for run in settings.runs:
         summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
         variant, _, seed = run.name.rpartition("_s")
         named = {"variant": variant, "seed": seed, "git_commit": summary["git_commit"]}
         counts = pd.DataFrame(counted(run)).groupby("step").sum()
         shares = {name: (counts[a] / counts[b]).round(4) for name, (a, b) in SHARES.items()}
-        gate = pd.DataFrame(shares).to_dict(orient="index")
-        found.append({**named, "gate": gate, "accuracy": summary["accuracy"]["final"]})
+        gate = {str(step): row for step, row in pd.DataFrame(shares).to_dict("index").items()}
+        read = {**named, "gate": gate, "accuracy": summary["accuracy"]["final"]}
+        found[variant, seed] = read
 
-    write(settings.out / "gate.json", {"window": WINDOW, "runs": found})
-    (settings.out / "gate.md").write_text(page(found), encoding="utf-8")
+    runs = [found[name] for name in sorted(found)]
+    write(out, {"window": WINDOW, "runs": runs})
+    (settings.out / "gate.md").write_text(page(runs), encoding="utf-8")
     return 0
 
 
@@ -83,7 +87,11 @@ def counted(run: Path) -> Iterator[dict[str, Any]]:
 
 def page(runs: list[dict[str, Any]]) -> str:
     """Tables in Markdown: a share by steps, and the last accuracy by hops."""
-    parts = [f"# The gate over steps\n\n{headline(origin())}"]
+    commits: dict[str, set[str]] = {}
+    for run in runs:
+        commits.setdefault(run["variant"], set()).add(run["git_commit"][:8])
+    made = "; ".join(f"{name}: {', '.join(sorted(by))}" for name, by in commits.items())
+    parts = [f"# The gate over steps\n\n{headline(origin())} Runs are of these commits: {made}."]
     for name in SHARES:
         rows = [{s: share[name] for s, share in run["gate"].items()} for run in runs]
         parts.append(table(f"{name} to step", rows, runs))

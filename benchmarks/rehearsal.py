@@ -1,4 +1,6 @@
-"""The large presets on GPUs that Ray only believes in: ``python -m benchmarks.rehearsal``.
+"""The large presets on GPUs that Ray only believes in.
+
+    python -m benchmarks.rehearsal --out benchmarks/results/rehearsal.json
 
 Each preset is planned for Qwen2.5's shape, then actors that hold nothing ask for what its env
 runners and learners would, in RLlib's order, on machines of eight GPUs. No weights and no CUDA:
@@ -22,6 +24,7 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 from agents.memory import Shape, shape_of
 from agents.rllib import SSPConfig
 from agents.rllib.runners import check_cluster
+from benchmarks.harness import parser, write
 from experiments.config import load_preset, make_config
 from experiments.layouts import estimate
 from experiments.planner import check_fit
@@ -87,6 +90,9 @@ def _once_back(actor: Any) -> Place:
 
 
 def main() -> None:
+    """Places each run, and writes where and how fast."""
+    out = parser(__doc__, seed=False).parse_args().out
+    result: dict[str, Any] = {}
     cluster = Cluster()
     add = partial(cluster.add_node, num_cpus=64, num_gpus=GPUS, object_store_memory=2**27)
     add()
@@ -98,16 +104,18 @@ def main() -> None:
         run = make_config(load_preset(preset), changes)
         shape = qwen(size)
         check_fit(run, shape, MEMORY, GPUS * count)
-        print(f"{preset}, {size}B, {count} x {GPUS} GPUs: {placed(algorithm_config(run))}")
-        print(f"  {estimate(shape, run, MEMORY)}", flush=True)
+        where = placed(algorithm_config(run))
+        name = f"{preset}, {size}B, {count} x {GPUS} GPUs"
+        result[name] = {"placed": where, "estimate": str(estimate(shape, run, MEMORY))}
 
     # Ray would let half of the env runners wait for ever: pairs are for one machine.
     try:
         check_cluster(algorithm_config(make_config(load_preset("paper-7b-8"))))
     except ConfigError as error:
-        print(f"paper-7b-8 on {len(ray.nodes())} x {GPUS} GPUs: {error}")
+        result[f"paper-7b-8 on {len(ray.nodes())} x {GPUS} GPUs"] = {"refused": str(error)}
     ray.shutdown()
     cluster.shutdown()
+    write(out, result)
 
 
 def qwen(size: int) -> Shape:

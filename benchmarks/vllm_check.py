@@ -88,9 +88,6 @@ def main() -> int:
             e: [line["learner_logprob_gap"] for line in lines[1:]]
             for e, lines in {**runs, "vllm, adapters": adapted}.items()
         },
-        "seconds_per_step": {
-            e: [line["seconds"]["step"] for line in lines[1:]] for e, lines in runs.items()
-        },
         "submit_ms": submit,
         "greedy_games": len(greedy[0]),
         "greedy_games_equal": sum(a == b for a, b in zip(*greedy, strict=True)),

@@ -150,7 +150,7 @@ class ChatClient(Client[Any]):
                 return content
             what = "a reply without text"
         except TimeoutError:
-            what = f"no complete reply after {longest:g} s"
+            what = f"no complete reply after {longest:g} s; restart it, or raise openai.timeout"
         except openai.APIStatusError as error:
             what = f"HTTP {error.status_code}: {error.response.text[:200]!r}"
             if error.status_code in OVERLOADED:

@@ -20,6 +20,7 @@ from ssp_env.errors import ServiceError
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.same import (
     Asked,
+    choosing,
     country_of,
     describing,
     list_items,
@@ -60,7 +61,6 @@ def matching(question: str, prediction: str, wordings: tuple[str, ...]) -> str |
         if read(prediction) == read(wording):
             return wording
 
-    asked = read_question(question)
     said = _stripped(prediction)
     if not said:
         return None
@@ -68,6 +68,7 @@ def matching(question: str, prediction: str, wordings: tuple[str, ...]) -> str |
     golds = {variant: w for w in short for variant in _variants(w, bare="(" not in said)}
     if _contradicts(golds, said):
         return None
+    asked = choosing(read_question(question), golds)
     for gold, wording in golds.items():
         if same_answer(asked, gold, said):
             return wording

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 from ssp_env.judge.names import same_person
@@ -22,6 +22,7 @@ class Asked:
     place: bool
     origin: bool
     """A country or nationality, which answer each other."""
+    names: frozenset[str]
 
 
 _PERSONAL = (("who",), ("whom",), ("whose",))
@@ -37,11 +38,17 @@ def read_question(question: str) -> Asked:
     person = run[asking : asking + 1] in _PERSONAL or next(kinds, "") in people
 
     words = frozenset(run)
-    if "or" in words:  # what it offers is no way of saying what it asks
-        words -= {word.key for word in read(question)[1:] if word.is_name}
+    names = frozenset(word.key for word in read(question)[1:] if word.is_name)
     origin = bool(words & {"nationality", "country", "nation", "citizenship", "ethnicity"})
     place = bool(words & vocabulary("place")) and not person
-    return Asked(words - {"or"}, person, place, origin)
+    return Asked(words - {"or"}, person, place, origin, names)
+
+
+def choosing(asked: Asked, golds: Iterable[str]) -> Asked:
+    """A question that offers its answer: its names, or words, do not count as what it asks."""
+    if not any(read(gold) and asked.words.issuperset(keys(read(gold))) for gold in golds):
+        return asked
+    return replace(asked, words=asked.words - (asked.names or asked.words - vocabulary("function")))
 
 
 def same_answer(asked: Asked, gold: str, given: str) -> bool:
@@ -58,10 +65,11 @@ def same_answer(asked: Asked, gold: str, given: str) -> bool:
         named = (countries().get(" ".join(keys(run))) for run in (other, _without_form(other)))
         if country and country in named:
             return True
+    placed = read_region(read(gold.partition(",")[2]))  # Portland, Oregon is nobody's name
     return (
         _is_acronym(gold, given)
         or _is_acronym(given, gold)
-        or same_person(gold, given, asked.person)
+        or (not placed and same_person(gold, given, asked.person))
         or _is_within(asked, mine, other)
         or _is_enough(asked, mine, other)
         or _is_reordered(mine, other)
@@ -214,7 +222,9 @@ def _may_follow(asked: Asked, after: Sequence[Word], answer: Sequence[Word]) -> 
         return True
     # An apposition: "Paris, the capital of France", "Louis I, Grand Duke of Hesse".
     if "," in first.gap and (
-        not first.is_name or first.key in vocabulary("title") | set(countries())
+        first.key in vocabulary("title") | set(countries())
+        if first.is_name
+        else not read_region(after[:1])
     ):
         return len(after) > 1 and not any("," in word.gap and word.is_name for word in after[1:])
     return False

@@ -100,6 +100,7 @@ def test_passes_chunks_and_checkpoints_change_nothing(model_dir: Path, rows: lis
     assert not parts.model.model.layers[0].feed_forward.training, "no dropout"
     for one, other in zip(whole.gradients, parts.gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+    assert all(weight.grad is None for weight in whole.model.parameters()), "room for an engine"
 
 
 def test_equal_rows_are_read_once_and_count_as_often_as_they_are(

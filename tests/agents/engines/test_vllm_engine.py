@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from copy import copy
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,6 +36,32 @@ from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.worlds.mini import MiniWorld
+
+
+def test_what_vllm_is_started_with(model_dir: Path) -> None:
+    plain: dict[str, Any] = {"on_gpu": True, "dtype": torch.bfloat16, "memory": 0.4}
+    plain |= {"longest": None, "sleeps": False, "tensor_parallel": 1}
+    before = arguments(model_dir, **plain)
+    for changes, name in (
+        ({"memory": 0.7}, "gpu_memory_utilization"),
+        ({"longest": 99}, "max_model_len"),
+        ({"sleeps": True}, "enable_sleep_mode"),
+        ({"on_gpu": False}, "gpu_memory_utilization"),
+        ({"dtype": torch.float32}, "dtype"),
+        ({"tensor_parallel": 2}, "tensor_parallel_size"),
+    ):
+        assert before[name] != arguments(model_dir, **{**plain, **changes}).get(name)
+
+
+def test_whatever_vllm_s_start_raises_is_put_into_words(
+    rules: Rules, model_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(**_: Any) -> None:
+        raise AssertionError("no room for the cache")
+
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=start))
+    with pytest.raises(ModelError, match=f"cannot serve the model in {model_dir}.*no room"):
+        VLLMEngine(model_dir, *parts(rules), device="cuda")
 
 
 def test_lists_of_a_request_are_short_enough_for_vllm_on_a_gpu() -> None:

@@ -139,9 +139,12 @@ GUESSES = [
     ("Who composed it?", "Wolfgang Amadeus Mozart", "Joseph Haydn"),
     ("What is the capital of France?", "Paris", "Lyon"),
     ("Where was she born?", "Ohio", "Texas"),
+    ("Where was she born?", "Portland, Oregon", "Salem"),
     ("When was it?", "1985", "1986"),
     ("How many are there?", "42", "43"),
     ("Which film came out earlier, Moner Manush or Dear Child?", "Moner Manush", "Dear Child"),
+    ("Between Moner Manush and Dear Child, which is older?", "Moner Manush", "Dear Child"),
+    ("which of paris and lyon is larger?", "Paris", "Lyon"),
     ("Are both in one country?", "no", "yes"),
     ("Who was the president?", "John F. Kennedy", "Robert F. Kennedy"),
 ]
