@@ -24,7 +24,7 @@ from agents.engines.base import Engine, Request, StopRule, generate
 from agents.engines.gap import Gap, compared_rows, measure
 from agents.engines.opening import open_engine
 from agents.engines.transformers_engine import TransformersEngine
-from agents.engines.vllm_engine import VLLMEngine, surplus_bias
+from agents.engines.vllm_engine import VLLMEngine, arguments, surplus_bias
 from agents.models import adapt, is_adapter, load_model, state_of, tiny_directory
 from agents.rollout import play
 from agents.tiny.bootstrap import tiny_tokenizer
