@@ -33,7 +33,9 @@ def test_bootstrap_makes_a_model_directory(tmp_path: Path) -> None:
     load_model(out)
     assert HuggingFaceTokenizer.load(out).encode("<search>")
     origin = json.loads((out / "origin.json").read_text())
-    assert origin["command"] == "ssp bootstrap --seed 0 --width 128 --steps 2 --out DIR"
+    assert (
+        origin["command"] == "ssp bootstrap --world mini --seed 0 --steps 2 --width 128 --out DIR"
+    )
     assert origin["sha256"] == hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest()
     assert [child.name for child in out.parent.iterdir()] == ["base"]
 
@@ -45,10 +47,10 @@ def test_interrupted_bootstrap_leaves_nothing(
         assert (tmp_path / "models" / ".base.unfinished").exists()
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr("experiments.commands.models.bootstrap", terminated)
+    monkeypatch.setattr("agents.tiny.bootstrap.bootstrap", terminated)
     assert main(["bootstrap", "--out", str(tmp_path / "models" / "base")]) == 130
     assert capsys.readouterr().err.splitlines()[-2:] == [
-        "nothing was written; ssp bootstrap cannot be resumed, only started again",
+        "stopped; nothing is kept",
         "ssp: interrupted",
     ]
     assert not list(tmp_path.iterdir())
