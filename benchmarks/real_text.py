@@ -1,0 +1,88 @@
+"""What a policy can do in wiki-sentences by itself: accuracy, sound proposals, and its own gate.
+
+    python -m benchmarks.real_text MODEL --out FILE
+
+A proposal is sound where the rules know its answer to be right; what they cannot tell counts as
+unsound. Precision is the sound share of the valid proposals, recall the valid share of the sound
+ones. Questions are about test articles, answered greedily.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from agents.engines.base import StopRule
+from agents.engines.transformers_engine import TransformersEngine
+from agents.models import load_model
+from agents.rollout import play
+from benchmarks.harness import parser, write
+from experiments.config import load_preset, make_config
+from experiments.stats import share
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
+from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.worlds.wiki import WikiSentences
+
+
+def main() -> int:
+    """Plays, and writes the shares."""
+    options = parser(__doc__)
+    options.add_argument("model", type=Path)
+    options.add_argument("--proposals", type=int, default=400)
+    options.add_argument("--per-group", type=int, default=200)
+    settings = options.parse_args()
+    torch.set_num_threads(1)
+
+    config = make_config(load_preset("wiki-small"))
+    world, tokenizer = WikiSentences(), HuggingFaceTokenizer.load(settings.model)
+    rules = Rules.build(world, tokenizer, config.game)
+    stop = StopRule.of(config.game, tokenizer)
+    engine = TransformersEngine(load_model(settings.model), tokenizer, stop)
+
+    answers, gate = world.answers, dict[str, int]()
+    proposed = Round(
+        rules,
+        lambda rng, n: [answers[i] for i in rng.integers(len(answers), size=n)],
+        settings.proposals,
+        [settings.seed],
+    )
+    play(proposed, engine, temperature=config.learning.temperature)
+    for game in proposed.games:
+        known = world.analyse(game.question) if game.question else None
+        sound = known is not None and game.truth.answer in known.answers
+        accepted = game.outcome is Outcome.VALID
+        for name, true in (("sound", sound), ("accepted", accepted), ("both", sound and accepted)):
+            gate[name] = gate.get(name, 0) + true
+
+    questions = world.questions(settings.seed, settings.per_group)
+    once = Rules.build(world, tokenizer, config.game.replace(attempts=1))
+    solved = play(Round.of_questions(once, questions, [settings.seed]), engine, temperature=0.0)
+    right = defaultdict(list)
+    for game, question in zip(solved.games, questions, strict=True):
+        right[question.group].append(game.attempts[0].right)
+
+    accuracy = {group: asdict(share(sum(each), len(each))) for group, each in right.items()}
+    write(
+        settings.out,
+        {
+            "seed": settings.seed,
+            "accuracy": accuracy,
+            "proposals": settings.proposals,
+            "temperature": config.learning.temperature,
+            "sound": round(gate["sound"] / settings.proposals, 4),
+            "precision": round(gate["both"] / max(1, gate["accepted"]), 4),
+            "recall": round(gate["both"] / max(1, gate["sound"]), 4),
+            **gate,
+        },
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
