@@ -159,8 +159,8 @@ def bootstrap(
 ) -> int:
     """Makes a policy that ships, and its tokenizer, from nothing, on scripted demonstrations.
 
-    The tiny one takes twenty minutes of one core, that of wiki-sentences half an hour. After Ctrl-C,
-    the latter's command goes on where it was stopped.
+    The tiny one takes twenty minutes of one core, that of wiki-sentences half an hour. After
+    Ctrl-C, the latter's command goes on where it was stopped.
 
     Args:
         out: Model directory; must not exist.
