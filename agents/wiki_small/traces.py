@@ -28,8 +28,10 @@ TWO_HOPS_SHARE = 0.2
 """Share of two-hop questions among the solver's questions."""
 TWO_HOPS = ("born", "birthplace", "nationality")
 """Relations that a second hop of a demonstration asks for. The others are left to self-play."""
-TWO_HOP_PROPOSALS = 0.3
-"""Chance that a proposer searches for a second fact."""
+TWO_HOP_PROPOSALS = 0.4
+"""Share of proposals whose answer is known to end a chain of two facts."""
+IN_VAIN = 0.1
+"""Chance that a proposer of another answer searches for a second fact, too."""
 SHUFFLED = 0.25
 """Share of the solver's searches whose documents are shown in random order."""
 CUES = {
@@ -100,6 +102,14 @@ class TraceWriter:
                 if fact.relation in ASKED_FOR and worth_asking(fact.value)
             ]
         )
+
+        # The first fact of a chain by its value, and the second facts whose value is asked for.
+        self._leads = {
+            fact.value: fact.relation for _, fact in self._stated if fact.relation in CHAINED
+        }
+        self._ends = [
+            int(i) for i in self._answers if subject_of(self._stated[i][0].title) in self._leads
+        ]
 
     def stream(self, rng: np.random.Generator) -> Iterator[Trace]:
         """Demonstrations that follow from ``rng``; one stream at a time."""
@@ -172,7 +182,8 @@ class TraceWriter:
     # -- the proposer --------------------------------------------------------------------------
 
     def _propose(self) -> Trace | None:
-        _, fact = self._stated[int(self.rng.choice(self._answers))]
+        chained = self.rng.random() < TWO_HOP_PROPOSALS
+        _, fact = self._stated[int(self.rng.choice(self._ends if chained else self._answers))]
         trace = Trace()
         _append_given(trace, self.prompts.proposer(fact.value, 1))
         if not self._look_up(trace, fact.value, ""):
@@ -183,8 +194,9 @@ class TraceWriter:
 
         subject, relation, shown = step
         path = [relation]
-        if self.rng.random() < TWO_HOP_PROPOSALS:
-            looked = self._look_up(trace, subject, "", shown)
+        leads = self._leads.get(subject)
+        if leads is not None or self.rng.random() < IN_VAIN:
+            looked = self._look_up(trace, subject, CUES[leads] if leads else "", shown)
             further = self._step_back(trace, subject, CHAINED) if looked else None
             if further is not None:
                 subject, shown = further[0], further[2]
