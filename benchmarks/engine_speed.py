@@ -14,10 +14,10 @@ from functools import partial
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from agents.engines.base import Request, StopRule
-from agents.engines.transformers_engine import TransformersEngine
-from agents.models import tiny_directory
 from benchmarks.harness import in_turns, parser, ratio, write
+from ssp_agents.engines.base import Request, StopRule
+from ssp_agents.engines.transformers_engine import TransformersEngine
+from ssp_agents.models import tiny_directory
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
 SEQUENCES, BEGINNING, DOCUMENTS, TURN = 8, 400, 1400, 30

@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.run.process import git_commit, machine
+from ssp_experiments.run.process import git_commit, machine
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -14,9 +14,9 @@ from typing import Any
 from tests.scripted_model import ChatServer, careful, obedient
 
 from benchmarks.harness import headline, origin, parser
-from experiments.commands.probe import COLUMNS, as_json, make_rules, rows
-from experiments.config import load_preset, make_config
 from ssp_env.testing.hacks import CHEATS, probe
+from ssp_experiments.commands.probe import COLUMNS, as_json, make_rules, rows
+from ssp_experiments.config import load_preset, make_config
 
 TABLES = {
     "tiny": ("tiny", None),

@@ -16,18 +16,18 @@ from pathlib import Path
 
 import torch
 
-from agents.engines.base import StopRule
-from agents.engines.transformers_engine import TransformersEngine
-from agents.models import load_model
-from agents.rollout import play
 from benchmarks.harness import parser, write
-from experiments.config import load_preset, make_config
-from experiments.stats import share
+from ssp_agents.engines.base import StopRule
+from ssp_agents.engines.transformers_engine import TransformersEngine
+from ssp_agents.models import load_model
+from ssp_agents.rollout import play
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds.wiki import WikiSentences
+from ssp_experiments.config import load_preset, make_config
+from ssp_experiments.stats import share
 
 
 def main() -> int:

@@ -21,15 +21,15 @@ from ray.cluster_utils import Cluster
 from ray.exceptions import RayError
 from transformers import AutoModelForCausalLM, Qwen2Config
 
-from agents.memory import Shape, shape_of
-from agents.rllib import SSPConfig
-from agents.rllib.runners import check_cluster
 from benchmarks.harness import parser, write
-from experiments.config import load_preset, make_config
-from experiments.layouts import estimate
-from experiments.planner import check_fit
-from experiments.run.cluster import algorithm_config
+from ssp_agents.memory import Shape, shape_of
+from ssp_agents.rllib import SSPConfig
+from ssp_agents.rllib.runners import check_cluster
 from ssp_env.errors import ConfigError
+from ssp_experiments.config import load_preset, make_config
+from ssp_experiments.layouts import estimate
+from ssp_experiments.planner import check_fit
+from ssp_experiments.run.cluster import algorithm_config
 
 GPUS, MEMORY = 8, 80 * 2**30
 QWEN = {

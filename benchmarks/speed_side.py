@@ -77,7 +77,7 @@ def step() -> Callable[[], dict[str, float]]:
     """CPU-seconds of a training step of the tiny policy, in one process; the same steps anew."""
     import torch
 
-    from agents.rllib import SSPConfig
+    from ssp_agents.rllib import SSPConfig
 
     torch.set_num_threads(1)
     config = SSPConfig().environment(env_config={"world": "mini"})

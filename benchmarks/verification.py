@@ -12,12 +12,12 @@ import sys
 from functools import partial
 from typing import Any
 
-from agents.engines.base import Engine, StopRule
-from agents.engines.transformers_engine import TransformersEngine
-from agents.models import load_model, tiny_directory
-from agents.rollout import play
 from benchmarks.harness import parser, publish
 from benchmarks.noise import BATCH, HOPS, answers, grid
+from ssp_agents.engines.base import Engine, StopRule
+from ssp_agents.engines.transformers_engine import TransformersEngine
+from ssp_agents.models import load_model, tiny_directory
+from ssp_agents.rollout import play
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.game import Game
 from ssp_env.game.round import Round

@@ -18,10 +18,10 @@ from typing import Any
 
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from agents.config import EngineConfig
-from agents.engines.base import Request, StopRule
-from agents.engines.opening import open_engine
 from benchmarks.harness import parser, write
+from ssp_agents.config import EngineConfig
+from ssp_agents.engines.base import Request, StopRule
+from ssp_agents.engines.opening import open_engine
 from ssp_env.tokenizers import WordTokenizer
 
 QUESTIONS = ("--set", "per_group=25")

@@ -12,9 +12,9 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from experiments.config import RunConfig
 from ssp_env.config import Settings, section_of
 from ssp_env.game.config import GameConfig, ViewConfig, suited
+from ssp_experiments.config import RunConfig
 
 PAGE = Path(__file__).with_name("settings.md")
 INTRODUCTION = """\

@@ -4,8 +4,8 @@
 
 One language model writes search questions and answers them (Algorithm 1 of "Search Self-play",
 arXiv 2510.18821). ``ssp_env`` is the game: prompts, searches, tags and budgets, and the order of
-its phases. ``agents.engines`` samples, with a KV cache. All that decides what is learnt is here:
-filters, rewards, advantages, both losses and the optimizer step. One update equals that of
+its phases. ``ssp_agents.engines`` samples, with a KV cache. All that decides what is learnt is
+here: filters, rewards, advantages, both losses and the optimizer step. One update equals that of
 ``ssp train`` with the settings of ``tiny``, to rounding.
 """
 
@@ -25,12 +25,12 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
-from agents.engines.base import Request, StopRule, generate
-from agents.engines.transformers_engine import TransformersEngine
+from ssp_agents.engines.base import Request, StopRule, generate
+from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_env import MINI_GAME, Game, Round, Rules, open_world
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
-MODEL = Path(__file__).parents[1] / "agents" / "tiny" / "checkpoint"
+MODEL = Path(__file__).parents[1] / "agents" / "ssp_agents" / "tiny" / "checkpoint"
 
 # The paper's names. Its values are in brackets where these, for a policy of under a million
 # parameters, are others.

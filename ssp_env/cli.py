@@ -8,9 +8,9 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import entry_points
-from typing import Annotated, NoReturn, get_args
+from typing import NoReturn, get_args
 
 from cyclopts import App, ArgumentCollection, CoercionError, CycloptsError, Parameter
 
@@ -18,25 +18,19 @@ from ssp_env.errors import MissingExtra, SSPError
 from ssp_env.version import __version__
 
 GROUP = "ssp.commands"
-CHECKOUT = "git clone the repository, then: pip install -e '.[train]'"
 EXTRAS = {
     **dict.fromkeys(
-        ("ray", "torch", "transformers", "tokenizers", "safetensors", "tensorboardX", "pandas"),
+        ("ray", "torch", "transformers", "safetensors", "tensorboardX", "pandas", "peft", "gguf",
+         "matplotlib", "choix", "tabulate", "jinja2"),
         "train",
     ),
-    "matplotlib": "plot",
-    "choix": "analysis",
-    "faiss": "dense",
-    "sentence_transformers": "dense",
-    "diskcache": "cache",
-    "fastapi": "serve",
-    "uvicorn": "serve",
-}
+    **dict.fromkeys(("faiss", "sentence_transformers"), "dense"),
+    **dict.fromkeys(("diskcache", "fastapi", "uvicorn", "openai"), "services"),
+}  # fmt: skip
 """Package -> the extra that brings it."""
 
 
 def make_app() -> App:
-    epilogue = "ssp COMMAND --help lists the options of a command."
     app = App(
         name="ssp",
         help="Search self-play: one LLM writes search questions and solves them.",
@@ -45,20 +39,10 @@ def make_app() -> App:
         result_action="return_value",
         suppress_keyboard_interrupt=False,
         config=_refuse_fractions,
+        help_epilogue="ssp COMMAND --help lists the options of a command.",
     )
-    missing = []
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
-        try:
-            app.command(point.load(), name=point.name)
-        except ModuleNotFoundError as error:
-            if error.name is None or error.name.partition(".")[0] not in ("experiments", "agents"):
-                raise
-            missing.append(point.name)
-            app.command(_absent(point.name), name=point.name, show=False)
-
-    if missing:
-        epilogue += f"\n\nOnly in a checkout ({CHECKOUT}): {', '.join(missing)}"
-    app.help_epilogue = epilogue
+        app.command(point.load(), name=point.name)
     return app
 
 
@@ -72,15 +56,6 @@ def _refuse_fractions(app: App, commands: Sequence[str], arguments: ArgumentColl
             if int in kinds and "." in token.value:
                 what = f'"{token.value}" is no whole number'
                 raise CoercionError(what, token=token, argument=argument)
-
-
-def _absent(name: str) -> Callable[..., int]:
-    """A command whose package is not installed, which says so whatever its arguments are."""
-
-    def run(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
-        raise MissingExtra(f"ssp {name}", CHECKOUT)
-
-    return run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -101,8 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             extra = EXTRAS.get(package)
             if extra is None:
                 raise
-            what = f"ssp {arguments[0]} ({package} is missing)"
-            raise MissingExtra(what, f"pip install -e '.[{extra}]'") from error
+            raise MissingExtra(f"ssp {arguments[0]} ({package} is missing)", extra) from error
     except (SSPError, CycloptsError) as error:
         for note in getattr(error, "__notes__", ()):
             print(note, end="", file=sys.stderr)

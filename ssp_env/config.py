@@ -132,7 +132,7 @@ def own_code(field: str, name: str) -> Iterator[None]:
     except SSPError:
         raise
     except Exception as error:
-        frames, ours = error.__traceback__, ("ssp_env", "experiments", "importlib", "pkgutil")
+        frames, ours = error.__traceback__, ("ssp_env", "ssp_experiments", "importlib", "pkgutil")
         while frames and frames.tb_frame.f_globals["__name__"].partition(".")[0] in ours:
             frames = frames.tb_next
         what = "".join(traceback.format_exception_only(error))

@@ -137,12 +137,13 @@ class TransientServiceError(ServiceError):
 
 
 class MissingExtra(SSPError, ImportError):
-    def __init__(self, feature: str, install: str) -> None:
-        super().__init__(feature, install)
-        self.feature, self.install = feature, install
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(feature, extra)
+        self.feature, self.extra = feature, extra
 
     def __str__(self) -> str:
-        return f"{self.feature} needs a package that is not installed; run: {self.install}"
+        install = f"pip install 'ssp-env[{self.extra}]'"
+        return f"{self.feature} needs a package that is not installed; run: {install}"
 
 
 # -- what comes in at a door ---------------------------------------------------------------------

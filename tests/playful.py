@@ -17,9 +17,9 @@ from unittest.mock import patch
 import torch
 from transformers import Lfm2Config, Lfm2ForCausalLM
 
-from agents.engines.base import Engine, Generation
-from agents.rollout import play
-from agents.tiny.bootstrap import save_policy, tiny_config, tiny_tokenizer
+from ssp_agents.engines.base import Engine, Generation
+from ssp_agents.rollout import play
+from ssp_agents.tiny.bootstrap import save_policy, tiny_config, tiny_tokenizer
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.protocol import Tags

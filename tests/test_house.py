@@ -16,7 +16,7 @@ FLOORS = (
     ("players", "replay"),
     ("doors",),
     ("ssp_env", "commands", "testing"),
-    *(("cli",), ("agents",), ("experiments",)),
+    *(("cli",), ("ssp_agents",), ("ssp_experiments",)),
 )
 """From the ground up: folders and modules of ``ssp_env``, ``ssp_env`` itself, the two packages."""
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
@@ -25,9 +25,10 @@ FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 def modules() -> dict[str, ast.Module]:
     """All modules of the three packages, parsed."""
     root, found = Path(__file__).parents[1], {}
-    for package in ("ssp_env", "agents", "experiments"):
+    for package in ("ssp_env", "agents/ssp_agents", "experiments/ssp_experiments"):
         for file in (root / package).rglob("*.py"):
-            name = ".".join(file.relative_to(root).with_suffix("").parts)
+            source = (root / package).parent
+            name = ".".join(file.relative_to(source).with_suffix("").parts)
             found[name.removesuffix(".__init__")] = ast.parse(file.read_text(encoding="utf-8"))
     return found
 

@@ -19,7 +19,7 @@ try:
     from ray.rllib.utils.metrics import NUM_AGENT_STEPS_SAMPLED
     from ray.tune.registry import register_env
 except ImportError as error:
-    raise MissingExtra("the RLlib environment", "pip install '.[train]' in the checkout") from error
+    raise MissingExtra("the RLlib environment", "train") from error
 
 ENV_NAME = "SearchSelfPlay-v0"
 

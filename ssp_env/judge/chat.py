@@ -57,8 +57,7 @@ class ChatClient(Client[Any]):
             import httpx
             import openai
         except ImportError as error:
-            install = "pip install '.[chat]' in the checkout"
-            raise MissingExtra("a model that is asked", install) from error
+            raise MissingExtra("a model that is asked", "services") from error
 
         self.config = config
         self._key = key = read_key(f"{config.section}.api_key_env", config.api_key_env)

@@ -71,8 +71,7 @@ class HuggingFaceTokenizer:
             # Imported here, and after a look at the files: it takes seconds.
             from transformers import AutoTokenizer
         except ImportError as error:
-            install = "pip install '.[train]' in the checkout"
-            raise MissingExtra("a tokenizer of a model directory", install) from error
+            raise MissingExtra("a tokenizer of a model directory", "train") from error
 
         try:
             inner = AutoTokenizer.from_pretrained(path, local_files_only=True)

@@ -11,11 +11,11 @@ import pytest
 import torch
 from playful import GAME, LEARNING, WORLD, make_rules, new_round, quicken_connectors, save_playful
 
-from agents.engines.base import StopRule
-from agents.engines.transformers_engine import TransformersEngine
-from agents.models import load_model
-from agents.rllib.config import SSPConfig
-from agents.rollout import play
+from ssp_agents.engines.base import StopRule
+from ssp_agents.engines.transformers_engine import TransformersEngine
+from ssp_agents.models import load_model
+from ssp_agents.rllib.config import SSPConfig
+from ssp_agents.rollout import play
 from ssp_env.game.config import GameConfig
 from ssp_env.game.round import Round
 from ssp_env.tokenizers import HuggingFaceTokenizer

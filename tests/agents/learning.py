@@ -12,14 +12,14 @@ import torch
 from playful import LEARNING
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 
-from agents.config import LearningConfig
-from agents.losses import Algorithm, reinforce_loss
-from agents.metrics import merge_figures
-from agents.models import load_model
-from agents.rllib.config import SSPConfig
-from agents.rllib.learner import SSPLearner
-from agents.rllib.module import MODULE_ID, to_batch
-from agents.rows import Columns, Row, columns_of
+from ssp_agents.config import LearningConfig
+from ssp_agents.losses import Algorithm, reinforce_loss
+from ssp_agents.metrics import merge_figures
+from ssp_agents.models import load_model
+from ssp_agents.rllib.config import SSPConfig
+from ssp_agents.rllib.learner import SSPLearner
+from ssp_agents.rllib.module import MODULE_ID, to_batch
+from ssp_agents.rows import Columns, Row, columns_of
 
 Weights = dict[str, Any]
 """Tensors or arrays, named as the model names them."""

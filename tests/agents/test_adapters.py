@@ -9,12 +9,12 @@ import torch
 from learning import distance, learner_for, some_rows, tensors, update
 from safetensors import safe_open
 
-from agents.engines.base import StopRule
-from agents.engines.transformers_engine import TransformersEngine
-from agents.models import adapt, is_adapter, load_model, merged, state_of
-from agents.rllib.learner import SSPLearner
-from agents.rllib.module import MODULE_ID
-from agents.scoring import Scores, TokenScorer
+from ssp_agents.engines.base import StopRule
+from ssp_agents.engines.transformers_engine import TransformersEngine
+from ssp_agents.models import adapt, is_adapter, load_model, merged, state_of
+from ssp_agents.rllib.learner import SSPLearner
+from ssp_agents.rllib.module import MODULE_ID
+from ssp_agents.scoring import Scores, TokenScorer
 from ssp_env.errors import UsageError
 from ssp_env.game.config import GameConfig
 from ssp_env.tokenizers import HuggingFaceTokenizer

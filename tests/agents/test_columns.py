@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from learning import tensors
 
-from agents.config import LearningConfig
-from agents.rllib.env_runner import Sample, renumber
-from agents.rows import MAX_PADDING, Row, deal_to_learners, microbatches, one_of_each, rows_of
+from ssp_agents.config import LearningConfig
+from ssp_agents.rllib.env_runner import Sample, renumber
+from ssp_agents.rows import MAX_PADDING, Row, deal_to_learners, microbatches, one_of_each, rows_of
 from ssp_env.game.record import record_game
 from ssp_env.game.round import Round
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents.health import Diagnosis, Monitor
+from ssp_agents.health import Diagnosis, Monitor
 from ssp_env.game.outcome import Outage
 
 WELL: dict[str, float | None] = {

@@ -9,12 +9,12 @@ import pytest
 from learning import learner_for, some_rows, update, weights_of
 from playful import LEARNING
 
-from agents.config import LearningConfig
-from agents.models import tiny_directory
-from agents.rllib.config import SSPConfig
-from agents.rllib.env_runner import SSPEnvRunner, rounds_of
-from agents.rllib.module import MODULE_ID
-from agents.rows import credited, deal, rows_of, with_loss_weights
+from ssp_agents.config import LearningConfig
+from ssp_agents.models import tiny_directory
+from ssp_agents.rllib.config import SSPConfig
+from ssp_agents.rllib.env_runner import SSPEnvRunner, rounds_of
+from ssp_agents.rllib.module import MODULE_ID
+from ssp_agents.rows import credited, deal, rows_of, with_loss_weights
 from ssp_env.game.round import Round
 from ssp_env.game.strategies import update_strategy
 

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.config import ALGORITHMS, LearningConfig
-from agents.losses import (
+from ssp_agents.config import ALGORITHMS, LearningConfig
+from ssp_agents.losses import (
     VETO,
     Tokens,
     find_algorithm,
@@ -21,7 +21,7 @@ from agents.losses import (
     is_vetoed,
     kl_k3,
 )
-from agents.rows import Row, credited, with_loss_weights
+from ssp_agents.rows import Row, credited, with_loss_weights
 from ssp_env.game.config import GameConfig
 
 RNG = np.random.default_rng(7)

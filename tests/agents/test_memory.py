@@ -8,11 +8,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Qwen2Config
 
-from agents.memory import Device, Shape, least_share, plan, shape_of
-from experiments.config import RunConfig, load_preset, make_config
-from experiments.layouts import estimate, layouts
-from experiments.planner import USABLE, check_fit, fastest
+from ssp_agents.memory import Device, Shape, least_share, plan, shape_of
 from ssp_env.errors import ConfigError
+from ssp_experiments.config import RunConfig, load_preset, make_config
+from ssp_experiments.layouts import estimate, layouts
+from ssp_experiments.planner import USABLE, check_fit, fastest
 
 # Counted by running the learner's and the engine's code over fake tensors (paper-7b, rows of
 # 12,288 tokens): parameters; activations and all of a learner by itself; the same with eight

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from playful import GAME, WORLD, LengthJudge, new_round, play_watched
 
-from agents.config import LearningConfig
-from agents.engines.base import Request, StopRule
-from agents.engines.gap import compared_rows
-from agents.engines.transformers_engine import TransformersEngine
-from agents.models import load_model
-from agents.rollout import play, waits_for_others
-from agents.rows import rows_of
+from ssp_agents.config import LearningConfig
+from ssp_agents.engines.base import Request, StopRule
+from ssp_agents.engines.gap import compared_rows
+from ssp_agents.engines.transformers_engine import TransformersEngine
+from ssp_agents.models import load_model
+from ssp_agents.rollout import play, waits_for_others
+from ssp_agents.rows import rows_of
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.record import GameRecord, record_game

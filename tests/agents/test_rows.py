@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from agents.config import LearningConfig
-from agents.rows import Row, credited, deal, rows_of, with_loss_weights
+from ssp_agents.config import LearningConfig
+from ssp_agents.rows import Row, credited, deal, rows_of, with_loss_weights
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import Outage, Outcome

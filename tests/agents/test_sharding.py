@@ -13,10 +13,10 @@ import torch
 from learning import distance, share_apart, some_rows
 from two_ranks import LEARNING, columns, moments_of, scorer
 
-from agents.models import load_model
-from agents.rows import Row
-from agents.sharding import load_shares
-from agents.update import Update, adam
+from ssp_agents.models import load_model
+from ssp_agents.rows import Row
+from ssp_agents.sharding import load_shares
+from ssp_agents.update import Update, adam
 from ssp_env.errors import RunError
 
 Run = dict[str, Any]

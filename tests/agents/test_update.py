@@ -18,12 +18,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from learning import some_rows, tensors
 
-from agents.config import ALGORITHMS, Aggregation, LearningConfig
-from agents.metrics import merge_figures
-from agents.models import adapt, load_model
-from agents.rows import Columns, Row, credited, rows_of, with_loss_weights
-from agents.scoring import Scores, checkpoint_layers, token_scores
-from agents.update import Update
+from ssp_agents.config import ALGORITHMS, Aggregation, LearningConfig
+from ssp_agents.metrics import merge_figures
+from ssp_agents.models import adapt, load_model
+from ssp_agents.rows import Columns, Row, credited, rows_of, with_loss_weights
+from ssp_agents.scoring import Scores, checkpoint_layers, token_scores
+from ssp_agents.update import Update
 from ssp_env.game.config import GameConfig
 from ssp_env.game.round import Round
 

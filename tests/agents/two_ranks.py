@@ -24,12 +24,12 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoModelForCausalLM, Qwen2Config
 
-from agents.config import LearningConfig
-from agents.models import adapt, load_model
-from agents.rows import Row, columns_of
-from agents.scoring import TokenScorer, checkpoint_layers
-from agents.sharding import MOMENTS, agreed_maximum, load_first, save_shares, shard, whole
-from agents.update import Update, adam
+from ssp_agents.config import LearningConfig
+from ssp_agents.models import adapt, load_model
+from ssp_agents.rows import Row, columns_of
+from ssp_agents.scoring import TokenScorer, checkpoint_layers
+from ssp_agents.sharding import MOMENTS, agreed_maximum, load_first, save_shares, shard, whole
+from ssp_agents.update import Update, adam
 
 LEARNING = LearningConfig(lr=1e-3, warmup_steps=0, kl_coeff=0.1, microbatch_tokens=64)
 CPU = torch.device("cpu")
@@ -64,7 +64,7 @@ def recording(policy: torch.nn.Module, found: list[int]) -> Iterator[None]:
         found.append(bytes_of(policy))
         return original(*args, **kwargs)
 
-    with patch("agents.sharding.fully_shard", noted):
+    with patch("ssp_agents.sharding.fully_shard", noted):
         yield
 
 

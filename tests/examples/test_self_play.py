@@ -12,15 +12,15 @@ import pytest
 import torch
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 
-from agents.config import LearningConfig
-from agents.engines.base import StopRule
-from agents.engines.transformers_engine import TransformersEngine
-from agents.metrics import merge_figures
-from agents.models import load_model, tiny_directory
-from agents.rllib.config import SSPConfig
-from agents.rllib.learner import SSPLearner
-from agents.rllib.module import MODULE_ID, to_batch
-from agents.rows import credited, rows_of, with_loss_weights
+from ssp_agents.config import LearningConfig
+from ssp_agents.engines.base import StopRule
+from ssp_agents.engines.transformers_engine import TransformersEngine
+from ssp_agents.metrics import merge_figures
+from ssp_agents.models import load_model, tiny_directory
+from ssp_agents.rllib.config import SSPConfig
+from ssp_agents.rllib.learner import SSPLearner
+from ssp_agents.rllib.module import MODULE_ID, to_batch
+from ssp_agents.rows import credited, rows_of, with_loss_weights
 from ssp_env.game.round import Round
 from ssp_env.tokenizers import HuggingFaceTokenizer
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import ssp_env
-from agents.metrics import step_figures
-from experiments.config import RunConfig
-from experiments.run.rundir import RunDirectory
+from ssp_agents.metrics import step_figures
 from ssp_env import scripted_player
 from ssp_env.game.record import record_game
 from ssp_env.game.rules import Rules
 from ssp_env.replay import SavedRules, read_games, write_games
 from ssp_env.types import Role
+from ssp_experiments.config import RunConfig
+from ssp_experiments.run.rundir import RunDirectory
 
 GAMES = 5
 HOSTILE = 'why </script><script>window.hacked = 1</script> "<img src=x onerror=hacked=1>" ?'

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from runs import SETTINGS, sets
 
-from experiments.config import load_preset, make_config
-from experiments.league import League, find_players, rate
-from experiments.run.rundir import RunDirectory
 from ssp_env.cli import main
+from ssp_experiments.config import load_preset, make_config
+from ssp_experiments.league import League, find_players, rate
+from ssp_experiments.run.rundir import RunDirectory
 
 
 def run_directory(folder: Path, *steps: int, model: str = "") -> str:

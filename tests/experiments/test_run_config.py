@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from agents.config import ComputeConfig, EngineConfig
-from experiments.config import RunConfig, shipped
-from experiments.options import Chosen
-from experiments.run.checks import check_settings
-from experiments.run.cluster import algorithm_config
-from experiments.run.rundir import flat
+from ssp_agents.config import ComputeConfig, EngineConfig
 from ssp_env.game.config import DEFAULT_FILTERS
+from ssp_experiments.config import RunConfig, shipped
+from ssp_experiments.options import Chosen
+from ssp_experiments.run.checks import check_settings
+from ssp_experiments.run.cluster import algorithm_config
+from ssp_experiments.run.rundir import flat
 
 
 def config_of(*assignments: str, preset: str = "tiny") -> RunConfig:
@@ -26,7 +26,9 @@ def config_of(*assignments: str, preset: str = "tiny") -> RunConfig:
 def test_preset_can_be_trained_with(
     name: str, policy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agents.config.find_spec", lambda _: True)  # vLLM, which large ones want
+    monkeypatch.setattr(
+        "ssp_experiments.run.checks.find_spec", lambda _: True
+    )  # vLLM, which large ones want
     config = config_of(f"model={policy}", preset=name)
     check_settings(config)
     algorithm_config(config).validate()

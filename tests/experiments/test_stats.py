@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from experiments.stats import compare, over_questions, over_runs, share
+from ssp_experiments.stats import compare, over_questions, over_runs, share
 
 
 @pytest.mark.parametrize(

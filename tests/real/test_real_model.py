@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 import torch
 
-from agents.config import EngineConfig
-from agents.engines.base import Engine, Request, StopRule, generate
-from agents.engines.opening import open_engine
-from agents.models import load_model
-from agents.scoring import token_scores
-from experiments.config import RunConfig
+from ssp_agents.config import EngineConfig
+from ssp_agents.engines.base import Engine, Request, StopRule, generate
+from ssp_agents.engines.opening import open_engine
+from ssp_agents.models import load_model
+from ssp_agents.scoring import token_scores
 from ssp_env.cli import main
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import SHIPPED, Prompts
 from ssp_env.game.protocol import check_tokenizer
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds import open_world
+from ssp_experiments.config import RunConfig
 
 FILE = os.environ.get("SSP_REAL_MODEL", "")
 pytestmark = pytest.mark.skipif(not FILE, reason="make real names the model")

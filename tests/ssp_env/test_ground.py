@@ -39,7 +39,7 @@ def test_importing_and_playing_loads_nothing_heavy() -> None:
     )
     assert "ssp_env" in loaded
     assert not loaded & HEAVY
-    assert not loaded & {"agents", "experiments"}
+    assert not loaded & {"ssp_agents", "ssp_experiments"}
 
 
 # -- settings ----------------------------------------------------------------------------------

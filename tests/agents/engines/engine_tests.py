@@ -15,11 +15,11 @@ import torch
 from transformers import LlamaConfig, Qwen2Config
 from transformers.models.auto import AutoModelForCausalLM
 
-from agents.config import EngineConfig
-from agents.engines.base import Engine, Generation, Request, StopRule, generate
-from agents.rows import Row, columns_of
-from agents.scoring import TokenScorer
-from agents.tiny.bootstrap import tiny_model
+from ssp_agents.config import EngineConfig
+from ssp_agents.engines.base import Engine, Generation, Request, StopRule, generate
+from ssp_agents.rows import Row, columns_of
+from ssp_agents.scoring import TokenScorer
+from ssp_agents.tiny.bootstrap import tiny_model
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 

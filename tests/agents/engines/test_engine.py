@@ -11,10 +11,10 @@ from engine_tests import SIZES, STOPS, Conversation, EngineTests, finish, made, 
 from transformers import GraniteConfig, MistralConfig
 from transformers.models.auto import AutoModelForCausalLM
 
-from agents.config import EngineConfig
-from agents.engines.base import Engine, StopRule, generate
-from agents.engines.opening import open_engine
-from agents.engines.transformers_engine import TransformersEngine
+from ssp_agents.config import EngineConfig
+from ssp_agents.engines.base import Engine, StopRule, generate
+from ssp_agents.engines.opening import open_engine
+from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_env.errors import ModelError, ServiceError
 from ssp_env.tokenizers.base import Tokenizer
 

@@ -9,13 +9,13 @@ import pytest
 from engine_tests import scored_by
 from playful import GAME, WORLD, make_rules, new_round, playful_model
 
-from agents.config import EngineConfig, LearningConfig
-from agents.engines.base import StopRule
-from agents.engines.gap import MOST_ROWS, compared_rows, measure
-from agents.engines.opening import Partnered
-from agents.engines.transformers_engine import TransformersEngine
-from agents.models import load_model
-from agents.rollout import play
+from ssp_agents.config import EngineConfig, LearningConfig
+from ssp_agents.engines.base import StopRule
+from ssp_agents.engines.gap import MOST_ROWS, compared_rows, measure
+from ssp_agents.engines.opening import Partnered
+from ssp_agents.engines.transformers_engine import TransformersEngine
+from ssp_agents.models import load_model
+from ssp_agents.rollout import play
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.record import record_game

@@ -18,16 +18,16 @@ from engine_tests import CONFIGS, SIZES, STOPS, EngineTests, check, made, model,
 from playful import GAME, WORLD, make_rules, new_round, play_watched, tilted
 from transformers.models.auto import AutoModelForCausalLM
 
-from agents.config import EngineConfig
-from agents.engines import vllm_engine as vllm_engine_module
-from agents.engines.base import Engine, Request, StopRule, generate
-from agents.engines.gap import Gap, compared_rows, measure
-from agents.engines.opening import open_engine
-from agents.engines.transformers_engine import TransformersEngine
-from agents.engines.vllm_engine import VLLMEngine, arguments, surplus_bias
-from agents.models import adapt, is_adapter, load_model, state_of, tiny_directory
-from agents.rollout import play
-from agents.tiny.bootstrap import tiny_tokenizer
+from ssp_agents.config import EngineConfig
+from ssp_agents.engines import vllm_engine as vllm_engine_module
+from ssp_agents.engines.base import Engine, Request, StopRule, generate
+from ssp_agents.engines.gap import Gap, compared_rows, measure
+from ssp_agents.engines.opening import open_engine
+from ssp_agents.engines.transformers_engine import TransformersEngine
+from ssp_agents.engines.vllm_engine import VLLMEngine, arguments, surplus_bias
+from ssp_agents.models import adapt, is_adapter, load_model, state_of, tiny_directory
+from ssp_agents.rollout import play
+from ssp_agents.tiny.bootstrap import tiny_tokenizer
 from ssp_env.errors import ModelError, ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game

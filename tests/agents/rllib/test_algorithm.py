@@ -23,10 +23,10 @@ from ray.train.torch import TorchConfig
 from ray.tune.registry import get_trainable_cls
 from safetensors.numpy import load_file
 
-from agents.config import SHARED
-from agents.rllib import SSP, SSPConfig, SSPLearner, env_runner
-from agents.rllib.env_runner import SSPEnvRunner
-from agents.rllib.module import LLMModule
+from ssp_agents.config import SHARED
+from ssp_agents.rllib import SSP, SSPConfig, SSPLearner, env_runner
+from ssp_agents.rllib.env_runner import SSPEnvRunner
+from ssp_agents.rllib.module import LLMModule
 from ssp_env.errors import LearnerDied, ServiceError, UsageError
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -341,7 +341,7 @@ def test_an_engine_that_fails_voids_games_and_one_that_loses_weights_ends_the_ru
     def lose(state: Any, version: int) -> None:
         engine.weights_version = version
 
-    monkeypatch.setattr("agents.rllib.algorithm.CHECK_EVERY", 2)
+    monkeypatch.setattr("ssp_agents.rllib.algorithm.CHECK_EVERY", 2)
     algorithm_config.training(engine={"max_gap": 0.02}, lr=0.03, strategy="dummy")
     with running(algorithm_config) as algorithm:
         engine, before = algorithm.env_runner.engine, weights_of(algorithm)

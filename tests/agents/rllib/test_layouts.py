@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from agents.config import SHARED
-from agents.engines.transformers_engine import TransformersEngine
-from agents.rllib import SSP, SSPConfig
+from ssp_agents.config import SHARED
+from ssp_agents.engines.transformers_engine import TransformersEngine
+from ssp_agents.rllib import SSP, SSPConfig
 from ssp_env.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("cluster")

@@ -12,10 +12,10 @@ import torch
 from learning import distance, learner_for, some_rows, update, weights_of
 from playful import playful_model
 
-from agents.rllib.learner import SSPLearner
-from agents.rllib.module import MODULE_ID, to_batch
-from agents.rows import ROLE_IDS, Row
-from agents.tiny.bootstrap import save_policy, tiny_tokenizer
+from ssp_agents.rllib.learner import SSPLearner
+from ssp_agents.rllib.module import MODULE_ID, to_batch
+from ssp_agents.rows import ROLE_IDS, Row
+from ssp_agents.tiny.bootstrap import save_policy, tiny_tokenizer
 
 
 @pytest.fixture(scope="module")

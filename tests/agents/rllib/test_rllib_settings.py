@@ -9,8 +9,8 @@ import pytest
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-from agents.rllib import SSPConfig, SSPLearner
-from agents.rllib.module import LLMModule
+from ssp_agents.rllib import SSPConfig, SSPLearner
+from ssp_agents.rllib.module import LLMModule
 from ssp_env.errors import ConfigError
 
 Change = Callable[[SSPConfig], object]

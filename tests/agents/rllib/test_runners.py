@@ -17,8 +17,8 @@ import pytest
 import ray
 from ray.rllib.utils.actor_manager import FaultTolerantActorManager
 
-from agents.config import EngineConfig
-from agents.rllib.runners import Runners
+from ssp_agents.config import EngineConfig
+from ssp_agents.rllib.runners import Runners
 from ssp_env.errors import ConfigError, ServiceError
 
 pytestmark = pytest.mark.usefixtures("cluster")

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.tiny import bootstrap as bootstrap_module
-from agents.tiny.bootstrap import bootstrap, save_policy, tiny_tokenizer
-from agents.tiny.traces import Trace, TraceWriter
+from ssp_agents.tiny import bootstrap as bootstrap_module
+from ssp_agents.tiny.bootstrap import bootstrap, save_policy, tiny_tokenizer
+from ssp_agents.tiny.traces import Trace, TraceWriter
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.outcome import Ending
 from ssp_env.game.round import Round

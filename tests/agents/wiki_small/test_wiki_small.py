@@ -10,9 +10,9 @@ import pytest
 import torch
 from tests.ssp_env.worlds.few import few_passages
 
-from agents.wiki_small import bootstrap as module
-from agents.wiki_small.bootstrap import bootstrap, wiki_model, wiki_tokenizer
-from agents.wiki_small.traces import TraceWriter
+from ssp_agents.wiki_small import bootstrap as module
+from ssp_agents.wiki_small.bootstrap import bootstrap, wiki_model, wiki_tokenizer
+from ssp_agents.wiki_small.traces import TraceWriter
 from ssp_env.game.config import WIKI_GAME
 from ssp_env.game.protocol import Tags
 from ssp_env.tokenizers import HuggingFaceTokenizer

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from runs import SETTINGS, arguments
 
-from experiments.run.checks import check_model
 from ssp_env.cli import main
 from ssp_env.errors import ModelError
+from ssp_experiments.run.checks import check_model
 
 
 class Refused:
@@ -140,7 +140,7 @@ MISTAKES = [
     ("train --out run", "is not empty; continue its run with --resume"),
     ("train --set learning.learning_rate=1e-4", "did you mean 'lr'?"),
     ("train --model file", "file is a file: name its directory"),
-    ("train --set learning.lora_rank=4", "learning.lora_rank needs a package"),
+    ("train --set engine.kind=vllm", "engine.kind=vllm needs a package"),
     ("train --set learning.solver_algorithm=own:LIMIT", "is a int, not an agents."),
     ("train --resume --out run --preset best", "other settings (engine."),
     ("train --resume --out empty", "empty holds no run to resume"),
@@ -169,8 +169,8 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    # Neither vLLM nor peft is there.
-    monkeypatch.setattr("agents.config.find_spec", lambda name: None)
+    # vLLM is not there.
+    monkeypatch.setattr("ssp_experiments.run.checks.find_spec", lambda name: None)
     (place / "own.py").write_text("LIMIT = 3\n")
     command, _, more = words.partition(" ")
     (place / "mine.yaml").write_text(more)

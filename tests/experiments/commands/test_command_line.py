@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from runs import SSP, environment, ssp
 
-from experiments.config import shipped
 from ssp_env import cli
 from ssp_env.errors import SSPError
+from ssp_experiments.config import shipped
 
 NAMES = """bootstrap eval export imitate index judge league plan play plot probe questions replay
 report search serve sweep train view"""
@@ -104,5 +104,5 @@ def test_missing_extra_is_named_with_how_to_install_it() -> None:
     assert result.returncode == 2, result.stderr
     last = result.stderr.splitlines()[-1]
     assert last.startswith("ssp: ssp train (torch is missing) needs a package")
-    assert last.endswith("run: pip install -e '.[train]'")
+    assert last.endswith("run: pip install 'ssp-env[train]'")
     assert "Traceback" not in result.stderr

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from agents.engines.base import StopRule
-from agents.engines.opening import open_engine
-from agents.models import tiny_directory
-from agents.rollout import play
-from experiments.config import load_preset, make_config
-from experiments.evaluation import answers as answering
-from experiments.evaluation.answers import answer
-from experiments.run.checks import open_run
-from experiments.run.cluster import build
+from ssp_agents.engines.base import StopRule
+from ssp_agents.engines.opening import open_engine
+from ssp_agents.models import tiny_directory
+from ssp_agents.rollout import play
 from ssp_env.cli import main
 from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.record import GameRecord
 from ssp_env.replay import read_games
+from ssp_experiments.config import load_preset, make_config
+from ssp_experiments.evaluation import answers as answering
+from ssp_experiments.evaluation.answers import answer
+from ssp_experiments.run.checks import open_run
+from ssp_experiments.run.cluster import build
 
 SHORT = ("--set", "game.max_response_tokens=64")
 GONE = Outage("engine", "it was gone")

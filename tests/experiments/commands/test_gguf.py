@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from agents.models import CHECKSUMS, load_model
-from experiments.config import RunConfig
+from ssp_agents.models import CHECKSUMS, load_model
 from ssp_env.cli import main
+from ssp_experiments.config import RunConfig
 
 BLOCKS = {
     "self_attn.q_proj": "attn_q",

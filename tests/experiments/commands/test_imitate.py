@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -55,8 +54,7 @@ def test_adapters_learn_from_recorded_games_of_the_same_tokens(
     assert main([*other, *wiki, "--measured", "1"]) == 2
     assert "the game was played with another one" in capsys.readouterr().err
 
-    if find_spec("peft") is not None:
-        adapted = ["--games", games, "--steps", "1", *sets("learning.lora_rank=2")]
-        taught = imitate(untrained, tmp_path / "run", *adapted)
-        names = [load_file(p / "model.safetensors").keys() for p in (untrained, taught)]
-        assert names[0] == names[1], "merged"
+    adapted = ["--games", games, "--steps", "1", *sets("learning.lora_rank=2")]
+    taught = imitate(untrained, tmp_path / "run", *adapted)
+    names = [load_file(p / "model.safetensors").keys() for p in (untrained, taught)]
+    assert names[0] == names[1], "merged"

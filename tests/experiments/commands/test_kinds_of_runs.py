@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from runs import SETTINGS, all_games, arguments, games, metrics
 
-from agents.models import load_model
+from ssp_agents.models import load_model
 from ssp_env.cli import main
 
 pytestmark = pytest.mark.usefixtures("cluster")

@@ -13,11 +13,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from agents.models import adapt, load_model, save_policy, tiny_directory
-from agents.sharding import save_shares
-from experiments.run.checks import check_model
+from ssp_agents.models import adapt, load_model, save_policy, tiny_directory
+from ssp_agents.sharding import save_shares
 from ssp_env.cli import main
 from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_experiments.run.checks import check_model
 
 IDS = torch.arange(3, 40)[None]
 
@@ -47,7 +47,7 @@ def test_interrupted_bootstrap_leaves_nothing(
         assert (tmp_path / "models" / ".base.unfinished").exists()
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr("agents.tiny.bootstrap.bootstrap", terminated)
+    monkeypatch.setattr("ssp_agents.tiny.bootstrap.bootstrap", terminated)
     assert main(["bootstrap", "--out", str(tmp_path / "models" / "base")]) == 130
     assert capsys.readouterr().err.splitlines()[-2:] == [
         "stopped; nothing is kept",

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from transformers import Qwen2Config
 
-from experiments import planner
-from experiments.config import load_preset, make_config
-from experiments.planner import check_memory
 from ssp_env import cli
 from ssp_env.errors import ConfigError
+from ssp_experiments import planner
+from ssp_experiments.config import load_preset, make_config
+from ssp_experiments.planner import check_memory
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from agents.engines.base import StopRule
-from agents.engines.transformers_engine import TransformersEngine
-from agents.models import load_model, tiny_directory
-from experiments.commands.play import Session
-from experiments.config import load_preset, make_config
-from experiments.run.checks import open_run
+from ssp_agents.engines.base import StopRule
+from ssp_agents.engines.transformers_engine import TransformersEngine
+from ssp_agents.models import load_model, tiny_directory
 from ssp_env.cli import main
 from ssp_env.game.game import Game
+from ssp_experiments.commands.play import Session
+from ssp_experiments.config import load_preset, make_config
+from ssp_experiments.run.checks import open_run
 
 
 @pytest.fixture(scope="module")

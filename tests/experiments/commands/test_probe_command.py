@@ -16,7 +16,7 @@ FEW = ("--games", "24", "--set", "world_options.entities=60", "--set", "game.att
 
 @pytest.fixture(autouse=True)
 def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("probe", "experiments.cli:probe", cli.GROUP)
+    point = EntryPoint("probe", "ssp_experiments.cli:probe", cli.GROUP)
     monkeypatch.setattr(cli, "entry_points", lambda group: [point])
 
 

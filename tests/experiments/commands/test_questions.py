@@ -13,11 +13,11 @@ import pytest
 from pyarrow import json as arrow
 from small_runs import make_run
 
-from experiments.commands.questions import figures, games_of, written
 from ssp_env.cli import main
 from ssp_env.game.game import Origin
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord
+from ssp_experiments.commands.questions import figures, games_of, written
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from small_runs import GAMES, HOSTILE, make_run
 
-from experiments.report import curves
-from experiments.report.page import report as report_command
-from experiments.report.runs import arms_of, open_runs
 from ssp_env.cli import main
 from ssp_env.replay import read_games
+from ssp_experiments.report import curves
+from ssp_experiments.report.page import report as report_command
+from ssp_experiments.report.runs import arms_of, open_runs
 
 
 def held(path: Path) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from small_runs import add_step, make_run
 
-from experiments.report.page import row
-from experiments.report.server import Viewer
-from experiments.run.rundir import RunDirectory
 from ssp_env.replay import read_games
+from ssp_experiments.report.page import row
+from ssp_experiments.report.server import Viewer
+from ssp_experiments.run.rundir import RunDirectory
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from agents.rollout import sampled
-from experiments.run import progress as progress_module
-from experiments.run.progress import Progress
-from experiments.run.recorder import Accuracy, accuracies
+from ssp_agents.rollout import sampled
 from ssp_env.game.outcome import Ending, Outage
 from ssp_env.game.record import GameRecord, TrajectoryRecord
 from ssp_env.judge.base import Verdict
 from ssp_env.types import Question, Role
+from ssp_experiments.run import progress as progress_module
+from ssp_experiments.run.progress import Progress
+from ssp_experiments.run.recorder import Accuracy, accuracies
 
 FIGURES = {"valid_rate": 0.125, "invalid_unverified": 0.5}
 GONE = Outage("engine", "it is gone")

@@ -18,17 +18,17 @@ import pytest
 from playful import damage
 from runs import SSP, arguments, environment, games, metrics, timeless
 
-from agents.engines.transformers_engine import TransformersEngine
-from experiments.run.rundir import RunDirectory
+from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_env.cli import main
 from ssp_env.errors import ServiceError
+from ssp_experiments.run.rundir import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
 
 KILLED = """
 import os, signal
-from experiments.run.rundir import RunDirectory
+from ssp_experiments.run.rundir import RunDirectory
 from ssp_env.cli import script
 
 write = RunDirectory.write_games

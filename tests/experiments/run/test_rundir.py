@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from safetensors import SafetensorError
 
-from experiments.config import RunConfig, load_preset, make_config
-from experiments.run.rundir import RunDirectory
 from ssp_env.errors import DataError, RunError
+from ssp_experiments.config import RunConfig, load_preset, make_config
+from ssp_experiments.run.rundir import RunDirectory
 
 CONFIG = make_config(load_preset("tiny"))
 FULL = OSError(errno.ENOSPC, "No space left on device")

@@ -9,11 +9,11 @@ import pytest
 import yaml
 from runs import SETTINGS, timeless
 
-from experiments.sweeps.definition import SweepDirectory, read_sweep, trials
-from experiments.sweeps.results import Results
-from experiments.sweeps.tuning import play
 from ssp_env.cli import main
 from ssp_env.disk import locked
+from ssp_experiments.sweeps.definition import SweepDirectory, read_sweep, trials
+from ssp_experiments.sweeps.results import Results
+from ssp_experiments.sweeps.tuning import play
 
 STEPS = 1
 
@@ -64,7 +64,7 @@ def test_what_is_left_of_a_sweep_is_played_to_the_same_table(
     with locked(directory.run(held).path):
         assert main(command) == 2
         assert "it is in use by a run that is still going on" in capsys.readouterr().err
-        monkeypatch.setattr("experiments.commands.sweep.check_trials", lambda *_: None)
+        monkeypatch.setattr("ssp_experiments.commands.sweep.check_trials", lambda *_: None)
         assert main(command) == 1
     said = capsys.readouterr()
     assert "2 trials to play, 1 done" in said.err

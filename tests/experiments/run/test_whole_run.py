@@ -10,9 +10,9 @@ import pytest
 import yaml
 from runs import all_games, games, metrics
 
-from experiments.config import make_config
 from ssp_env.cli import main
 from ssp_env.replay import read_games
+from ssp_experiments.config import make_config
 
 
 def test_the_directory_holds_what_its_docstring_lists(whole_run: Path, policy: Path) -> None:

@@ -13,12 +13,12 @@ import pandas as pd
 import pytest
 import yaml
 
-from agents.health import OUTAGE, Diagnosis
-from experiments.config import shipped
-from experiments.run.rundir import RunDirectory
-from experiments.sweeps.definition import Sweep, SweepDirectory, Trial, read_sweep, trials
-from experiments.sweeps.results import Results, Table
+from ssp_agents.health import OUTAGE, Diagnosis
 from ssp_env.cli import main
+from ssp_experiments.config import shipped
+from ssp_experiments.run.rundir import RunDirectory
+from ssp_experiments.sweeps.definition import Sweep, SweepDirectory, Trial, read_sweep, trials
+from ssp_experiments.sweeps.results import Results, Table
 
 SWEEP = {
     "seeds": [0, 1, 2],
@@ -157,8 +157,10 @@ def test_a_sweep_is_resumed_to_the_same_table_and_extended_by_seeds(
             play(directory, trial)
         return {}
 
-    monkeypatch.setattr("experiments.sweeps.tuning.tune_trials", playing)
-    monkeypatch.setattr("experiments.commands.sweep.Results.draw", lambda *_: None)  # takes seconds
+    monkeypatch.setattr("ssp_experiments.sweeps.tuning.tune_trials", playing)
+    monkeypatch.setattr(
+        "ssp_experiments.commands.sweep.Results.draw", lambda *_: None
+    )  # takes seconds
     monkeypatch.chdir(tmp_path)
     Path("mine.yaml").write_text(yaml.safe_dump({**SWEEP, "paper": {}}))
 

@@ -137,7 +137,7 @@ def test_an_index_is_served_for_a_token_until_ctrl_c(
 
     monkeypatch.delitem(sys.modules, "ssp_env.search.server", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert "'.[serve]'" in ssp("serve", "--in", "mini", status=2)
+    assert "'ssp-env[services]'" in ssp("serve", "--in", "mini", status=2)
 
 
 # -- judge -------------------------------------------------------------------------------------

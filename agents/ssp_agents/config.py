@@ -1,0 +1,288 @@
+"""Settings of learning, engine and processes, and checks of those that have to fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
+
+from ssp_env.config import Settings, load
+from ssp_env.errors import ConfigError, nearest
+from ssp_env.game.config import GameConfig
+from ssp_env.game.strategies import StrategyName
+
+ALGORITHMS = ("grpo", "reinforce", "dr_grpo", "gspo", "cispo", "rloo")
+"""Algorithms that ship; `ssp_agents.losses.ALGORITHMS` holds the functions."""
+Aggregation = Literal["sequence", "token", "sum", "constant"]
+WITHOUT_RATIO = frozenset({"reinforce", "rloo"})
+"""Those that have no importance ratio without ``importance_cap``."""
+TrainedRole = Literal["proposer", "solver"]
+ROLES: tuple[TrainedRole, ...] = ("proposer", "solver")
+Sharding = Literal["ddp", "fsdp2"]
+"""Ways in which several learners may hold a policy."""
+Gpus = Literal["none", "own", "shared"]
+"""Ways in which env runners and learners may use GPUs."""
+SHARED = 0.6, 0.4
+"""Parts of a GPU that an env runner and a learner ask Ray for where they share it: no two of a kind
+fit on one."""
+
+
+class LearningConfig(Settings):
+    """Settings by which both roles learn from a step's games. The defaults are the paper's."""
+
+    section: ClassVar[str] = "learning"
+
+    batch_size: PositiveInt = 256
+    """Questions per step (the paper's B)."""
+    round_size: PositiveInt = 32
+    """Questions of a round, which one env runner plays at a time, and from which noise documents
+    come."""
+    minibatches: PositiveInt = 2
+    """Optimizer updates per step; the games are dealt into this many parts."""
+    learning_roles: Annotated[tuple[TrainedRole, ...], Field(min_length=1)] = ROLES
+    """Roles that are trained; ``(solver,)`` is the paper's Solver-Only, ``(proposer,)`` its
+    Proposer-Only."""
+    partner: str = ""
+    """Model directory of a frozen policy that plays the role that is not trained; empty: the policy
+    plays both."""
+    proposer_algorithm: str = "reinforce"
+    """``reinforce``; one that compares the proposals about one answer (``game.proposals`` above 1),
+    ``grpo``, ``dr_grpo``, ``gspo``, ``cispo`` or ``rloo``; or one of your own as ``module:NAME``,
+    an :class:`ssp_agents.losses.Algorithm`."""
+    solver_algorithm: str = "grpo"
+    """The same for the solver, whose attempts are compared (``game.attempts`` above 1)."""
+    proposer_aggregation: Aggregation | None = None
+    """Token losses are summed (``sum``; equation 5), averaged within each trajectory
+    (``sequence``; equation 4) or over all tokens of the role (``token``), or summed and divided by
+    ``game.max_response_tokens`` (``constant``). ``None``: as the algorithm's paper has it."""
+    solver_aggregation: Aggregation | None = None
+    """The same for the solver."""
+    proposer_weight: NonNegativeFloat = 1.0
+    """Factor on the proposer's loss, beside the solver's. Both share one step of Adam, so this, and
+    no learning rate of its own, decides how much the proposer learns."""
+    importance_cap: Annotated[float, Field(ge=1)] | None = 2.0
+    """Bound of importance ratios; trajectories with a ratio below 1e-4 are left out. ``None``: no
+    bound, and REINFORCE and RLOO have no ratio."""
+    lr: NonNegativeFloat = 1e-6
+    """Learning rate of Adam."""
+    warmup_steps: NonNegativeInt = 5
+    """Steps over which the learning rate rises linearly from 0."""
+    decay_steps: PositiveInt | None = None
+    """Steps over which the learning rate falls linearly to 0; ``None``: it stays (the paper's)."""
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    """Decay of Adam's second moment; the first moment's is 0.9."""
+    kl_coeff: NonNegativeFloat = 0.01
+    """Weight of the KL to the frozen reference; REINFORCE has none."""
+    kl_cap: PositiveFloat | None = 10.0
+    """Most nats that a token below the reference counts in that KL, as in veRL; ``None``: no bound.
+    """
+    clip_low: NonNegativeFloat = 0.2
+    """Distance below 1 to which the importance ratio may fall before it is clipped."""
+    clip_high: NonNegativeFloat = 0.28
+    """Distance above 1 to which it may rise."""
+    std_normalise: bool = False
+    """Divide advantages within a group by its standard deviation; not those of RLOO."""
+    drop_uniform_groups: bool = False
+    """Leave out groups whose rewards are all equal; nothing is learnt from them but the KL."""
+    temperature: PositiveFloat = 1.0
+    """Sampling temperature of self-play."""
+    strategy: StrategyName = "periodic_reset"
+    """Filling of the slots of failed proposals: nothing (``dummy``), further proposals
+    (``resample``), earlier questions (``reuse``; ``periodic_reset`` forgets them every 10 steps),
+    those of the lengths that the step lacks (``balanced``), or half of these and half joined ones
+    (``compose``; ``compose_with_examples`` brings an earlier right attempt along with each, or the
+    joined ones at its parts, to be learnt from)."""
+    lora_rank: NonNegativeInt = 0
+    """Rank of adapters that are trained in place of the policy; 0 trains all of it. Adapters want
+    ten times the learning rate."""
+    microbatch_tokens: PositiveInt = 16_384
+    """Padded tokens of one forward pass of the learner, at most; memory depends on it, results do
+    not."""
+    gradient_checkpointing: bool = False
+    """Compute the layers again in the backward pass: a third more arithmetic, a twentieth of the
+    memory."""
+
+    @model_validator(mode="after")
+    def _check_pairs(self) -> Self:
+        for name in ("proposer_algorithm", "solver_algorithm"):
+            value = getattr(self, name)
+            if value not in ALGORITHMS and ":" not in value:
+                fix = f"one of your own is module:NAME; {nearest(value, ALGORITHMS)}"
+                raise ConfigError(f"learning.{name}", value, fix)
+        if self.minibatches > self.batch_size:
+            fix = "must not exceed batch_size"
+            raise ConfigError("learning.minibatches", self.minibatches, fix)
+        if self.partner and len(set(self.learning_roles)) > 1:
+            fix = "it plays the role that is not trained: give one of them as learning_roles"
+            raise ConfigError("learning.partner", self.partner, fix)
+        return self
+
+    def plays(self, role: str) -> bool:
+        """True if the policy that learns plays a role, and not its partner. Verification and the
+        closed-book gate are the solver's."""
+        own = "proposer" in self.learning_roles
+        return not self.partner or (role == "proposer") == own
+
+    def algorithm(self, role: str) -> str:
+        return self.proposer_algorithm if role == "proposer" else self.solver_algorithm
+
+
+class EngineConfig(Settings):
+    """The engine of env runners, and how far it may be from the learner."""
+
+    section: ClassVar[str] = "engine"
+
+    kind: Literal["transformers", "vllm"] = "transformers"
+    """``transformers``, or ``vllm``, which needs its package."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of weights and arithmetic; ``auto``: bfloat16 on GPUs, float32 on CPUs."""
+    attention: Literal["sdpa", "eager"] = "sdpa"
+    """PyTorch's fused attention, or the plain one. On CPUs ``sdpa`` is 2.7 times as fast at 1,900
+    tokens, and no faster at some hundred; their last bits differ. vLLM has its own."""
+    memory: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Share of a GPU's memory that vLLM may fill; ``null``: 0.9, and 0.4 of a GPU that it shares.
+    """
+    max_gap: PositiveFloat = 0.05
+    """Mean distance of log-probabilities, in nats, beyond which a run ends."""
+
+    def in_half(self, on_gpu: bool) -> bool:
+        """True where the engine computes in bfloat16."""
+        return self.dtype == "bfloat16" or (self.dtype == "auto" and on_gpu)
+
+
+class ComputeConfig(Settings):
+    """Processes and devices of a run."""
+
+    section: ClassVar[str] = "compute"
+
+    env_runners: NonNegativeInt = 0
+    """Remote env runners; 0 plays in the main process."""
+    learners: NonNegativeInt = 0
+    """Remote learners; 0 learns in the main process."""
+    gpus: Gpus = "none"
+    """``own``: each env runner and each learner has a GPU of its own. ``shared``: one env runner
+    and one learner take turns on each GPU (with 0 of both: the main process on one)."""
+    tensor_parallel: PositiveInt = 1
+    """GPUs over which each env runner's vLLM spreads a large policy, with ``own``."""
+    sharding: Sharding = "ddp"
+    """Way in which several learners hold the policy: ``ddp`` (each all of it) or ``fsdp2`` (each a
+    share)."""
+    threads: PositiveInt = 1
+    """PyTorch threads per process. Small models run fastest, and always the same, with 1."""
+    overlap: bool = False
+    """Play each step while the one before is learnt from, with weights that are one update old.
+    Saves time with ``env_runners``."""
+
+    @property
+    def gpus_of_each(self) -> tuple[float, float]:
+        """GPUs that an env runner and a learner ask Ray for."""
+        own = float(self.tensor_parallel), 1.0
+        return {"none": (0.0, 0.0), "own": own, "shared": SHARED}[self.gpus]
+
+    @property
+    def gpus_in_all(self) -> int:
+        """GPUs that a run takes."""
+        own = self.env_runners * self.tensor_parallel + self.learners
+        return {"none": 0, "own": own, "shared": max(1, self.env_runners)}[self.gpus]
+
+
+# -- settings that have to fit together ----------------------------------------------------------
+
+
+def vllm_share(engine: EngineConfig, shared: bool) -> float:
+    """Share of a GPU's memory that vLLM fills."""
+    return engine.memory or (0.4 if shared else 0.9)
+
+
+def side_by_side(
+    runners: Sequence[Mapping[str, float]], learners: Sequence[Mapping[str, float]]
+) -> list[dict[str, float]]:
+    """Resources of Ray for pairs of an env runner and a learner that share a GPU."""
+    pairs = zip(runners, learners, strict=True)
+    return [{name: a.get(name, 0) + b.get(name, 0) for name in {**a, **b}} for a, b in pairs]
+
+
+def compares(algorithm: str) -> bool:
+    """True if an algorithm compares rewards within groups."""
+    if algorithm in ALGORITHMS:
+        return algorithm != "reinforce"
+    # Whether it is an Algorithm at all is checked where it is used.
+    return bool(getattr(load("learning.algorithm", algorithm), "grouped", False))
+
+
+def played_at_once(game: GameConfig, learning: LearningConfig) -> int:
+    """Trajectories that an env runner plays side by side, at most: all attempts of a round."""
+    return min(learning.batch_size, learning.round_size) * game.attempts
+
+
+def check_settings(
+    game: GameConfig, learning: LearningConfig, engine: EngineConfig, compute: ComputeConfig
+) -> None:
+    """Makes sure that settings of several sections fit together."""
+    _check_layout(engine.kind, compute)
+    # All but REINFORCE need something to compare; one of your own may.
+    for role, name in (("solver", "attempts"), ("proposer", "proposals")):
+        algorithm = learning.algorithm(role)
+        if role in learning.learning_roles and getattr(game, name) < 2 and compares(algorithm):
+            fix = f"{algorithm} compares {name}: give at least 2"
+            raise ConfigError(f"game.{name}", getattr(game, name), fix)
+
+    # A step is rounds of whole groups, one at least per env runner.
+    batch, size = learning.batch_size, learning.round_size
+    for name, value in (("batch_size", batch), ("round_size", min(size, batch))):
+        if value % game.proposals:
+            fix = "must be a multiple of game.proposals"
+            raise ConfigError(f"learning.{name}", value, fix)
+    rounds, runners = -(-batch // size), compute.env_runners
+    if runners > rounds:
+        what = f"of {runners} env runners, only {rounds} would play a step of {batch} questions"
+        most = batch // runners // game.proposals * game.proposals
+        fix = f"give at most {most}" if most else "there have to be fewer runners"
+        raise ConfigError("learning.round_size", size, f"{what}; {fix}")
+
+    # REINFORCE and RLOO must not take games of one update ago for their own.
+    without = {learning.algorithm(role) for role in learning.learning_roles} & WITHOUT_RATIO
+    if compute.overlap and without and learning.importance_cap is None:
+        fix = "games are one update old then: give learning.importance_cap, such as 2.0"
+        raise ConfigError("compute.overlap", True, fix)
+    if learning.partner and engine.kind == "vllm":
+        fix = "vLLM fills a GPU's memory for one policy: let the engine transformers play"
+        raise ConfigError("learning.partner", learning.partner, fix)
+
+
+def _check_layout(engine: str, compute: ComputeConfig) -> None:
+    """Makes sure that no two env runners, and no two learners, meet on one GPU."""
+    gpus, runners, learners = compute.gpus, compute.env_runners, compute.learners
+    if gpus == "own" and not (runners and learners):
+        what = "the main process would work on a GPU that Ray gives to others"
+        fix = f"{what}: give at least one env runner and one learner, or share a GPU with 0 of each"
+        raise ConfigError("compute.gpus", gpus, fix)
+    if gpus == "shared" and runners != learners:
+        what = f"{runners} env runners and {learners} learners cannot share GPUs one to one"
+        fix = f"{what}: give {max(runners, learners)} of each, or GPUs of their own"
+        raise ConfigError("compute.gpus", gpus, fix)
+    if gpus == "shared" and compute.overlap:
+        fix = "engines sleep while learners work on the same GPUs: set it to false, or gpus=own"
+        raise ConfigError("compute.overlap", True, fix)
+    if compute.tensor_parallel > 1 and (gpus, engine) != ("own", "vllm"):
+        fix = "only vLLM on GPUs of its own spreads a policy: engine.kind=vllm, compute.gpus=own"
+        raise ConfigError("compute.tensor_parallel", compute.tensor_parallel, fix)
+    if compute.sharding == "fsdp2" and learners < 2:
+        fix = f"give two learners or more to share the policy among (there are {learners}), or ddp"
+        raise ConfigError("compute.sharding", "fsdp2", fix)
+
+
+def check_processors(compute: ComputeConfig, processors: int) -> None:
+    """Makes sure that no more env runners, or learners, compute on CPUs than there are."""
+    for name in ("env_runners", "learners") if compute.gpus == "none" else ():
+        if (count := getattr(compute, name)) > processors:
+            what = f"there are {processors} CPUs, and each of these processes keeps one busy"
+            raise ConfigError(f"compute.{name}", count, f"{what}: give at most {processors}")

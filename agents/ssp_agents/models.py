@@ -1,0 +1,361 @@
+"""Policies: model directories, low-rank adapters, and the tensors that are sent and saved.
+
+Adapters are LoRA's (https://arxiv.org/abs/2106.09685), by the package `peft`: two small matrices
+are trained next to each linear map W of the layers, W + 2 B A. W stays as it is, so the policy
+without its adapters is the one that training began with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+import warnings
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from importlib import resources
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ssp_env.disk import cache_folder, new_folder, write_atomically
+from ssp_env.errors import ModelError, UsageError
+
+LORA_SCALE = 2
+"""Factor on B A, whatever its rank."""
+_A, _B = ".lora_A.default.weight", ".lora_B.default.weight"
+_COPIED = (".json", ".txt", ".model", ".jinja")
+"""Files of config and tokenizer."""
+CHECKSUMS = "SHA256SUMS"
+"""File beside weights, as ``sha256sum --check`` reads it."""
+
+
+# -- model directories -------------------------------------------------------------------------
+
+
+SHIPPED = {
+    "mini": "ssp_agents.tiny",
+    "small": "ssp_agents.tiny",
+    "wiki-sentences": "ssp_agents.wiki_small",
+}
+"""Package of the policy that ships for a world."""
+
+
+def shipped_directory(world: str) -> Path:
+    """The checkpoint that ships for a world."""
+    return Path(str(resources.files(SHIPPED[world]) / "checkpoint"))
+
+
+def tiny_directory() -> Path:
+    """The checkpoint of the tiny policy."""
+    return shipped_directory("mini")
+
+
+@cache
+def from_gguf(file: str | Path) -> Path:
+    """The model directory that a GGUF file is converted to, by `transformers`, in float32.
+
+    That is done once: it stays in the cache under its checksum."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    path = Path(file).resolve()
+    try:
+        target = cache_folder() / f"{path.stem}-{_digest(path)[:16]}"
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from error
+    if target.is_dir():
+        return target
+    logging.disable_progress_bar()
+    found = {"gguf_file": path.name, "local_files_only": True}
+    try:
+        lm = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **found)
+        tokenizer = AutoTokenizer.from_pretrained(path.parent, **found)
+    except Exception as error:  # its readers raise whatever a broken file leads to
+        said = str(error).partition("\n")[0]
+        raise ModelError(f"{path} cannot be read as a GGUF file: {said}") from error
+
+    # The weights are plain numbers from here on.
+    lm.config.__dict__.pop("quantization_config", None)
+    with TemporaryDirectory() as source, new_folder(target) as folder:
+        lm.config.save_pretrained(source)
+        tokenizer.save_pretrained(source)
+        save_policy(state_of(lm), source, folder)
+    return target
+
+
+def meta_model(directory: str | Path, attention: str | None = None) -> Any:
+    """The causal LM of a directory on PyTorch's meta device, as :func:`load_model` would load it:
+    only ``config.json`` is read."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    offline = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        config = AutoConfig.from_pretrained(directory, **offline)
+        with torch.device("meta"):
+            kind = {"attn_implementation": attention, "dtype": torch.float32}
+            lm = AutoModelForCausalLM.from_config(config, trust_remote_code=False, **kind)
+            return lm.eval()
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        said = str(error).splitlines()[0]
+        raise ModelError(f"{Path(directory) / 'config.json'} cannot be used: {said}") from error
+
+
+def load_model(
+    directory: str | Path, device: torch.device | str = "cpu", attention: str | None = None
+) -> Any:
+    """Loads a causal LM in float32 and evaluation mode, offline.
+
+    Args:
+        directory: config and weights, as `transformers` writes them.
+        device: where the model is put.
+        attention: implementation by its `transformers` name; when not given, what suits the device:
+            eager on CPUs, where its backward pass is faster at small sizes, else the fused one.
+    """
+    from huggingface_hub.errors import StrictDataclassError
+    from safetensors import SafetensorError
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    path = Path(directory)
+    if not (path / "config.json").is_file():
+        raise ModelError(f"{path} is not a model directory (config.json is missing)")
+    check_weights(path)
+    if attention is None:
+        attention = "eager" if torch.device(device).type == "cpu" else "sdpa"
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+
+    unreadable = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)
+    try:
+        model, info = AutoModelForCausalLM.from_pretrained(
+            path,
+            local_files_only=True,
+            attn_implementation=attention,
+            dtype=torch.float32,
+            ignore_mismatched_sizes=True,  # they are refused below, by name
+            output_loading_info=True,
+        )
+    except (*unreadable, StrictDataclassError) as error:
+        raise ModelError(f"the model in {path} cannot be loaded: {error}") from error
+
+    # Weights that are missing, or do not fit the config, would be random numbers.
+    wrong = [f"its weights lack {name}" for name in sorted(info["missing_keys"])] + [
+        f"its weights do not fit its config: {name} is {list(has)}, not {list(wanted)}"
+        for name, has, wanted in sorted(info["mismatched_keys"])
+    ]
+    if wrong:
+        raise ModelError(f"the model in {path} cannot be loaded: {'; '.join(wrong[:3])}")
+
+    return model.to(device).eval()
+
+
+def round_parameters(module: torch.nn.Module, dtype: torch.dtype) -> None:
+    """Rounds the parameters, in place. Buffers stay as they are: rounded frequencies of rotary
+    positions would make another model of it, the more so the longer a text is."""
+    for parameter in module.parameters():
+        parameter.data = parameter.data.to(dtype)
+
+
+def autocast_dtype(device: torch.device) -> torch.dtype | None:
+    """Dtype of a learner's passes: bfloat16 on GPUs that multiply in it, else ``None`` (float32).
+
+    CPUs have float32, even those with bfloat16, so that a seed gives the same run on all of them.
+    """
+    half = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return torch.bfloat16 if half else None
+
+
+def save_policy(
+    weights: Mapping[str, Any],
+    source: str | Path,
+    directory: str | Path,
+    dtype: torch.dtype | None = None,
+) -> None:
+    """Writes trained weights as a model directory, with the config and tokenizer of their origin.
+
+    Args:
+        weights: parameter name -> array, as the model names them.
+        source: the directory that the policy was loaded from.
+        directory: where to write; created if missing.
+        dtype: what weights are rounded to; they are written as they are when not given.
+    """
+    from safetensors.torch import save_file
+
+    target = Path(directory)
+    target.mkdir(parents=True, exist_ok=True)
+
+    for file in sorted(Path(source).iterdir()):
+        # origin.json describes the weights that these were trained from, an index their files.
+        others = file.name == "origin.json" or ".index" in file.suffixes
+        if file.is_file() and file.suffix in _COPIED and not others:
+            shutil.copyfile(file, target / file.name)
+
+    config = json.loads((target / "config.json").read_text(encoding="utf-8"))
+    tensors = {name: as_tensor(value).contiguous() for name, value in weights.items()}
+    if dtype is not None:
+        tensors = {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
+    if config.get("tie_word_embeddings"):
+        # The output layer is the embedding; loading ties them again.
+        tensors.pop("lm_head.weight", None)
+
+    # A loader that asks for no dtype takes the config's: weights are not rounded then.
+    config.pop("torch_dtype", None)
+    config["dtype"] = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
+    (target / "config.json").write_text(
+        json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8"
+    )
+    path = target / "model.safetensors"
+    save_file(tensors, path, metadata={"format": "pt"})
+    path.chmod(0o644)
+    write_checksums(target)
+
+
+# -- checksums ---------------------------------------------------------------------------------
+
+
+def write_checksums(directory: str | Path) -> None:
+    """Writes the checksums of all weights (safetensors) in a directory beside them."""
+    files = sorted(Path(directory).glob("*.safetensors"))
+    with ThreadPoolExecutor() as threads:
+        sums = zip(threads.map(_digest, files), files, strict=True)
+        text = "".join(f"{digest}  {file.name}\n" for digest, file in sums)
+    write_atomically(Path(directory) / CHECKSUMS, text)
+
+
+def check_weights(directory: str | Path) -> None:
+    """Makes sure that weights are those that were written, where their checksums were too."""
+    sums = Path(directory) / CHECKSUMS
+    if not sums.exists():
+        return  # not written by this package
+
+    try:
+        lines = sums.read_text(encoding="utf-8", errors="replace").splitlines()
+        files = [sums.parent / line.partition("  ")[2] for line in lines]
+        with ThreadPoolExecutor() as threads:
+            digests = [*threads.map(_digest, files)]
+    except OSError as error:
+        raise ModelError(f"weights cannot be compared with {sums}: {error}") from error
+
+    for line, file, digest in zip(lines, files, digests, strict=True):
+        if not line.startswith(digest):
+            fix = "restore it from a copy or, of a run, delete this checkpoint and resume the one "
+            fix += f"before; if it was changed on purpose, delete {sums}"
+            raise ModelError(f"{file} is damaged, its checksum is not that of {CHECKSUMS}: {fix}")
+
+
+def _digest(file: Path) -> str:
+    with open(file, "rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+# -- adapters ----------------------------------------------------------------------------------
+
+
+def adapt(lm: Any, rank: int, seed: int) -> None:
+    """Freezes a causal LM of `transformers` and gives all linear maps in its layers adapters.
+
+    These change nothing yet, because B is 0. A, of ``rank`` rows, is drawn from the seed, so that
+    all processes have the same.
+    """
+    from peft import LoraConfig, inject_adapter_in_model
+
+    config = LoraConfig(r=rank, lora_alpha=LORA_SCALE * rank, target_modules="all-linear")
+    inject_adapter_in_model(config, lm)
+
+    # As in `peft`: A is uniform within +-sqrt(1 / inputs), so that A x is of the order of x.
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in lm.named_parameters():
+        parameter.requires_grad_(is_adapter(name))
+        if name.endswith(_A) and not parameter.is_meta:
+            torch.nn.init.kaiming_uniform_(parameter, a=math.sqrt(5), generator=generator)
+    lm.eval()
+
+
+def is_adapter(name: str) -> bool:
+    return name.endswith((_A, _B))
+
+
+@contextmanager
+def without_adapters(module: torch.nn.Module) -> Iterator[None]:
+    """Context in which the module is the policy that training began with."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    layers = [part for part in module.modules() if isinstance(part, BaseTunerLayer)]
+    for layer in layers:
+        layer.enable_adapters(False)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.enable_adapters(True)
+
+
+def merged(base: Mapping[str, Tensor], adapters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights W + 2 B A of a plain model that plays as the adapted one does; ``base`` is left as it
+    is."""
+    weights = dict(base)
+    for name, a in adapters.items():
+        if name.endswith(_A):
+            place = name.removesuffix(_A)
+            # B (out, rank) @ A (rank, in) has the shape of W (out, in).
+            change = adapters[place + _B].float() @ a.float()
+            weights[f"{place}.weight"] = weights[f"{place}.weight"] + LORA_SCALE * change
+
+    return weights
+
+
+# -- tensors of a policy ------------------------------------------------------------------------
+
+
+def state_of(module: torch.nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name, without gradients, where they lie: shares stay shares.
+
+    Tied weights come once, under their first name; what is frozen beneath adapters does not come,
+    because every process reads it from the model directory.
+    """
+    from transformers import PreTrainedModel
+
+    kept = set(module.state_dict())
+    adapters = {name for name in kept if is_adapter(name)}
+    for place, part in module.named_modules() if adapters else ():
+        if isinstance(part, PreTrainedModel):
+            inside = {name for name in kept if name.startswith(f"{place}." if place else "")}
+            kept -= inside - adapters if inside & adapters else set()
+    named = chain(module.named_parameters(), module.named_buffers())
+
+    return {name: tensor.detach() for name, tensor in named if name in kept}
+
+
+def load_state(module: torch.nn.Module, state: Mapping[str, Any]) -> None:
+    """Puts tensors or arrays, at least what :func:`state_of` names, in the place of a module's own,
+    rounded to their dtype."""
+    lacking = sorted(state_of(module).keys() - state.keys())
+    unknown = sorted(state.keys() - module.state_dict().keys())
+    if lacking or unknown:
+        what = f"lack {lacking[0]}" if lacking else f"hold {unknown[0]}, which it has not"
+        raise UsageError(f"these are not the weights of this model: they {what}")
+
+    module.load_state_dict({name: as_tensor(value) for name, value in state.items()}, strict=False)
+
+
+def plain_weights(weights: Mapping[str, Tensor], model_dir: str | Path) -> dict[str, Tensor]:
+    """Weights of a plain causal LM; those of adapters alone are merged into ``model_dir``'s."""
+    if not any(is_adapter(name) for name in weights):
+        return dict(weights)
+    return merged(state_of(load_model(model_dir)), weights)
+
+
+def as_tensor(value: Any) -> Tensor:
+    """A tensor over the memory of an array, which may be read-only: nobody writes to it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.as_tensor(value)

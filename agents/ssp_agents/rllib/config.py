@@ -1,0 +1,354 @@
+"""The settings of the algorithm, as RLlib users make them; ``algorithm.py`` says what of."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from itertools import chain, zip_longest
+from typing import Any
+
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.callbacks.callbacks import RLlibCallback
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.utils import force_list
+
+from ssp_agents.config import (
+    SHARED,
+    ComputeConfig,
+    EngineConfig,
+    Gpus,
+    LearningConfig,
+    check_settings,
+)
+from ssp_agents.engines.opening import check_same_tokens
+from ssp_agents.models import tiny_directory
+from ssp_agents.rllib.env_runner import SSPEnvRunner
+from ssp_agents.rllib.learner import SSPLearner
+from ssp_agents.rllib.module import MODULE_ID, LLMModule, module_spaces
+from ssp_env.config import named
+from ssp_env.errors import ConfigError, nearest
+from ssp_env.game.config import GameConfig, suited
+from ssp_env.game.prompts import tags_of
+from ssp_env.game.protocol import check_tokenizer
+from ssp_env.game.rules import Rules
+from ssp_env.game.strategies import BatchStrategy, Remembering, make_strategy
+from ssp_env.search.index import SearchConfig, check_search, open_search
+from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.types import Question, World
+from ssp_env.worlds import WORLDS, check_world, open_world
+
+LEARNING = frozenset(LearningConfig.model_fields)
+CALLED = (
+    "on_algorithm_init",
+    "on_train_result",
+    "on_checkpoint_loaded",
+    "on_evaluate_start",
+    "on_evaluate_end",
+    "on_sample_end",
+)
+"""Callbacks that are called: ``on_sample_end`` after each round, with its
+:class:`~ssp_agents.rllib.env_runner.Sample`, the others as RLlib does."""
+
+UNCALLED_OF_LEARNERS = (
+    "compute_losses",
+    "compute_gradients",
+    "postprocess_gradients",
+    "postprocess_gradients_for_module",
+    "apply_gradients",
+)
+"""Hooks of RLlib's learners that an update here does without."""
+
+REFUSED = {
+    "gamma": "a trajectory is paid once, at its end: nothing is discounted",
+    "train_batch_size_per_learner": "set training(batch_size=...), questions per step",
+    "train_batch_size": "set training(batch_size=...), questions per step",
+    "minibatch_size": "set training(minibatches=...), optimizer updates per step",
+    "num_epochs": "every game is learnt from once; set training(minibatches=...) for more updates",
+    "grad_clip": "gradients are clipped to the norm 1",
+    "optimizer": "Adam is used; set training(lr=..., beta2=..., warmup_steps=...)",
+    "env": "the game is set by env_config alone; leave env out",
+    "num_envs_per_env_runner": "a runner plays its share of training(batch_size=...) side by side",
+    "rollout_fragment_length": "games are played to their end",
+    "model_config": "set training(model_dir=...), the directory of a causal LM",
+    "num_gpus": "set num_gpus_per_learner and num_gpus_per_env_runner",
+    "policies": "one policy plays both roles",
+    "policies_to_train": "set training(learning_roles=...)",
+    "explore": "set training(temperature=...)",
+    "evaluation_parallel_to_training": "evaluations are questions answered between two steps",
+    "ignore_env_runner_failures": "what a dead env runner had begun is always played by another",
+}
+"""RLlib's settings that people try first and that self-play does not read, with what to do."""
+
+ENV_KEYS = ("world", "world_options", "game", "search", "make_rules")
+
+
+class SSPConfig(AlgorithmConfig):
+    """RLlib's config, with the game in ``environment`` and the learning in ``training``.
+
+    ``environment(env_config={...})`` takes ``world`` (a name, or a function that makes one),
+    ``world_options`` (a dict), ``game`` (a :class:`~ssp_env.game.config.GameConfig` or a dict of
+    its fields), ``search`` (a server's address, an index directory, or a dict of the fields of
+    :class:`~ssp_env.search.index.SearchConfig`) and ``make_rules`` (a function of world, tokenizer
+    and game config, for a retriever, judge or verifier of your own).
+
+    ``training(...)`` takes every field of :class:`~ssp_agents.config.LearningConfig` by name,
+    ``model_dir``, a causal LM directory (the tiny policy that ships when there is none),
+    ``engine``: its kind, a dict of the fields of :class:`~ssp_agents.config.EngineConfig`, or
+    one of these, and ``overlap``: whether a step is played while the one before is learnt from.
+
+    ``debugging(seed=...)`` seeds everything. ``evaluation(...)`` measures the policy on
+    ``evaluation_duration`` questions that it never trains on. An RLModule of your own, as
+    ``rl_module(rl_module_spec=RLModuleSpec(module_class=...))``, inherits from
+    :class:`~ssp_agents.rllib.module.LLMModule`; what plays is its causal LM, ``self.lm``."""
+
+    def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
+        from ssp_agents.rllib.algorithm import SSP  # it imports this file
+
+        super().__init__(algo_class=algo_class or SSP)
+        self.model_dir = str(tiny_directory())
+        self.sharding: Any = "ddp"
+        self.engine: EngineConfig | dict[str, Any] | str = EngineConfig()
+        self.overlap = False
+        for name, field in LearningConfig.model_fields.items():
+            setattr(self, name, field.default)
+        self.env_runner_cls = SSPEnvRunner
+        self.num_env_runners = 0
+        self.create_local_env_runner = True
+        # Connectors work on env steps; our env runners bring rows.
+        self.add_default_connectors_to_env_to_module_pipeline = False
+        self.add_default_connectors_to_module_to_env_pipeline = False
+        # Rollouts of an LLM take long; results that come late must not be dropped.
+        self.sample_timeout_s = 24 * 3600.0
+        # They would be sent states of connectors, of which there are none.
+        self._dont_auto_sync_env_runner_states = True
+        self.policies = {MODULE_ID: (None, None, None, None)}
+        self.policy_mapping_fn = _to_llm
+
+    def training(
+        self,
+        *,
+        model_dir: Any = NotProvided,
+        engine: Any = NotProvided,
+        overlap: Any = NotProvided,
+        **kwargs: Any,
+    ) -> SSPConfig:
+        """Sets fields of :class:`~ssp_agents.config.LearningConfig`, the model directory, the
+        engine, and whether playing and learning overlap.
+
+        RLlib's own settings of training are refused: ``validate()`` says what to set instead.
+        """
+        given = {"model_dir": model_dir, "engine": engine, "overlap": overlap}
+        for name, value in given.items():
+            if value is not NotProvided:
+                setattr(self, name, str(value) if name == "model_dir" else value)
+
+        theirs = inspect.signature(AlgorithmConfig.training).parameters
+        # A name that both have, such as ``lr``, is ours.
+        for name in [name for name in kwargs if name not in theirs or name in LEARNING]:
+            if name not in LEARNING:
+                fix = f"no such setting; {nearest(name, LEARNING)}"
+                raise ConfigError(f"training.{name}", kwargs[name], fix)
+            setattr(self, name, kwargs.pop(name))
+
+        super().training(**kwargs)
+        return self
+
+    def learners(self, *, sharding: Any = NotProvided, **kwargs: Any) -> SSPConfig:
+        """As RLlib's; ``sharding`` says how several learners hold the policy: ``ddp``, each all of
+        it, or ``fsdp2``, each a share of weights, gradients, optimizer and reference."""
+        if sharding is not NotProvided:
+            self.sharding = sharding
+
+        super().learners(**kwargs)
+        return self
+
+    @property
+    def gpus(self) -> Gpus:
+        """Way in which env runners and learners use GPUs."""
+        asked = self.num_gpus_per_env_runner, self.num_gpus_per_learner
+        if asked[1] == 1 and asked[0] >= 1 and float(asked[0]).is_integer():
+            return "own"
+        if asked not in ((0, 0), SHARED):
+            fix = "two of a kind may meet on a GPU, or some sees none; give 1 and 1 for GPUs of "
+            fix += f"their own, or {SHARED[0]} and {SHARED[1]} for one of each on every GPU"
+            raise ConfigError("num_gpus_per_env_runner, num_gpus_per_learner", asked, fix)
+        return "shared" if asked == SHARED else "none"
+
+    @property
+    def is_sharded(self) -> bool:
+        return bool(self.sharding == "fsdp2")
+
+    def learning(self) -> LearningConfig:
+        return LearningConfig(**{name: getattr(self, name) for name in LEARNING})
+
+    def compute(self) -> ComputeConfig:
+        """Processes and devices."""
+        own = self.gpus == "own"
+        return ComputeConfig(
+            env_runners=self.num_env_runners,
+            learners=self.num_learners,
+            gpus=self.gpus,
+            tensor_parallel=int(self.num_gpus_per_env_runner) if own else 1,
+            sharding=self.sharding,
+            overlap=self.overlap,
+        )
+
+    def batch_strategy(self) -> BatchStrategy:
+        strategy = make_strategy(self.learning().strategy, self.game().max_searches)
+        return Remembering(strategy) if "past_question" in (self.game().filters or ()) else strategy
+
+    def engine_config(self) -> EngineConfig:
+        given = self.engine
+        if isinstance(given, EngineConfig):
+            return given
+        return EngineConfig(**({"kind": given} if isinstance(given, str) else given))
+
+    def game(self) -> GameConfig:
+        """The game's settings, validated; fields that are not given are those that suit the
+        world."""
+        game, world = self.env_config.get("game", {}), self.env_config.get("world", "mini")
+        if isinstance(game, GameConfig):
+            return game
+
+        default, _ = suited(world if isinstance(world, str) else "")
+        return default.replace(**game)
+
+    def search(self) -> SearchConfig:
+        return SearchConfig.of(self.env_config.get("search") or "")
+
+    def make_world(self) -> World:
+        world = self.env_config.get("world", "mini")
+        options = dict(self.env_config.get("world_options", {}))
+        return world(**options) if callable(world) else open_world(world, **options)
+
+    def make_rules(self, world: World, tokenizer: Tokenizer) -> Rules:
+        make: Callable[..., Rules] | None = self.env_config.get("make_rules")
+        if make is not None:
+            return make(world, tokenizer, self.game())
+        retriever = open_search(self.search(), world)
+        return Rules.build(world, tokenizer, self.game(), retriever=retriever)
+
+    def evaluation_questions(self) -> list[Question]:
+        """The questions of an evaluation: the first of each group, then the second, and so on."""
+        count = int(self.evaluation_duration)
+        groups: dict[str, list[Question]] = {}
+        for question in self.make_world().questions(0, per_group=count):
+            groups.setdefault(question.group, []).append(question)
+
+        in_turn = chain.from_iterable(zip_longest(*groups.values()))
+        return [question for question in in_turn if question is not None][:count]
+
+    def validate(self) -> None:
+        """Checks our settings before RLlib checks its own, and before anything is built."""
+        if self.num_env_runners and self.create_local_env_runner:
+            # It would hold one more copy of the model in the main process, which may have no GPU
+            # for it.
+            self.create_local_env_runner = False
+        if self.in_evaluation:
+            # RLlib's second config, for its evaluation, has the settings of the first one.
+            super().validate()
+            return
+        for key in self.env_config:
+            if key not in ENV_KEYS:
+                fix = f"{nearest(key, ENV_KEYS)}; parts of your own come by make_rules, or by "
+                fix += "--rules my_module:make_rules of ssp train"
+                raise ConfigError(f"env_config.{key}", self.env_config[key], fix)
+        game, learning, engine = self.game(), self.learning(), self.engine_config()
+        self._refuse_unread()
+        own = getattr(self._rl_module_spec, "module_class", None) not in (None, LLMModule)
+        if own and engine.kind == "vllm":
+            fix = "vLLM plays the model of model_dir: engine='transformers' plays your module"
+            raise ConfigError("rl_module_spec", self._rl_module_spec, fix)
+        with named("env_config"):
+            world = self.env_config.get("world", "mini")
+            if isinstance(world, str):
+                check_world(world, **self.env_config.get("world_options", {}))
+            elif not callable(world):
+                fix = f"give the name of a world ({', '.join(WORLDS)}), or a function that makes it"
+                raise ConfigError("world", world, fix)
+            if "search" in self.env_config and "make_rules" in self.env_config:
+                fix = "make_rules chooses the retriever; leave one of them out"
+                raise ConfigError("search", self.env_config["search"], fix)
+            check_search(self.search())
+        compute = self.compute()
+        check_settings(game, learning, engine, compute)
+        if compute.gpus == "shared" and self.evaluation_num_env_runners:
+            fix = "learners leave no GPU to them; leave it at 0, and the env runners answer"
+            count = self.evaluation_num_env_runners
+            raise ConfigError("evaluation_num_env_runners", count, fix)
+        if learning.partner:
+            check_same_tokens(learning.partner, self.model_dir)
+        check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), tags_of(game.prompts))
+        super().validate()
+
+    def _refuse_unread(self) -> None:
+        """Refuses settings and callbacks that would be read by nobody, and silently so."""
+        untouched = vars(type(self)())
+        for name, fix in REFUSED.items():
+            held = next(n for n in (name, f"_{name}", f"{name}_str") if n in untouched)
+            value, default = getattr(self, held), untouched[held]
+            if value is not default and not bool(value == default):
+                raise ConfigError(name, value, f"not used by search self-play; {fix}")
+
+        for cls in force_list(self.callbacks_class):
+            for name, theirs in vars(RLlibCallback).items():
+                own = getattr(cls, name, theirs) is not theirs
+                if name.startswith("on_") and name not in CALLED and own:
+                    fix = f"self-play never calls {name}; it calls {', '.join(CALLED)}"
+                    raise ConfigError("callbacks_class", cls, fix)
+
+        learner = self.learner_class
+        if not issubclass(learner, SSPLearner):
+            raise ConfigError("learner_class", learner, "inherit from ssp_agents.rllib.SSPLearner")
+        for name in UNCALLED_OF_LEARNERS:
+            if getattr(learner, name) is not getattr(SSPLearner, name):
+                fix = f"self-play never calls {name}; override compute_loss_for_module, or name an "
+                fix += "algorithm of your own in training(solver_algorithm='module:NAME')"
+                raise ConfigError("learner_class", learner, fix)
+
+        duration, unit = self.evaluation_duration, self.evaluation_duration_unit
+        if not isinstance(duration, int) or duration < 1 or unit != "episodes":
+            fix = "give a number of questions, at least 1; each is an episode, the only unit"
+            raise ConfigError("evaluation_duration", (duration, unit), fix)
+
+    @property
+    def rl_module_spec(self) -> RLModuleSpec:
+        """The module's class and settings; the user's own ones go before the default's."""
+        return self._complete(super().rl_module_spec)
+
+    def get_multi_rl_module_spec(self, **kwargs: Any) -> MultiRLModuleSpec:
+        """As RLlib's, which learners build; completed as :attr:`rl_module_spec` is."""
+        multi = super().get_multi_rl_module_spec(**kwargs)
+        for spec in multi.rl_module_specs.values():
+            self._complete(spec)
+        return multi
+
+    def _complete(self, spec: RLModuleSpec) -> RLModuleSpec:
+        default = self.get_default_rl_module_spec().model_config
+        spec.model_config = {**default, **(spec.model_config or {})}
+        return spec
+
+    def get_default_rl_module_spec(self) -> RLModuleSpec:
+        observation, action = module_spaces(HuggingFaceTokenizer.load(self.model_dir).vocab_size)
+        return RLModuleSpec(
+            module_class=LLMModule,
+            observation_space=observation,
+            action_space=action,
+            model_config={
+                "model": self.model_dir,
+                "attention": "sdpa" if self.num_gpus_per_learner else "eager",
+                "sharding": self.sharding,
+                "lora_rank": self.lora_rank,
+                "seed": self.seed or 0,
+            },
+        )
+
+    def get_default_learner_class(self) -> type[SSPLearner]:
+        return SSPLearner
+
+
+def _to_llm(agent_id: Any, episode: Any, **_: Any) -> str:
+    return MODULE_ID

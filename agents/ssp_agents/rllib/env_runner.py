@@ -1,0 +1,242 @@
+"""EnvRunner: plays whole rounds; hands back rows to learn from and records to keep.
+
+A round is numbered within its step, and its seed names seed, step and number, never a runner. So it
+does not matter who plays it, how many runners there are, or in which order they finish.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import ray
+from ray.rllib.callbacks.utils import make_callback
+from ray.rllib.core import COMPONENT_RL_MODULE
+from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
+from ray.rllib.env.env_runner import EnvRunner
+from ray.rllib.utils import force_list
+from ray.rllib.utils.checkpoints import Checkpointable
+from ray.rllib.utils.framework import get_device
+from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
+
+from ssp_agents.config import LearningConfig, played_at_once
+from ssp_agents.engines.base import Engine, StopRule
+from ssp_agents.engines.opening import Partnered, open_engine
+from ssp_agents.rllib.learner import freeze_collected
+from ssp_agents.rllib.module import LM, MODULE_ID, LLMModule, module_spaces, unpack
+from ssp_agents.rollout import answer, answers_of, play, sampled
+from ssp_agents.rows import Row, rows_of
+from ssp_env.errors import UsageError
+from ssp_env.game.outcome import RESERVED, Ending
+from ssp_env.game.pool import PooledQuestion
+from ssp_env.game.record import GameRecord, record_game
+from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
+from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.types import Question
+
+_GAMES = 0x9A3E
+"""First number of the seeds of training games: their random streams are no others'."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Result of a round; plain data, cheap to ship."""
+
+    rows: list[Row]
+    records: list[GameRecord]
+    verified: list[PooledQuestion]
+    """Questions that the round adds to the pool."""
+    seconds: dict[str, float]
+    """Wall-clock seconds: ``game`` (everything but the engine) and ``engine``."""
+    runner: int = 0
+    """Env runner that played it; 0 is the main process."""
+    logged: dict[str, Any] = field(default_factory=dict)
+    """Entries of callbacks in the runner, as RLlib's loggers exchange them."""
+
+
+class SSPEnvRunner(EnvRunner, Checkpointable):
+    """Plays rounds, with its own world and engine. Only weights stay from one to the next."""
+
+    def __init__(self, *, config: Any, **kwargs: Any) -> None:
+        super().__init__(config=config, **kwargs)
+        self.game, self.learning = self.config.game(), self.config.learning()
+        self.tokenizer = HuggingFaceTokenizer.load(self.config.model_dir)
+        self.world = self.config.make_world()
+        self.rules: Rules = self.config.make_rules(self.world, self.tokenizer)
+        self._callbacks = [cls() for cls in force_list(self.config.callbacks_class)]
+        self.make_module()
+        if self.worker_index:  # this process is its own
+            freeze_collected()
+
+    def make_module(self) -> None:
+        """Builds the RLModule, which may be the user's own, and an inference engine for its LM.
+
+        vLLM has no module: it loads the model directory.
+        """
+        config = self.config
+        device, shared = get_device(config, config.num_gpus_per_env_runner), config.gpus == "shared"
+        stop = StopRule.of(self.game, self.tokenizer)
+        self.module: LLMModule | None = None
+        """Module that plays; vLLM has none."""
+        engine = config.engine_config()
+        if engine.kind == "transformers":
+            spec = config.rl_module_spec
+            # The learners' choice may be another: they have a backward pass.
+            spec.model_config = {**spec.model_config, "attention": engine.attention}
+            self.module = spec.build().eval()
+
+        self.engine: Engine = open_engine(
+            engine,
+            config.model_dir,
+            self.tokenizer,
+            stop,
+            device=device,
+            longest=self.rules.longest_trajectory,
+            shares=shared,
+            model=self.module.lm if self.module is not None else None,
+            tensor_parallel=max(1, int(config.num_gpus_per_env_runner)),
+        )
+        if self.module is not None:
+            self.module.to(device)
+        if shared and self.worker_index:
+            self.sleep()  # until it is sent weights: the learner may be at work already
+        self._players: Engine = self.engine
+        if self.learning.partner:
+            partner = open_engine(
+                engine, self.learning.partner, self.tokenizer, stop, device=device
+            )
+            self._players = Partnered(self.engine, partner, self.learning.plays)
+
+    def sample(
+        self, *, step: int = -1, number: int = 0, slots: int = 0, strategy: Any = None, **_: Any
+    ) -> Sample:
+        """Plays a round of so many slots, the ``number``-th of a training step, from 0; with the
+        weights and the config, its arguments decide every game. ``strategy`` is the state that the
+        batch strategy had when the step began, or Ray's reference to it."""
+        if step < 0:
+            what = "an env runner plays rounds of a training step, not single episodes"
+            raise UsageError(f"{what}: call train(), or solve(questions) of the algorithm")
+        seed = (self.config.seed or 0, step, number)
+        engine = self._players
+        began, worked = time.perf_counter(), sampled.seconds
+        # All rounds of a step begin with one state, whoever plays them and when.
+        copy = self.config.batch_strategy()
+        copy.set_state(ray.get(strategy) if isinstance(strategy, ray.ObjectRef) else strategy)
+
+        engine.wake()
+        round_ = Round(self.rules, answers_of(self.world), slots, [_GAMES, *seed], copy)
+        play(round_, engine, temperature=self.learning.temperature)
+        records = [record_game(game, self.rules, engine.weights_version) for game in round_.games]
+        rows = rows_of(round_.games, self.learning)
+
+        worked = sampled.seconds - worked
+        seconds = {"game": time.perf_counter() - began - worked, "engine": worked}
+        sample = Sample(rows, records, round_.verified, seconds, self.worker_index or 0)
+        # What a callback logs goes along with the sample.
+        make_callback(
+            "on_sample_end",
+            self._callbacks,
+            self.config.callbacks_on_sample_end,
+            kwargs={"env_runner": self, "metrics_logger": self.metrics, "samples": sample},
+        )
+        return replace(sample, logged=self.metrics.reduce())
+
+    def sleep(self) -> None:
+        """Leaves a GPU to the learner until new weights come."""
+        self.engine.sleep()
+
+    def reasons(self) -> list[str]:
+        """Every reason code that a game played here can end with."""
+        never = {Ending.ACTION, Ending.OUTAGE}
+        filters = {*self.rules.filters, *self.rules.attempt_filters}
+        return sorted((RESERVED - {ending.value for ending in never}) | filters)
+
+    def solve(
+        self, questions: Sequence[tuple[int, Question]], temperature: float, seed: int
+    ) -> list[GameRecord]:
+        """Lets the solver answer numbered questions, once each; nothing is learnt from it."""
+        self.engine.wake()
+        # A GPU's memory is planned for a round, and there may be many more questions.
+        on_gpu = self.config.num_gpus_per_env_runner > 0
+        at_once = played_at_once(self.game, self.learning) if on_gpu else max(1, len(questions))
+        return answer(
+            self.rules, questions, self.engine, temperature=temperature, seed=seed, at_once=at_once
+        )
+
+    # -- RLlib ---------------------------------------------------------------------------------
+
+    def get_spaces(self) -> dict[str, Any]:
+        """Observations are token sequences, actions single tokens."""
+        spaces = module_spaces(self.tokenizer.vocab_size)
+        return {INPUT_ENV_SPACES: spaces, INPUT_ENV_SINGLE_SPACES: spaces, MODULE_ID: spaces}
+
+    def get_metrics(self) -> dict[str, Any]:
+        """None of its own: figures are made from the records, over all runners."""
+        figures: dict[str, Any] = self.metrics.reduce()
+        return figures
+
+    def assert_healthy(self) -> None:
+        assert self.engine is not None, "the engine was not built"
+
+    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Version of the weights; the weights themselves are the learner's."""
+        return {WEIGHTS_SEQ_NO: self.engine.weights_version}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Takes weights, or a reference to them, if any are there."""
+        weights = state.get(COMPONENT_RL_MODULE, {})
+        weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
+        # RLlib's own states name the module; one of several learners has no weights in its own.
+        weights = {n: unpack(w) for n, w in weights.get(MODULE_ID, weights).items()}
+        if not weights:
+            return
+
+        version = int(state.get(WEIGHTS_SEQ_NO, self.engine.weights_version + 1))
+        playing = {n.removeprefix(LM): w for n, w in weights.items() if n.startswith(LM)}
+        self.engine.update_weights(playing, version)
+
+    def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
+        return (), {"config": self.config}
+
+    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
+        return []
+
+    def stop(self) -> None:
+        """Has nothing to close."""
+
+
+# -- rounds of a step --------------------------------------------------------------------------
+
+
+def rounds_of(step: int, learning: LearningConfig) -> list[dict[str, int]]:
+    """Rounds of a step, as :meth:`SSPEnvRunner.sample` takes them; all but the last have
+    ``round_size`` slots."""
+    batch, size = learning.batch_size, learning.round_size
+    return [
+        {"step": step, "number": number, "slots": min(size, batch - first)}
+        for number, first in enumerate(range(0, batch, size))
+    ]
+
+
+def renumber(samples: Sequence[Sample]) -> list[Sample]:
+    """Gives each game of a step its own number; samples are in the order of their rounds."""
+    numbered, base = [], 0
+    for sample in samples:
+        rows = [replace(row, game=row.game + base) for row in sample.rows]
+        records = [replace(record, first_slot=base) for record in sample.records]
+        numbered.append(replace(sample, rows=rows, records=records))
+        base += len(sample.records)
+    return numbered
+
+
+def busiest(samples: Sequence[Sample]) -> dict[str, float]:
+    """Wall-clock seconds of a step's games, by part, of the runner that took longest for it."""
+    totals: dict[str, dict[int, float]] = {}
+    for sample in samples:
+        for part, seconds in sample.seconds.items():
+            runners = totals.setdefault(part, {})
+            runners[sample.runner] = runners.get(sample.runner, 0.0) + seconds
+    return {part: max(runners.values()) for part, runners in totals.items()}

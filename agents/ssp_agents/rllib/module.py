@@ -1,0 +1,121 @@
+"""RLModule: a causal LM that scores the tokens a policy wrote; its weights as arrays, rows as
+RLlib's batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from ray import cloudpickle
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.core.rl_module.torch import TorchRLModule
+from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
+from torch import Tensor
+
+from ssp_agents.models import adapt, as_tensor, load_model, load_state
+from ssp_agents.rows import Row, columns_of
+from ssp_agents.scoring import token_scores
+from ssp_agents.sharding import load_first, read_weights
+
+MODULE_ID = "llm"
+"""The one module; roles are a column. A module missing on one learner would hang all of them."""
+LM = "lm."
+"""Beginning of the names of the causal LM's weights; other weights are not played with."""
+ENTROPY = "entropy"
+"""Second column of what ``forward_train`` returns; a module of your own may leave it out."""
+
+LEARNER_FOLDER = "learner"
+"""Folder of the algorithm's checkpoint that holds weights and moments: safetensors, no pickle."""
+MODULE_FOLDER = f"learner_group/learner/rl_module/{MODULE_ID}"
+"""Folder of it that ``RLModule.from_checkpoint`` is given, as in any of RLlib's."""
+
+
+class LLMModule(TorchRLModule):
+    """Wraps the model of ``model_config["model"]``.
+
+    Optional are its ``attention``, the ``sharding`` of learners, and a ``lora_rank`` above 0 with
+    the ``seed`` of its adapters.
+    """
+
+    def setup(self) -> None:
+        """Loads the model; the learner moves it to its device."""
+        load = load_first if self.model_config.get("sharding") == "fsdp2" else load_model
+        attention = self.model_config.get("attention", "eager")
+        self.lm = load(self.model_config["model"], attention=attention)
+        if rank := self.model_config.get("lora_rank", 0):
+            adapt(self.lm, rank, self.model_config.get("seed", 0))
+
+    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Logits (rows, vocabulary) after each row's last token, as RLlib's action inputs."""
+        last = batch["lengths"] - 1
+        hidden = self.lm.base_model(input_ids=batch["ids"], use_cache=False).last_hidden_state
+        rows = torch.arange(len(last), device=last.device)
+
+        logits = self.lm.get_output_embeddings()(hidden[rows, last])
+        return {Columns.ACTION_DIST_INPUTS: logits[:, : self.vocab_size]}
+
+    def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Log-probabilities (tokens,) of the policy's own tokens, all rows concatenated, and the
+        entropies of the distributions that they are from."""
+        ids, mask, temperature = batch["ids"], batch["loss_mask"], batch["temperature"]
+        scores = token_scores(self.lm, ids, mask, temperature, self.vocab_size)
+        return {Columns.ACTION_LOGP: scores.logprobs, ENTROPY: scores.entropies}
+
+    def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
+        """As RLlib's; in a checkpoint of the algorithm, from the learners' weights, which are not
+        there twice."""
+        folder = Path(path).absolute()
+        if folder.match(MODULE_FOLDER):
+            load_state(self, read_weights(folder.parents[3] / LEARNER_FOLDER))
+        else:
+            super().restore_from_path(path, *args, **kwargs)
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens of the tokenizer; the model may have some more logits."""
+        return int(self.action_space.n)
+
+
+def describe(spec: RLModuleSpec, folder: Path) -> None:
+    """Writes what a module is made of, where ``RLModule.from_checkpoint`` looks for it."""
+    model = str(Path(spec.model_config["model"]).absolute())
+    arguments = {
+        "observation_space": spec.observation_space,
+        "action_space": spec.action_space,
+        "model_config": {**spec.model_config, "model": model},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    made = {"class": spec.module_class, "ctor_args_and_kwargs": ((), arguments)}
+    (folder / LLMModule.CLASS_AND_CTOR_ARGS_FILE_NAME).write_bytes(cloudpickle.dumps(made))
+
+
+def module_spaces(vocab_size: int) -> tuple[gym.Space[Any], gym.Space[Any]]:
+    """Observations are token sequences, actions single tokens."""
+    return gym.spaces.Sequence(gym.spaces.Discrete(vocab_size)), gym.spaces.Discrete(vocab_size)
+
+
+def to_batch(rows: Sequence[Row]) -> MultiAgentBatch:
+    """Columns of rows as RLlib wants them."""
+    return MultiAgentBatch({MODULE_ID: SampleBatch(columns_of(rows))}, env_steps=len(rows))
+
+
+# -- weights on their way ----------------------------------------------------------------------
+
+
+def pack(name: str, tensor: Tensor, half: bool) -> np.ndarray:
+    """An array that Ray's object store holds without a copy; numpy has no bfloat16."""
+    if half and name.startswith(LM) and tensor.is_floating_point():
+        tensor = tensor.to(torch.bfloat16).view(torch.int16)
+    packed: np.ndarray = tensor.cpu().numpy()
+    return packed
+
+
+def unpack(value: Any) -> Tensor:
+    """The tensor of what :func:`pack` made, or of any array or tensor."""
+    tensor = as_tensor(value)
+    return tensor.view(torch.bfloat16) if tensor.dtype == torch.int16 else tensor

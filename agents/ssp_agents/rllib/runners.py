@@ -1,0 +1,219 @@
+"""Env runners of an algorithm: whether a cluster has room for them, who does which work, the dead
+are replaced, and all are given weights."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import methodcaller
+from typing import Any, TypeVar
+
+import ray
+import torch
+from ray.exceptions import RayError, RayTaskError
+from ray.rllib.core import COMPONENT_RL_MODULE
+from ray.rllib.env.env_runner_group import EnvRunnerGroup
+from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
+from ray.util import get_current_placement_group
+
+from ssp_agents.config import check_processors
+from ssp_agents.rllib.config import SSPConfig
+from ssp_agents.rllib.module import pack
+from ssp_env.errors import ConfigError, ServiceError
+
+T = TypeVar("T")
+
+MOST_DEATHS = 3
+"""Runners that one call may end. A call that goes on ending them has a cause of its own."""
+PROBE_EVERY, PROBE_FOR = 2.0, 1.0
+"""Seconds between two looks for runners that are back, and seconds that one waits for an answer."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Begun:
+    runner: int
+    call: int
+    deadline: float
+
+
+class Runners:
+    """Env runners of training or of evaluation, in the main process or remote; honours RLlib's
+    settings of fault tolerance."""
+
+    def __init__(self, config: Any) -> None:
+        self._config = config
+        self._sent: dict[str, Any] = {}
+        self.in_half = config.engine_config().in_half(config.num_gpus_per_env_runner > 0)
+        """True where weights travel in bfloat16, as engines compute in it."""
+
+    # -- weights -------------------------------------------------------------------------------
+
+    def hand_over(self, group: EnvRunnerGroup, weights: Any, steps: int) -> None:
+        """Gives all env runners weights that have seen so many steps.
+
+        Synchronous, unlike RLlib's own: no runner may play the next step with old weights.
+        """
+        state = {COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: steps}
+        if group.local_env_runner is not None:
+            group.local_env_runner.set_state(state)
+        if group.num_remote_env_runners():
+            if not isinstance(weights, ray.ObjectRef):
+                weights = ray.put({n: pack(n, w, self.in_half) for n, w in weights.items()})
+            self._sent = {**state, COMPONENT_RL_MODULE: weights}
+        if group.num_healthy_remote_env_runners():
+            self._send(group)
+
+    def revive(self, group: EnvRunnerGroup, seconds: float | None = None) -> list[int]:
+        """Hands the weights to env runners that Ray has restarted; returns their numbers."""
+        restored = sorted(set(group.probe_unhealthy_env_runners(seconds)))
+        if restored:
+            # Not the learner's weights of this moment: it may be in the middle of an update.
+            self._send(group, restored)
+        return restored
+
+    def _send(self, group: EnvRunnerGroup, runners: list[int] | None = None) -> None:
+        group.foreach_env_runner(
+            methodcaller("set_state", self._sent),
+            local_env_runner=False,
+            remote_worker_ids=runners,
+            timeout_seconds=self._config.sample_timeout_s,
+        )
+
+    # -- work ----------------------------------------------------------------------------------
+
+    def map(self, group: EnvRunnerGroup, calls: Sequence[Callable[[Any], T]]) -> list[T]:
+        """Results of all calls, in their order, whichever runner made them and whatever died.
+
+        A call may be made more than once, so it must not change the env runner that it is given.
+        """
+        if group.local_env_runner is not None:
+            return [call(group.local_env_runner) for call in calls]
+
+        manager = group._worker_manager
+        waiting, deaths = deque(range(len(calls))), Counter[int]()
+        begun: dict[ray.ObjectRef, _Begun] = {}
+        results: dict[int, T] = {}
+
+        while len(results) < len(calls):
+            if waiting and not manager.healthy_actor_ids():
+                self._await_one(group)
+            # One call at a time for each: it plays a round, with a whole engine to itself.
+            busy = {job.runner for job in begun.values()}
+            deadline = time.monotonic() + self._config.sample_timeout_s
+            for runner in manager.healthy_actor_ids():
+                if waiting and runner not in busy:
+                    call = waiting.popleft()
+                    ref = manager.actors()[runner].apply.remote(_returning_errors(calls[call]))
+                    begun[ref] = _Begun(runner, call, deadline)
+
+            for ref in self._finished(group, begun, looking=bool(waiting)):
+                job = begun.pop(ref)
+                try:
+                    result, raised = ray.get(ref)
+                except RayTaskError as error:
+                    raise error.as_instanceof_cause() from error
+                except RayError as error:
+                    manager.set_actor_state(job.runner, healthy=False)
+                    cause = (str(error).strip() or type(error).__name__).splitlines()[0]
+                    _log.warning("env runner %d died, its work is redone: %s", job.runner, cause)
+                    deaths[job.call] += 1
+                    if deaths[job.call] >= MOST_DEATHS:
+                        what = f"{MOST_DEATHS} env runners died of the same work, the last one "
+                        what += f"because: {cause}; Ray's log of the workers says more"
+                        raise ServiceError("engine", what) from error
+                    # First in line: a step ends with the last of its rounds.
+                    waiting.appendleft(job.call)
+                else:
+                    if raised is not None:
+                        raise raised
+                    results[job.call] = result
+
+        return [results[i] for i in range(len(calls))]
+
+    def _finished(
+        self, group: EnvRunnerGroup, begun: dict[ray.ObjectRef, _Begun], looking: bool
+    ) -> list[ray.ObjectRef]:
+        """Waits for calls to end; meanwhile, looks for runners that could take waiting ones."""
+        if not begun:
+            return []
+
+        manager, now = group._worker_manager, time.monotonic()
+        timeout = max(0.0, min(job.deadline for job in begun.values()) - now)
+        if looking and len(manager.healthy_actor_ids()) < manager.num_actors():
+            timeout = min(timeout, PROBE_EVERY)
+        ready, _ = ray.wait([*begun], num_returns=1, timeout=timeout)
+        if ready:
+            return list(ready)
+
+        # Nobody was done in time: a runner that hangs is killed, and counts as dead at once.
+        for ref, job in begun.items():
+            if job.deadline <= time.monotonic():
+                ray.kill(manager.actors()[job.runner], no_restart=False)
+                return [ref]
+        self.revive(group, PROBE_FOR)
+        return []
+
+    def _await_one(self, group: EnvRunnerGroup) -> None:
+        """Waits for a first runner to be back."""
+        restarts = self._config.restart_failed_env_runners
+        deadline = time.monotonic() + restarts * self._config.env_runner_restore_timeout_s
+        while time.monotonic() < deadline:
+            if self.revive(group, PROBE_FOR):
+                return
+            time.sleep(PROBE_FOR / 4)  # the answer may be that it is being restarted, at once
+        what = "all env runners died, and none came back; Ray's log of the workers says why"
+        raise ServiceError("engine", what)
+
+
+def check_cluster(config: SSPConfig) -> None:
+    """Makes sure that Ray has the CPUs and GPUs of a run, and can place pairs on these; inside of
+    Tune, which has reserved them, there is nothing to ask."""
+    runners, learners = config.num_env_runners, config.num_learners
+    if get_current_placement_group() is not None:
+        return
+    if config.gpus == "none":
+        if not (runners or learners):
+            return
+        nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
+        # On one machine, Ray may have been told of more CPUs than there are.
+        there = os.cpu_count() or 1 if len(nodes) == 1 else int(sum(nodes))
+        check_processors(config.compute(), there)
+        return
+    if not runners:
+        if not torch.cuda.is_available():
+            fix = "the main process sees no GPU: leave it at 0"
+            raise ConfigError("num_gpus_per_learner", config.num_gpus_per_learner, fix)
+        return
+
+    alive = [node["Resources"].get("GPU", 0) for node in ray.nodes() if node["Alive"]]
+    machines = [int(gpus) for gpus in alive if gpus]
+    own = runners * int(config.num_gpus_per_env_runner) + learners
+    asked, there = runners if config.gpus == "shared" else own, sum(machines)
+    if asked > there:
+        what = f"{runners} env runners and {learners} learners need {asked} GPUs"
+        fix = f"{what}, and Ray has {there}; start Ray on more machines, or ask for fewer"
+        raise ConfigError("num_env_runners, num_learners", (runners, learners), fix)
+    if config.gpus == "shared" and len(machines) > 1:
+        # Ray adds up what is left of a machine's GPUs, and waits for a whole share of one there.
+        what = f"Ray has GPUs on {len(machines)} machines, and pairs could not be placed on them"
+        fix = f"{what}; give GPUs of their own, or start Ray on one machine alone"
+        raise ConfigError("num_env_runners, num_learners", (runners, learners), fix)
+
+
+def _returning_errors(call: Callable[[Any], T]) -> Callable[[Any], tuple[T | None, Any]]:
+    """Brings an error back beside the result: raised in RLlib's actor, it would end the actor, and
+    then the one that tries the same next."""
+
+    def made(runner: Any) -> tuple[T | None, Any]:
+        try:
+            return call(runner), None
+        except Exception as error:
+            return None, error
+
+    return made

@@ -1,0 +1,328 @@
+"""Plays whole rounds against an inference engine: the batched door to the game."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ssp_agents.engines.base import Engine, Request
+from ssp_env.errors import ServiceError
+from ssp_env.game.game import Attempt, Game, Origin, Start
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.record import GameRecord, record_game
+from ssp_env.game.round import Answers, Round, take_found
+from ssp_env.game.rules import Rules, is_remote
+from ssp_env.game.trajectory import Trajectory, Waiting
+from ssp_env.judge.base import Verdict
+from ssp_env.search.base import search_each
+from ssp_env.types import Document, GroundTruth, Question, Role, World
+
+T = TypeVar("T")
+_Found = list[Document] | ServiceError
+
+_EVALUATION = 0xE7A1
+"""Sets the random numbers of evaluation apart from those of self-play."""
+_CALLS_AT_ONCE = 32
+"""Calls of remote services that wait side by side; each may hold many queries or tasks."""
+_SERVE_FROM = 0.5
+"""In-process searches are served once this many are due per running request; each call blocks the
+engine."""
+
+
+@dataclass
+class Sampled:
+    """Turns and tokens that engines of this process have finished, for a sign of life."""
+
+    turns: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    """Wall-clock seconds that the engines were at work."""
+
+
+sampled = Sampled()
+
+
+def play(round_: Round, engine: Engine, *, temperature: float) -> Round:
+    """Lets the engine play a round to its end, in place; temperature 0 is greedy. Verification has
+    one of its own.
+
+    No trajectory waits for another one of its phase: its search goes out while others write, and it
+    writes on when the documents are there. Searches, judges and verifiers that wait for another
+    machine (see :mod:`ssp_env.game.rules`) run in threads beside the engine.
+
+    What is sampled follows from the round's seed, the trajectory's place in it and the tokens so
+    far. So whatever finishes first, games are the same, up to the last digits of the arithmetic of
+    batches; where all services are of this process, they are the same to the last bit.
+    """
+    _Scheduler(round_, engine, temperature).play()
+    return round_
+
+
+def answer(
+    rules: Rules,
+    questions: Sequence[tuple[int, Question]],
+    engine: Engine,
+    *,
+    temperature: float,
+    seed: int,
+    at_once: int,
+) -> list[GameRecord]:
+    """Lets the solver answer numbered questions, once each; one record per question, in order.
+
+    What is sampled for a question follows from the seed and its number. ``at_once`` are answered
+    side by side.
+    """
+    once = replace(rules, config=rules.config.replace(attempts=1))
+    records: list[GameRecord] = []
+    for first in range(0, len(questions), at_once):
+        asked = questions[first : first + at_once]
+        # Question n is slot n of one round, in whatever portions it is played: seeds stay the same.
+        starts = [
+            Start((_EVALUATION, seed), n, n, q.truth, Origin.GIVEN, question=q.text)
+            for n, q in asked
+        ]
+        round_ = play(Round.of_starts(once, starts), engine, temperature=temperature)
+        records += [
+            record_game(game, rules, engine.weights_version, question.group)
+            for game, (_, question) in zip(round_.games, asked, strict=True)
+        ]
+    return records
+
+
+def answers_of(world: World) -> Answers:
+    """Draws answers of a world: each once, unless there are fewer than are asked for."""
+    known = world.answers
+
+    def draw(rng: np.random.Generator, count: int) -> list[GroundTruth]:
+        return [known[i] for i in rng.choice(len(known), count, replace=count > len(known))]
+
+    return draw
+
+
+def waits_for_others(rules: Rules) -> bool:
+    """True if a service of these rules waits for another machine, so that the order in which turns
+    are batched depends on which answers first."""
+    return any(map(is_remote, (rules.retriever, rules.judge, rules.verifier)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Play:
+    """A trajectory in play."""
+
+    game: Game
+    number: int
+    """Its place in the game."""
+    trajectory: Trajectory
+    attempt: Attempt | None
+
+
+class _Scheduler:
+    """Moves a round through its phases; keeps what each trajectory waits for.
+
+    A trajectory is either with the engine (``_writing``), or waits for its search to be sent
+    (``_due``), or for a call of a remote service, which runs in a thread (``_calls``). Results are
+    dealt with in this thread alone.
+    """
+
+    def __init__(self, round_: Round, engine: Engine, temperature: float) -> None:
+        self._round, self._engine, self._temperature = round_, engine, temperature
+        self._rules = round_.rules
+        self._writing: dict[int, _Play] = {}
+        self._due: list[_Play] = []
+        self._threads: ThreadPoolExecutor | None = None
+        self._calls: dict[Future[Any], Callable[[Any], None]] = {}
+        self._awaited = 0
+        """Trajectories and calls of the present phase that are not over."""
+
+    def play(self) -> None:
+        """Plays the round to its end; after an error, engine and threads are free again."""
+        try:
+            self._begin_phase()
+
+            while self._writing or self._due or self._calls:
+                if self._writing:
+                    self._write()
+                self._search()
+                if self._calls:
+                    # While the engine has something to do, nobody waits for services.
+                    timeout = 0.0 if self._writing else None
+                    done, _ = wait(self._calls, timeout, FIRST_COMPLETED)
+                    for future in [future for future in self._calls if future in done]:
+                        self._calls.pop(future)(future.result())
+        finally:
+            # After an error, nobody waits for what it is writing.
+            self._engine.release(self._writing)
+            if self._threads is not None:
+                self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # -- phases --------------------------------------------------------------------------------
+
+    def _begin_phase(self) -> None:
+        """Asks for the turns of a phase; a phase without any is over at once."""
+        plays = []
+        for game in self._round.games:
+            if game.outcome is not Outcome.PENDING:
+                continue
+            # Verdicts are an attempt's; proposals and readings have none of their own.
+            attempts = {id(attempt.trajectory): attempt for attempt in game.attempts}
+            for number, trajectory in enumerate(game.trajectories()):
+                if trajectory.waiting is Waiting.POLICY:
+                    plays.append(_Play(game, number, trajectory, attempts.get(id(trajectory))))
+
+        self._awaited += len(plays)
+        self._submit(plays)
+
+    def _finish(self, plays: Sequence[_Play]) -> None:
+        """Takes trajectories that have ended out of play."""
+        self._engine.release([play.trajectory.key for play in plays])
+        self._judge(plays)
+        for _ in plays:
+            self._count_down()
+
+    def _count_down(self) -> None:
+        """Counts something that the round waited for; after the last, its next phase begins."""
+        self._awaited -= 1
+        if self._awaited or self._round.done:
+            return
+
+        # Advancing searches, verifies and judges what is left, which may wait for other machines.
+        if waits_for_others(self._rules):
+            self._call(self._round.advance, lambda _: self._begin_phase())
+        else:
+            self._round.advance()
+            self._begin_phase()
+
+    def _call(
+        self, call: Callable[[], T], then: Callable[[T], None], *, awaited: bool = True
+    ) -> None:
+        """Makes a call in a thread, for which the phase waits if ``awaited``. Nothing else touches
+        what an awaited call changes, and other calls change nothing."""
+        self._awaited += awaited
+
+        def done(result: T) -> None:
+            then(result)
+            if awaited:
+                self._count_down()
+
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_CALLS_AT_ONCE, thread_name_prefix="ssp-service")
+        self._calls[self._threads.submit(call)] = done
+
+    # -- turns ---------------------------------------------------------------------------------
+
+    def _submit(self, plays: Sequence[_Play]) -> None:
+        requests = []
+        for play in plays:
+            written, game = play.trajectory, play.game
+            self._writing[written.key] = play
+            # The seed of a turn follows from its place in the game, not from the order of events.
+            name = (*game.start.seed, game.slot, play.number, written.role, len(written.ids))
+            digest = hashlib.blake2b(" ".join(map(str, name)).encode(), digest_size=8).digest()
+            seed = int.from_bytes(digest) >> 1
+            reads = written.role is Role.VERIFIER
+            at = self._rules.config.verification_temperature if reads else self._temperature
+            room = written.tokens_left
+            requests.append(Request(written.key, written.ids, room, at, seed, written.role))
+        self._engine.submit(requests)
+
+    def _write(self) -> None:
+        """One step of the engine; if it fails, what it was asked for is void."""
+        began = time.perf_counter()
+        try:
+            finished = self._engine.step()
+        except ServiceError as error:
+            # It does not say which requests it lost, so all of them are.
+            plays = list(self._writing.values())
+            self._writing.clear()
+            self._round.void([play.trajectory for play in plays], error)
+            self._finish(plays)
+            return
+        finally:
+            sampled.seconds += time.perf_counter() - began
+
+        again, over = [], []
+        for key, generation in finished:
+            play = self._writing.pop(key)
+            play.trajectory.feed(generation.ids, generation.logprobs)
+            sampled.turns += 1
+            sampled.tokens += len(generation.ids)
+
+            match play.trajectory.waiting:
+                case Waiting.POLICY:
+                    again.append(play)  # the engine stopped inside a thought
+                case Waiting.SEARCH:
+                    self._due.append(play)
+                case Waiting.NOTHING:
+                    over.append(play)
+
+        self._submit(again)
+        self._finish(over)
+
+    # -- services ------------------------------------------------------------------------------
+
+    def _search(self) -> None:
+        """Sends the searches that are due, unless it is better to wait for more of them."""
+        remote = is_remote(self._rules.retriever)
+        if not self._due or not (remote or len(self._due) >= _SERVE_FROM * self._engine.running):
+            return
+
+        # An outage may have ended some of them.
+        plays = [play for play in self._due if not play.trajectory.done]
+        self._finish([play for play in self._due if play.trajectory.done])
+        self._due = []
+
+        queries = [play.trajectory.query or "" for play in plays]
+        search = partial(search_each, self._rules.retriever, k=self._rules.config.top_k)
+        if remote:
+            found = partial(self._found, plays)
+            self._call(lambda: search(queries), found, awaited=False)  # its trajectories are
+        else:
+            self._found(plays, search(queries))
+
+    def _found(self, plays: Sequence[_Play], found: Sequence[_Found]) -> None:
+        for play, documents in zip(plays, found, strict=True):
+            take_found(self._rules, play.game, play.trajectory, documents)
+
+        # Documents may end a trajectory (its budget), and an outage its whole game.
+        self._submit([play for play in plays if not play.trajectory.done])
+        self._finish([play for play in plays if play.trajectory.done])
+        self._end_voided(found)
+
+    def _judge(self, plays: Sequence[_Play]) -> None:
+        """Has attempts that are over judged while others write, if the judge is remote."""
+        if not is_remote(self._rules.judge):
+            return
+
+        asked = [
+            (play.game, play.attempt)
+            for play in plays
+            if play.attempt is not None and play.attempt.outage is None and play.game.accepted
+        ]
+        if not asked:
+            return
+
+        referee = self._round.referee
+        pairs = [(game, attempt.trajectory) for game, attempt in asked]
+
+        def then(verdicts: list[Verdict | ServiceError]) -> None:
+            referee.take_verdicts(asked, verdicts)
+            self._end_voided(verdicts)
+
+        self._call(lambda: referee.verdicts(pairs), then)
+
+    def _end_voided(self, results: Sequence[object]) -> None:
+        """Ends what others were writing in games that an outage among these results has voided."""
+        if not any(isinstance(result, ServiceError) for result in results):
+            return
+
+        over = [play for play in self._writing.values() if play.trajectory.done]
+        for play in over:
+            del self._writing[play.trajectory.key]
+        self._finish(over)

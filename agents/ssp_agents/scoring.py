@@ -1,0 +1,119 @@
+"""Log-probabilities of the tokens that a policy wrote, without a full tensor of logits."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from ssp_agents.rows import Columns
+
+LOGITS_PER_CHUNK = 2**25
+"""Logits that exist at a time (128 MiB in float32): 220 tokens of a vocabulary of 152,000."""
+
+
+class Scores(NamedTuple):
+    """Scores of tokens that a policy wrote."""
+
+    logprobs: Tensor
+    """float32 (tokens,)."""
+    entropies: Tensor | None = None
+    """float32 (tokens,), in nats, without gradients, of the distributions that the tokens are from;
+    ``None`` where nobody asked."""
+
+
+def token_scores(
+    lm: Any,
+    ids: Tensor,
+    mask: Tensor,
+    temperature: float,
+    vocab_size: int,
+    logits_per_chunk: int = LOGITS_PER_CHUNK,
+    *,
+    entropies: bool = True,
+) -> Scores:
+    """Log-probabilities of the masked tokens under a model, at their sampling temperature, row by
+    row.
+
+    Right padding needs no attention mask: every layer is causal, and padding is masked. Logits are
+    computed only for the masked tokens, a fraction of all, and chunk by chunk. Chunks are
+    computed again in the backward pass, so that only one of them is in memory at any time.
+
+    ``ids`` are int64 (rows, length), right-padded; ``mask`` (rows, length) is above 0 on the tokens
+    that count, never at position 0. Logits from ``vocab_size`` on are left out, as in sampling.
+    """
+    # The state at position t predicts the token at t + 1: (rows, length - 1, width).
+    hidden = lm.base_model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
+    own = mask[:, 1:] > 0  # (rows, length - 1)
+    states, targets = hidden[own], ids[:, 1:][own]  # (tokens, width), (tokens,)
+    head = lm.get_output_embeddings()
+
+    def score(states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        # log softmax(logits / T), the distribution that was sampled from: (chunk, vocabulary).
+        logits = head(states)[:, :vocab_size].float() / temperature
+        every = torch.log_softmax(logits, dim=-1)
+        chosen = every.gather(1, targets[:, None]).squeeze(1)
+        # Last, because what is computed again for the backward pass ends with what that needs.
+        return chosen, _entropies(every) if entropies else chosen.detach()
+
+    # A chunk is size x vocabulary logits.
+    size = max(1, logits_per_chunk // vocab_size)
+    # What fits into one chunk need not be computed twice.
+    if len(targets) <= size:
+        logprobs, entropy = score(states, targets)
+    else:
+        chunks = zip(torch.split(states, size), torch.split(targets, size), strict=True)
+        scored = [checkpoint(score, *chunk, use_reentrant=False) for chunk in chunks]
+        logprobs, entropy = (torch.cat(parts) for parts in zip(*scored, strict=True))
+
+    return Scores(logprobs, entropy if entropies else None)
+
+
+@torch.no_grad()
+def _entropies(logprobs: Tensor) -> Tensor:
+    """Entropy -sum p log p of each row of log-probabilities (tokens, vocabulary): (tokens,)."""
+    # A token that is impossible has no part in it; 0 x -inf would be NaN.
+    finite = logprobs.clamp(min=torch.finfo(logprobs.dtype).min)
+    # In place: each of these is as large as all logits of a chunk.
+    return -finite.mul_(logprobs.exp()).sum(dim=-1)
+
+
+class TokenScorer(torch.nn.Module):
+    """A causal LM as the scorer that :class:`ssp_agents.update.Update` takes."""
+
+    def __init__(
+        self, lm: Any, temperature: float, vocab_size: int, *, entropies: bool = True
+    ) -> None:
+        super().__init__()
+        self.lm, self._temperature, self._vocab_size = lm, temperature, vocab_size
+        self._entropies = entropies
+
+    def forward(self, columns: Columns) -> Scores:
+        ids, mask = columns["ids"], columns["loss_mask"]
+        at, size = self._temperature, self._vocab_size
+        return token_scores(self.lm, ids, mask, at, size, entropies=self._entropies)
+
+
+def checkpoint_layers(module: torch.nn.Module) -> None:
+    """Keeps only each layer's input for the backward pass, and computes the rest again there.
+
+    The layers alone are put in training mode, which is what `transformers` asks for; what they
+    are made of stays in evaluation mode, so that no dropout comes between engine and learner.
+    """
+    from transformers import PreTrainedModel
+
+    models = [part for part in module.modules() if isinstance(part, PreTrainedModel)]
+    if not models:
+        raise ValueError(f"{type(module).__name__} holds no model of transformers")
+
+    # The first one holds the others, such as the layers without the output layer.
+    model = models[0]
+    # What transformers 5.23 calls activation checkpointing, 5.19 knows by its old name.
+    newer = hasattr(model, "activation_checkpointing_enable")
+    enable = model.activation_checkpointing_enable if newer else model.gradient_checkpointing_enable
+    enable({"use_reentrant": False})
+    for part in model.modules():
+        if getattr(part, "gradient_checkpointing", False):
+            part.training = True

@@ -1,0 +1,270 @@
+"""One optimizer step of self-play in plain PyTorch: rows in, new weights out. No Ray.
+
+RLlib's learner calls it with its module, and so can any loop of your own. The loss of a trajectory
+is put together once, in :meth:`Update.objective`; its formulas per token are in
+``losses.py``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ssp_agents.config import LearningConfig
+from ssp_agents.losses import Tokens, find_algorithm, is_clipped, is_vetoed, kl_k3
+from ssp_agents.metrics import ROLE_NORMS
+from ssp_agents.rows import ROLE_IDS, Columns, idle, microbatches, of_role, one_of_each
+from ssp_agents.scoring import Scores
+from ssp_agents.sharding import whole
+
+Scorer = Callable[[Columns], Scores]
+"""From columns of rows to the scores of the tokens that the policy wrote, row by row."""
+
+MAX_GRAD_NORM = 1.0
+"""Gradients are scaled down to this global norm, as in veRL."""
+ROLE_NORMS_EVERY = 10
+"""Steps between two measurements of the gradient norm of each role alone."""
+
+
+def adam(parameters: Iterable[torch.nn.Parameter], learning: LearningConfig) -> torch.optim.Adam:
+    """The optimizer of a policy; :class:`Update` sets its learning rate at each step."""
+    # Fused: one pass over each weight, a third of the time of the loop over operations.
+    betas = 0.9, learning.beta2
+    return torch.optim.Adam(parameters, lr=learning.lr, betas=betas, fused=True)
+
+
+class Update:
+    """Update of a policy: a call is one optimizer step.
+
+    Rows carry role, advantage and weight; the weights hold the denominators of the whole update
+    (see :func:`ssp_agents.rows.with_loss_weights`), so the losses of micro-batches and of several
+    learners simply add up.
+    """
+
+    def __init__(
+        self,
+        policy: Scorer,
+        optimizer: torch.optim.Optimizer,
+        learning: LearningConfig,
+        *,
+        reference: Scorer | None = None,
+        autocast: torch.dtype | None = None,
+        learners: int = 1,
+        no_sync: Callable[[], contextlib.AbstractContextManager[Any]] | None = None,
+        agree: Callable[[int], int] | None = None,
+        loss: Callable[[Columns, Scores], Tensor] | None = None,
+    ) -> None:
+        """The policy's parameters are the optimizer's, and stay float32; passes are computed in the
+        dtype ``autocast``. Without a reference there is no KL.
+
+        Where DDP *averages* the gradients of several ``learners``, ``no_sync`` is a context in
+        which it does not yet. Learners that share the weights of a policy have to pass through it
+        in step: ``agree`` gives the largest number of passes of them all. ``loss`` is minimised in
+        place of :meth:`objective`, whose figures stay.
+        """
+        self.policy = policy
+        self.optimizer = optimizer
+        self.learning = learning
+        self.reference = reference
+        self._autocast = autocast
+        self._learners = learners
+        self._no_sync = no_sync or contextlib.nullcontext
+        self._agree, self._loss = agree, loss
+        # By role id; found here, so that a wrong name fails before the first pass.
+        self._algorithms = [find_algorithm(learning.algorithm(role)) for role in ROLE_IDS]
+
+    def __call__(self, columns: Columns, step: int) -> dict[str, float]:
+        """Learns from one batch: tensors on the policy's device, as of
+        :func:`ssp_agents.rows.columns_of`, and the number of the training step, from 0.
+
+        Returns:
+            Figures that :func:`ssp_agents.metrics.merge_figures` puts together with those of other
+            learners. Where the gradient is not finite, weights and moments are left alone
+            (``skipped_updates``).
+        """
+        learning = self.learning
+        # lr(k) = lr min(1, (k + 1) / warm-up) max(0, 1 - k / decay): a rise, then a plateau, or a
+        # linear fall all the way.
+        share = min(1.0, (step + 1) / max(1, learning.warmup_steps))
+        if learning.decay_steps is not None:
+            share *= max(0.0, 1.0 - step / learning.decay_steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning.lr * share
+
+        proposer_gradients: list[Tensor | None] | None = None
+        if len(learning.learning_roles) > 1 and step % ROLE_NORMS_EVERY == 0:
+            # Passes of their own; they do not touch the update that follows, to the last bit.
+            self._accumulate(of_role(columns, ROLE_IDS["proposer"]))
+            # zero_grad(set_to_none) only drops references, so these tensors survive.
+            proposer_gradients = [parameter.grad for parameter in self._parameters()]
+        figures = self._accumulate(columns)
+        figures |= dict.fromkeys(ROLE_NORMS, math.nan)
+        if proposer_gradients is not None:
+            figures |= dict(zip(ROLE_NORMS, self._role_norms(proposer_gradients), strict=True))
+
+        # g <- g min(1, MAX_GRAD_NORM / |g|), over all parameters together.
+        norm = whole(torch.nn.utils.clip_grad_norm_(self._parameters(), MAX_GRAD_NORM))
+        finite = bool(torch.isfinite(norm))
+        if finite:
+            self.optimizer.step()
+        # Frees the gradients' memory for an engine on the same GPU.
+        self.optimizer.zero_grad(set_to_none=True)
+        return figures | {"grad_norm": float(norm), "skipped_updates": 0.0 if finite else 1.0}
+
+    def _accumulate(self, columns: Columns) -> dict[str, float]:
+        """Puts the gradient of the whole batch into the parameters; returns the summed figures."""
+        self.optimizer.zero_grad(set_to_none=True)
+        figures: dict[str, Tensor] = {}
+        parts = list(microbatches(columns, self.learning.microbatch_tokens))
+        if self._agree is not None:
+            # Idle passes, until there are as many as on every other learner.
+            parts += [idle(parts[-1])] * (self._agree(len(parts)) - len(parts))
+
+        for i, part in enumerate(parts, 1):
+            # DDP adds up the gradients of all learners once, in the last pass.
+            with contextlib.nullcontext() if i == len(parts) else self._no_sync():
+                with self._arithmetic(part["ids"].device):
+                    scores = _scored(self.policy, part)
+
+                # Outside autocast: sums of many small terms, in float32.
+                loss, sums = self.objective(part, *scores)
+                if self._loss is not None:
+                    loss = self._loss(part, scores)
+                # What is averaged over learners has to come out as the sum of their losses.
+                (loss * self._learners).backward()  # type: ignore[no-untyped-call]
+
+            for name, value in sums.items():
+                figures[name] = figures.get(name, torch.zeros_like(value)) + value
+
+        # Read once at the end: on a GPU, reading a figure waits for everything before it.
+        return {name: float(value) for name, value in figures.items()}
+
+    def objective(
+        self, part: Columns, logprobs: Tensor, entropies: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Equations 4 and 5 over one micro-batch: the weighted sum of its token losses, and the
+        figures that add up.
+
+        L = sum over rows i of w_i sum over their tokens t of (loss_it + beta KL_it), where w_i
+        holds the denominators B, n and |rho|, and the KL is that of equation 4, for the roles whose
+        algorithm has one. ``logprobs`` and ``entropies`` are float32 (tokens,), row by row; the
+        latter, without gradients, are for the figures alone.
+        """
+        learning = self.learning
+        # Column t of (rows, length) is scored by the logits at t - 1, so position 0 never counts.
+        own = part["loss_mask"][:, 1:] > 0  # (rows, length - 1)
+        counts = own.sum(dim=1)  # (rows,)
+        # From one value per row to one per token that the policy wrote: (rows,) -> (tokens,).
+        role, advantages, weights = (
+            part[name].repeat_interleave(counts) for name in ("role", "advantages", "weights")
+        )
+        rows = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
+        behaviour = part["behaviour_logprobs"][:, 1:][own]  # (tokens,)
+        # What nobody sampled is learnt from as if the policy had, with a ratio of 1.
+        behaviour = torch.where(behaviour.isnan(), logprobs.detach(), behaviour)
+        # log(pi / mu) of each token: (tokens,).
+        log_ratios = logprobs - behaviour
+
+        # Where engine and learner disagree too much, the whole trajectory is left out: (rows,).
+        vetoed = torch.zeros(len(counts), dtype=torch.bool, device=counts.device)
+        if learning.importance_cap is not None:
+            vetoed = is_vetoed(log_ratios, rows, len(counts))
+        counted = weights * ~vetoed.repeat_interleave(counts)
+
+        # Each loss gets the tokens of its own role alone, so that it may compare or average them.
+        losses = torch.zeros_like(logprobs)  # (tokens,)
+        clipped = torch.zeros_like(losses, dtype=torch.bool)
+        for number, algorithm in enumerate(self._algorithms):
+            chosen = role == number  # bool (tokens,)
+            tokens = Tokens(*(x[chosen] for x in (logprobs, behaviour, advantages, rows)))
+            losses = losses.masked_scatter(chosen, algorithm.loss(tokens, learning))
+            if algorithm.clips is not None:
+                found = is_clipped(algorithm.clips(tokens).detach(), tokens.advantages, learning)
+                clipped = clipped.masked_scatter(chosen, found)
+        # sum_i w_i sum_t loss_it, and the same of the KL: scalars.
+        loss = (counted * losses).sum()
+        has_kl = self._has_kl(role)
+        kl = (counted * self._kl(part, logprobs, has_kl)).sum()
+
+        sums = {"loss": loss + learning.kl_coeff * kl, "policy_loss": loss, "kl": kl}
+        with torch.no_grad():
+            # Sums in place of means: micro-batches and learners add them up, merge_figures divides.
+            trained = weights > 0  # (tokens,)
+            ratios = log_ratios.exp() * trained
+            cap = math.inf if learning.importance_cap is None else learning.importance_cap
+            sums |= {
+                "trained_tokens": trained.sum(),
+                "logprob_gap_sum": (log_ratios.abs() * trained).sum(),
+                "ratio_sum": ratios.sum(),
+                "kl_tokens": (has_kl & trained).sum(),
+                "clipped_tokens": (clipped & trained).sum(),
+                "truncated_tokens": (ratios > cap).sum(),
+                "vetoed_rows": (vetoed & (part["weights"] > 0)).sum(),
+            }
+            for name, number in ROLE_IDS.items() if entropies is not None else ():
+                trained_of_role = trained & (role == number)
+                sums[f"{name}_tokens"] = trained_of_role.sum()
+                sums[f"{name}_entropy_sum"] = (entropies * trained_of_role).sum()
+
+        return sums["loss"], {name: value.detach().double() for name, value in sums.items()}
+
+    def _kl(self, part: Columns, logprobs: Tensor, has_kl: Tensor) -> Tensor:
+        """KL of each token (tokens,); 0 for roles without it, whose rows the reference does not
+        read."""
+        kl = torch.zeros_like(logprobs)
+        rows = self._has_kl(part["role"])
+        if self.reference is None or (self._agree is None and not bool(rows.any())):
+            return kl
+
+        # Where the reference is shared among learners, all of them read, if only an idle row.
+        seen = {name: column[rows] for name, column in part.items()} if rows.any() else idle(part)
+        with torch.no_grad(), self._arithmetic(part["ids"].device):
+            reference = _scored(self.reference, seen).logprobs
+
+        # That pass was for the other learners' sake.
+        if not bool(rows.any()):
+            return kl
+        cap = self.learning.kl_cap
+        return kl.masked_scatter(has_kl, kl_k3(logprobs[has_kl], reference, cap))
+
+    def _has_kl(self, role: Tensor) -> Tensor:
+        """Roles whose algorithm has a KL, by role id: bool of the same shape."""
+        return torch.tensor([a.kl for a in self._algorithms], device=role.device)[role]
+
+    def _role_norms(self, proposer_gradients: Sequence[Tensor | None]) -> tuple[float, float]:
+        """Norms of both roles' gradients, from the proposer's and from that of both."""
+        # |g_solver| = |g_both - g_proposer|. The rest is put in the proposer's place, because a
+        # third set of gradients may not fit.
+        alone = _norm(proposer_gradients)
+        rest = [
+            both.grad if part is None or both.grad is None else part.neg_().add_(both.grad)
+            for both, part in zip(self._parameters(), proposer_gradients, strict=True)
+        ]
+        return alone, _norm(rest)
+
+    def _parameters(self) -> list[torch.nn.Parameter]:
+        return [p for group in self.optimizer.param_groups for p in group["params"]]
+
+    def _arithmetic(self, device: torch.device) -> contextlib.AbstractContextManager[Any]:
+        return torch.autocast(device.type, self._autocast, enabled=self._autocast is not None)
+
+
+def _scored(scorer: Scorer, part: Columns) -> Scores:
+    """Scores of each row of a micro-batch, of which equal ones are read once."""
+    read, places = one_of_each(part)
+    scores = scorer(read)
+    if places is None:
+        return scores
+
+    # From tokens of the rows that were read to tokens of all rows.
+    entropies = None if scores.entropies is None else scores.entropies[places]
+    return Scores(scores.logprobs[places], entropies)
+
+
+def _norm(gradients: Sequence[Tensor | None]) -> float:
+    return float(whole(torch.nn.utils.get_total_norm([g for g in gradients if g is not None])))

@@ -1,0 +1,186 @@
+"""The policy wiki-small: a stock Lfm2 of 1.8 million parameters that is trained from nothing, on
+demonstrations over real sentences, until it searches, reads and asks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer as RawTokenizer
+from tokenizers import decoders, models, pre_tokenizers, trainers
+from transformers import Lfm2ForCausalLM, PreTrainedTokenizerFast
+
+from ssp_agents.tiny.bootstrap import POOL, batches, padded, rate, tiny_config
+from ssp_agents.tiny.traces import Trace
+from ssp_agents.wiki_small.traces import TraceWriter
+from ssp_env.disk import replacing
+from ssp_env.errors import RunError
+from ssp_env.game.config import GameConfig
+from ssp_env.game.protocol import Tags
+from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.worlds.wiki import WikiSentences
+
+WORDS = 8192
+"""Entries of the vocabulary."""
+
+
+def wiki_tokenizer() -> PreTrainedTokenizerFast:
+    """A byte-pair encoding fitted to the sentences. Every word begins with its space, wherever it
+    stands, so that a name has the same tokens in a prompt, a document and an answer."""
+    raw = RawTokenizer(models.BPE())
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    raw.decoder = decoders.ByteLevel()
+    special = ["<pad>", "<eos>", *Tags().all()]
+    trainer = trainers.BpeTrainer(
+        vocab_size=WORDS, special_tokens=special, show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )  # fmt: skip
+    raw.train_from_iterator((d.text for d in WikiSentences().corpus), trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="<pad>", eos_token="<eos>")
+
+
+def wiki_model(vocab_size: int, generator: torch.Generator, width: int = 128) -> Lfm2ForCausalLM:
+    """A fresh model whose attention copies from the start.
+
+    Each attention layer hands on what it attends to (V and O are a rotation and its transpose), and
+    a token attends to its like (Q and K are alike)."""
+    model = Lfm2ForCausalLM._from_config(
+        tiny_config(vocab_size, width), attn_implementation="eager"
+    )
+
+    def normal(shape: torch.Size, std: float) -> torch.Tensor:
+        return torch.randn(shape, generator=generator) * std
+
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "embed_tokens" in name:
+                weight.copy_(normal(weight.shape, 1.0))
+            elif name.endswith("conv.conv.weight"):
+                weight.uniform_(-0.5, 0.5, generator=generator)
+            elif weight.ndim >= 2:
+                out = name.endswith(("out_proj.weight", "w2.weight"))
+                weight.copy_(normal(weight.shape, weight.shape[1] ** -0.5 * (0.25 if out else 1)))
+        layers = [layer for layer in model.model.layers if hasattr(layer, "self_attn")]
+        for place, layer in enumerate(layers):
+            attention = layer.self_attn
+            rotation, _ = torch.linalg.qr(normal(torch.Size([width, width]), 1.0))
+            attention.v_proj.weight.copy_(rotation)
+            attention.out_proj.weight.copy_(rotation.T * (4.0 if place + 1 == len(layers) else 1.0))
+            noise = normal(attention.k_proj.weight.shape, width**-0.5)
+            attention.k_proj.weight.copy_(0.7 * attention.q_proj.weight + 0.714 * noise)
+        model.model.embedding_norm.weight.fill_(0.2)
+    model.tie_weights()
+    return model
+
+
+STEPS = 1000
+"""Optimizer steps of the policy that ships."""
+LR = 4e-3
+"""Highest learning rate."""
+EMBEDDINGS_LR = 0.05
+"""Share of it for the embeddings."""
+FROZEN = 0.08
+"""First share of the steps, in which embeddings and the last layer's V and O stay as they are:
+copying is learnt first."""
+ATTENTION_WEIGHT = 0.5
+"""Weight of the loss on attention."""
+_TRACES = 0x3171
+"""Second number of the seeds that demonstrations are drawn by."""
+_SAVED_EVERY = 200
+STATE = "state.pt"
+"""File with the state of training."""
+
+
+def bootstrap(
+    game: GameConfig,
+    folder: Path,
+    seed: int = 0,
+    steps: int = STEPS,
+    report: Callable[[int, float], None] = lambda step, loss: None,
+) -> tuple[Lfm2ForCausalLM, PreTrainedTokenizerFast]:
+    """Trains a fresh policy, in float32; resumes from the state in ``folder``.
+
+    The same seed gives the same weights on one kind of processor, however often it was stopped.
+
+    Args:
+        game: format that it will play in.
+        folder: keeps the tokenizer, and every 200 steps the state of training.
+        report: called after each step with its number and its loss in nats a token.
+    """
+    if not (folder / "tokenizer.json").exists():
+        wiki_tokenizer().save_pretrained(folder)
+    tokenizer = HuggingFaceTokenizer.load(folder)
+    writer = TraceWriter(game, tokenizer)
+    model = wiki_model(tokenizer.vocab_size, torch.Generator().manual_seed(seed)).train()
+
+    # Groups of parameters: embeddings and the last copying layer wait, all others learn at once.
+    last = [layer for layer in model.model.layers if hasattr(layer, "self_attn")][-1].self_attn
+    embeddings, copies = model.model.embed_tokens.weight, (last.v_proj.weight, last.out_proj.weight)
+    waiting = {id(weight) for weight in (embeddings, *copies)}
+    groups = [
+        {"params": [w for w in model.parameters() if id(w) not in waiting], "share": 1.0},
+        {"params": [embeddings], "share": EMBEDDINGS_LR},
+        {"params": [*copies], "share": 1.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=LR, betas=(0.9, 0.98), weight_decay=0.01)
+
+    step, pool, state = 0, 0, folder / STATE
+    if state.exists():
+        saved = torch.load(state, weights_only=True)
+        if (saved["seed"], saved["steps"]) != (seed, steps):
+            begun = f"--seed {saved['seed']} --steps {saved['steps']}"
+            raise RunError(f"{folder} was begun with {begun}: give the same, or delete it")
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        step, pool = saved["step"], saved["pool"]
+
+    saved_at = step
+    while step < steps:
+        # A pool of demonstrations follows from its number alone, so training can go on from it.
+        rng = np.random.default_rng([seed, _TRACES, pool])
+        stream = writer.stream(rng)
+        for batch in batches([next(stream) for _ in range(POOL)], rng):
+            step += 1
+            for number, group in enumerate(optimizer.param_groups):
+                waits = number > 0 and step < FROZEN * steps
+                group["lr"] = 0.0 if waits else LR * group["share"] * rate(step, steps)
+            spoken, attention = losses(model, batch)
+            optimizer.zero_grad(set_to_none=True)
+            (spoken + ATTENTION_WEIGHT * attention).backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            report(step, float(spoken.detach()))
+            if step == steps:
+                break
+        pool += 1
+        if step - saved_at >= _SAVED_EVERY:
+            saved_at = step
+            weights = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            place = {"step": step, "pool": pool, "seed": seed, "steps": steps}
+            with replacing(state, "wb") as file:
+                torch.save({**weights, **place}, file)
+    return model.eval(), PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+def losses(model: Lfm2ForCausalLM, batch: list[Trace]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cross-entropy of the player's own tokens, in nats a token; and of the places that they are
+    copied from, under the mean attention of the last layer's heads."""
+    ids = padded([trace.ids for trace in batch])  # (rows, length)
+    mask = padded([trace.mask for trace in batch])[:, 1:]
+    source = padded([trace.source for trace in batch], -1)[:, 1:]
+    result: Any = model.model(input_ids=ids[:, :-1], use_cache=False, output_attentions=True)
+
+    own = mask > 0
+    logits = model.lm_head(result.last_hidden_state[own])  # (own tokens, vocabulary)
+    spoken = torch.nn.functional.cross_entropy(logits, ids[:, 1:][own])
+    if not math.isfinite(float(spoken.detach())):
+        raise FloatingPointError("the bootstrap diverged: its loss is not finite")
+
+    # Attention of the token before, from which the copied one is predicted: (copied, heads).
+    rows, places = torch.nonzero(source >= 0, as_tuple=True)
+    looked = result.attentions[-1][rows, :, places, source[rows, places]]
+    return spoken, -torch.log(looked.mean(-1) + 1e-6).mean()

@@ -1,0 +1,291 @@
+"""The commands of the training stack: their options and help. Nothing heavy is imported before one
+runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from ssp_experiments.options import (
+    Chosen,
+    EvalOptions,
+    NonNegative,
+    PositiveInt,
+    ProbeOptions,
+    Several,
+    SweepOptions,
+    TrainOptions,
+)
+
+
+def train(*, chosen: Chosen = Chosen(), options: TrainOptions = TrainOptions()) -> int:
+    """Trains a policy by self-play: propose, verify, solve, learn.
+
+    Ctrl-C or SIGTERM stops after the step in progress; --resume continues, to the same result.
+
+    Your own corpus and answers: --world files, with --set world_options.name=..., corpus_path=...,
+    answers_path=... and questions_path=... (JSON lines).
+    """
+    from ssp_experiments.commands.train import run
+
+    return run(chosen, options)
+
+
+def evaluate(
+    targets: Annotated[
+        list[str] | None, Parameter(name="POLICY", allow_leading_hyphen=False)
+    ] = None,
+    /,
+    *,
+    chosen: Chosen = Chosen(),
+    options: EvalOptions = EvalOptions(),
+) -> int:
+    """Scores a policy on questions that it never trains on; two are compared.
+
+    Args:
+        targets: Model directories, or files that --out wrote.
+    """
+    from ssp_experiments.commands.eval import run
+
+    return run(chosen, options, targets or [])
+
+
+def sweep(
+    name: str | None = None,
+    /,
+    *,
+    chosen: Chosen = Chosen(),
+    options: SweepOptions = SweepOptions(),
+) -> int:
+    """Plays many runs that differ in some settings, into one table.
+
+    Each trial is a run as of ssp train, in DIR/trials. RAY_ADDRESS names a cluster.
+
+    Args:
+        name: A sweep that ships, or a YAML file; without it, those that ship are listed.
+    """
+    from ssp_experiments.commands.sweep import run
+
+    return run(chosen, options, name)
+
+
+def league(
+    players: list[str],
+    /,
+    *,
+    chosen: Chosen = Chosen(),
+    answers: Annotated[int, Parameter(validator=Number(gte=2))] = 128,
+    attempts: PositiveInt | None = None,
+    out: str = "runs/league",
+) -> int:
+    """Lets proposers and solvers of different steps play each other.
+
+    A run keeps its last two checkpoints, unless it is trained with --set checkpoints_kept=null.
+
+    Args:
+        players: Run directories, for the policy they began with and all checkpoints that are there;
+            model directories, as DIR or NAME=DIR.
+        answers: Answers that each proposer asks about.
+        attempts: Attempts of each solver at a question (default: as in training).
+        out: Directory of tables, data and figure.
+    """
+    from ssp_experiments.league import run
+
+    return run(chosen, players, answers=answers, attempts=attempts, out=Path(out))
+
+
+def play(
+    *,
+    chosen: Chosen = Chosen(),
+    role: Literal["solver", "proposer"] = "solver",
+    games: PositiveInt | None = None,
+) -> int:
+    """Lets you play the game, against the policy.
+
+    As solver you get questions that the policy wrote; as proposer you get an answer and write the
+    question. `s WORDS` searches, `a WORDS` ends your turn.
+
+    Args:
+        role: Role that you play.
+        games: Stop after so many (default: never).
+    """
+    from ssp_experiments.commands.play import run
+
+    return run(chosen, role=role, games=games)
+
+
+def probe(*, chosen: Chosen = Chosen(), options: ProbeOptions = ProbeOptions()) -> int:
+    """Plays scripted cheats against your rules, and prints who is paid what.
+
+    Exit status: 0, 1 if a cheat pays more than an honest player by more than the margin, 2 for a
+    mistake, 3 if a service was down.
+    """
+    from ssp_experiments.commands.probe import run
+
+    return run(chosen, options)
+
+
+def plan(
+    *,
+    chosen: Chosen = Chosen(),
+    gpus: int | None = None,
+    memory: float | None = None,
+    json: bool = False,
+) -> int:
+    """Says what each GPU of a run will hold, and whether that fits. Loads nothing.
+
+    Exit status: 0, or 2 if it does not fit (the message names the setting to change).
+
+    Args:
+        gpus: GPUs there are (default: as many as the settings ask for).
+        memory: Memory of each of them in GiB (default: 80).
+        json: Print one JSON object, in bytes.
+    """
+    from ssp_experiments.planner import show_plan
+
+    return show_plan(chosen.config(), gpus=gpus, memory=memory, as_json=json)
+
+
+def bootstrap(
+    *,
+    out: str,
+    world: Literal["mini", "wiki-sentences"] = "mini",
+    seed: Annotated[int, NonNegative] = 0,
+    width: int | None = None,
+    steps: PositiveInt | None = None,
+) -> int:
+    """Makes a policy that ships, and its tokenizer, from nothing, on scripted demonstrations.
+
+    The tiny one takes twenty minutes of one core, that of wiki-sentences half an hour. After
+    Ctrl-C, the latter's command goes on where it was stopped.
+
+    Args:
+        out: Model directory; must not exist.
+        world: World that it will play in.
+        seed: Seed of all randomness.
+        width: Width of the tiny policy's layers, a multiple of 64 (default: 128, 0.9 million
+            parameters).
+        steps: Optimizer steps (default: as many as the policy that ships has taken).
+    """
+    from ssp_experiments.commands.models import make_policy
+
+    return make_policy(Path(out), world, seed, width, steps)
+
+
+def imitate(
+    *,
+    chosen: Chosen = Chosen(),
+    out: Path,
+    games: Annotated[list[str] | None, Several] = None,
+    steps: PositiveInt = 50,
+    lr: Annotated[float, Parameter(validator=Number(gt=0))] = 1e-4,
+    measured: PositiveInt = 12,
+) -> int:
+    """Teaches a model to play by supervised steps, on a script's games or recorded ones.
+
+    Each step learns from learning.batch_size trajectories; --set learning.lora_rank=16 trains
+    adapters. Shows how many turns are well-formed before and after.
+
+    Args:
+        out: Run directory.
+        games: Files of games, such as those of a run, in place of the script's; their valid
+            proposals and right attempts are learnt from.
+        steps: Optimizer steps (default: 50).
+        lr: Learning rate (default: 1e-4; adapters want ten times as much).
+        measured: Questions, and proposals, that the policy is measured by.
+    """
+    from ssp_experiments.commands.imitate import run
+
+    return run(chosen, games or [], steps=steps, lr=lr, measured=measured, out=out)
+
+
+def export(
+    source: str,
+    /,
+    *,
+    out: Annotated[str, Parameter(name=("--out", "-o"))],
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32",
+    model: str | None = None,
+) -> int:
+    """Writes the policy of a checkpoint as a plain model directory.
+
+    Args:
+        source: A run directory (its newest checkpoint), or a checkpoint.
+        out: Model directory to write.
+        dtype: Type that weights are rounded to.
+        model: Model that was trained; for checkpoints of RLlib's or Tune's, which do not hold it.
+    """
+    from ssp_experiments.commands.models import export
+
+    return export(Path(source), Path(out), dtype, model)
+
+
+def questions(
+    run: str,
+    /,
+    *,
+    out: Annotated[str | None, Parameter(name=("--out", "-o"))] = None,
+    all: bool = False,
+    window: PositiveInt | None = None,
+    json: bool = False,
+) -> int:
+    """Shows what a run asked, in figures, and writes it as a data set.
+
+    Args:
+        run: A run directory, finished or in progress.
+        out: File for the questions, as JSON lines.
+        all: Include those that were rejected.
+        window: Steps per column of the table (default: an eighth of the run).
+        json: Print one JSON object.
+    """
+    from ssp_experiments.commands.questions import run as show_questions
+
+    return show_questions(run, out=out, all=all, window=window, json=json)
+
+
+def report(
+    runs: list[str],
+    /,
+    *,
+    out: Annotated[str | None, Parameter(name=("--out", "-o"))] = None,
+    tokens: bool = False,
+) -> int:
+    """Writes a page with the curves, settings and games of runs.
+
+    Args:
+        runs: Run directories; those that differ in nothing but their seed become one line.
+        out: The page (default: report-RUN.html).
+        tokens: Include token ids and log-probabilities.
+    """
+    from ssp_experiments.report.page import report
+
+    return report(runs, out, tokens)
+
+
+def view(runs: list[str], /, *, host: str = "127.0.0.1", port: int = 8321) -> int:
+    """Serves that page, live, while runs go on.
+
+    Args:
+        runs: Run directories, which may be in progress.
+        host: Address to bind; anyone who reaches it can read the runs.
+        port: Port to bind, 0 for a free one.
+    """
+    from ssp_experiments.report.server import view
+
+    return view(runs, host, port)
+
+
+def plot(runs: list[str], /, *, out: str = "plot.png", smooth: PositiveInt = 5) -> int:
+    """Draws rewards, hops, validity and accuracy of runs against steps.
+
+    Args:
+        runs: Run directories; those that differ in nothing but their seed become one line.
+        out: The picture.
+        smooth: Steps of the running mean.
+    """
+    from ssp_experiments.report.curves import plot
+
+    return plot(runs, Path(out), smooth)

@@ -1,0 +1,246 @@
+"""``ssp eval``: scores of one policy on questions that it never trains on, or of two."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from ssp_agents.rollout import play
+from ssp_env.errors import ConfigError
+from ssp_env.game.outcome import BUDGET_PROMPT, Ending
+from ssp_env.game.prompts import format_settings
+from ssp_env.game.record import GameRecord
+from ssp_env.game.rules import fingerprint
+from ssp_env.judge.chat import ChatClient
+from ssp_env.judge.judges import name_of
+from ssp_env.players import ChatPlayer
+from ssp_env.replay import read_games
+from ssp_env.types import Document
+from ssp_env.worlds.files import read_questions, sample_questions
+from ssp_experiments.config import RunConfig, is_gguf, load_preset
+from ssp_experiments.evaluation.answers import answer_all, by_player, engine_of
+from ssp_experiments.evaluation.scores import Row, paired, score, table, voids
+from ssp_experiments.options import DEFAULT_PRESET, Chosen, EvalOptions, plural
+from ssp_experiments.run.checks import check_model, open_run
+from ssp_experiments.run.process import quiet_libraries
+
+
+class EmptyRetriever:
+    """Finds nothing: who scores as well with it answers from memory."""
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        """An empty list per query."""
+        return [[] for _ in queries]
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A policy's answers, or those that a file holds."""
+
+    name: str
+    scores: pd.DataFrame
+    judge: str
+    """Name of the judge whose verdicts come first."""
+    fingerprint: dict[str, Any]
+    """In full, or its hash from a file."""
+    asked: str
+    """Name of the questions."""
+
+
+def run(chosen: Chosen, options: EvalOptions, targets: Sequence[str]) -> int:
+    """Prints accuracies with intervals."""
+    quiet_libraries()
+    _check_targets(chosen.model, options, targets)
+
+    values = load_preset(chosen.preset or DEFAULT_PRESET)
+    if options.prompts is not None:
+        values["game"] = {**values.get("game", {}), **format_settings(options.prompts)}
+    given = {"per_group": options.per_group, "game.attempts": options.attempts}
+
+    evaluated = list[Evaluated]()
+    policies: list[str | None] = [*targets] if targets else [chosen.model]
+    for target in policies:
+        if target is not None and _is_games(target):
+            evaluated.append(_read(target))
+        else:
+            policy = replace(chosen, model=target)
+            config = policy.config({**given, "game.verifier": "none"}, values)
+            evaluated.append(_evaluate(config, options))
+
+    seed = chosen.seed or 0
+    data: Row = {
+        "evaluations": [
+            {
+                "policy": one.name,
+                "fingerprint": one.fingerprint,
+                "rows": table(one.scores, seed),
+                **voids(one.scores),
+            }
+            for one in evaluated
+        ]
+    }
+    if len(evaluated) == 2:
+        first, second = evaluated
+        # Two judges that differ cannot be compared; the judges by rules are always there.
+        judge = first.judge if first.judge == second.judge else "lenient"
+        data["comparison"] = paired(first.scores, second.scores, judge, seed)
+    if options.json:
+        print(json.dumps(data, indent=2))
+        return 0
+
+    for one, found in zip(evaluated, data["evaluations"], strict=True):
+        _show(one, found)
+    if len(evaluated) == 2:
+        print(f"the second against the first, question by question ({judge})")
+        _print_table(pd.DataFrame(data["comparison"]))
+        if first.fingerprint["hash"] != second.fingerprint["hash"]:
+            print("the two were not played by the same rules: see the fingerprints")
+    return 0
+
+
+def _check_targets(model: str | None, options: EvalOptions, targets: Sequence[str]) -> None:
+    """Refuses options that exclude each other, a policy that is not there, a file that is."""
+    out = options.out
+    if model is not None and targets:
+        raise ConfigError("--model", model, "name the model once, without --model")
+    if len(targets) > 2:
+        raise ConfigError("the third policy", targets[2], "at most two are compared")
+    if len(targets) == 2 and out:
+        fix = "evaluate one policy at a time with --out, then compare the two files"
+        raise ConfigError("--out", out, fix)
+    if out and not Path(out).parent.is_dir():
+        raise ConfigError("--out", out, "its directory is not there")
+    if out and Path(out).exists():
+        shown = f"ssp eval {shlex.quote(out)} shows it"
+        fix = f"it is there already; {shown}, or remove it or name another file"
+        raise ConfigError("--out", out, fix)
+    if options.attempts > 1 and options.temperature == 0:
+        fix = "greedy attempts are all alike: give more than 0, or --attempts 1"
+        raise ConfigError("--temperature", 0, fix)
+
+    # Before the first is evaluated: the second may be misspelt.
+    for target in targets[1:]:
+        if not _is_games(target):
+            check_model(RunConfig(model=target).model_dir)
+
+
+def _is_games(target: str) -> bool:
+    """True of a file that ``--out`` wrote, and not of a policy."""
+    return Path(target).is_file() and not is_gguf(target)
+
+
+def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
+    """Lets one policy answer."""
+    given, asked = None, "unseen questions"
+    if options.questions is not None:
+        asked = f"the questions of {options.questions}"
+        given = list(read_questions(options.questions))
+        if options.per_group is not None:
+            given = sample_questions(given, config.seed, config.per_group)
+    rules, questions = open_run(config, given, config.seed)
+    if options.no_search:
+        rules = replace(rules, retriever=EmptyRetriever())
+
+    if options.player == "api":
+        served = config.served_model()
+        answers = by_player(ChatPlayer(ChatClient(served)))
+        name = f"{served.model} behind {served.base_url}"
+    else:
+        torch.set_num_threads(config.compute.threads)
+        name = str(config.model_dir)
+        engine = engine_of(config, rules, config.model_dir)
+        answers = partial(play, engine=engine, temperature=options.temperature)
+
+    out = Path(options.out) if options.out else None
+    made_by = (name, options.temperature)
+    records = answer_all(config, rules, questions, answers, made_by, out)
+    _tell_unanswered(records)
+    own = name_of(rules.judge)
+    return Evaluated(name, score(records, own), own, fingerprint(rules), asked)
+
+
+def _tell_unanswered(records: Sequence[GameRecord]) -> None:
+    """Says what helps where no attempt came to an answer."""
+    endings = Counter(t.ending for record in records for t in record.attempts)
+    counted = endings.total() - endings[Ending.OUTAGE]
+    if not counted or endings[Ending.ACTION]:
+        return
+
+    endless = endings[Ending.BUDGET_TOKENS]
+    if endless > counted / 2:
+        what = f"{endless} ran out of tokens; a model that thinks long needs a larger "
+        what += "game.max_response_tokens, one that never ends its turn a chat template"
+    else:
+        what = "the policy does not write the tags of its prompts; try other --prompts, an "
+        what += "instruct model with its chat template, or teach it to play by ssp imitate"
+    print(f"ssp: none of {plural(counted, 'attempt')} gave an answer: {what}", file=sys.stderr)
+
+
+def _read(file: str) -> Evaluated:
+    games = list(read_games(file))
+    if not games:
+        raise ConfigError("the file of games", file, "holds no game")
+
+    rules = games[0].rules
+    judge = f"recorded: {rules.parts.judge.rpartition('.')[2]}"
+    scores = score([game.record for game in games], judge)
+    return Evaluated(file, scores, judge, {"hash": rules.fingerprint or "unknown"}, "its questions")
+
+
+# -- what is printed ---------------------------------------------------------------------------
+
+
+def _show(one: Evaluated, found: Row) -> None:
+    """Prints an evaluation: a row per group, with all judges side by side."""
+    print(f"accuracy on {one.asked}, judge {one.judge}: {one.name}")
+    rows = pd.DataFrame(found["rows"])
+    if len(rows):
+        average = f"avg@{one.scores.attrs['k']}"
+        is_own = rows["judge"] == one.judge
+        own, others = rows[is_own], rows[~is_own]
+        side_by_side = own.merge(
+            others.pivot(index="group", columns="judge", values=average).reset_index(), how="left"
+        )
+        heads = {"questions": "n", "avg@1": "pass@1", "f1": "F1"}
+        left = ["group", "questions", average, "interval"]
+        scores = [name for name in found["rows"][0]["intervals"] if name not in (average, "f1")]
+        names = [*left, *scores, *others["judge"].unique(), "f1", "searches"]
+        shown = [name for name in names if name in side_by_side]
+        _print_table(side_by_side[shown].rename(columns=heads))
+
+    for group, size in found["void_groups"].items():
+        are = "its one question is" if size == 1 else f"all {size} questions are"
+        print(f"group {group} is not in the table: {are} void")
+    if reasons := found["void_reasons"]:
+        spoken = {BUDGET_PROMPT: "a prompt longer than game.max_prompt_tokens"}
+        why = ", ".join(f"{count} by {spoken.get(why, why)}" for why, count in reasons.items())
+        print(f"{plural(sum(reasons.values()), 'void question')} ({why})")
+    if len(rows) and (lost := own["lost_attempts"].iloc[-1]):
+        print(f"{plural(lost, 'attempt')} at other questions void")
+
+    text, held = f"fingerprint: {one.fingerprint['hash']}", one.fingerprint
+    if "retriever" in held:
+        retriever = held["retriever"]
+        where = retriever.get("server") or f"{held['corpus']['passages']:,} passages"
+        text += (
+            f" ({retriever['class']} over {where}, top_k {held['top_k']}, max_searches "
+            f"{held['max_searches']}, judge {held['judge']}, prompts {held['prompts']['name']})"
+        )
+    print(text + "\n")
+
+
+def _print_table(rows: pd.DataFrame) -> None:
+    if "interval" in rows:
+        ends = [f"{low:.2f} to {high:.2f}" for low, high in rows["interval"]]
+        rows = rows.assign(interval=ends).rename(columns={"interval": "95% interval"})
+    print(rows.to_string(index=False, na_rep="-", float_format="{:.3f}".format))

@@ -1,0 +1,189 @@
+"""``ssp imitate``: supervised steps on games that were played well, such as before self-play."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ssp_agents.config import LearningConfig
+from ssp_agents.engines.base import Engine
+from ssp_agents.models import (
+    adapt,
+    autocast_dtype,
+    load_model,
+    plain_weights,
+    save_policy,
+    state_of,
+)
+from ssp_agents.rollout import play
+from ssp_agents.rows import Row, columns_of, recorded_row, with_loss_weights
+from ssp_agents.scoring import TokenScorer, checkpoint_layers
+from ssp_agents.update import Update, adam
+from ssp_env.errors import ConfigError
+from ssp_env.game.outcome import Ending, Outcome
+from ssp_env.game.record import GameRecord, record_game
+from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
+from ssp_env.players import scripted_player
+from ssp_env.replay import read_games
+from ssp_env.types import Question, Role
+from ssp_experiments.config import RunConfig, check_policy
+from ssp_experiments.evaluation.answers import by_player, engine_of
+from ssp_experiments.options import Chosen
+from ssp_experiments.run.checks import check_settings, open_run
+from ssp_experiments.run.process import handling, quiet_libraries, raise_interruption
+from ssp_experiments.run.rundir import RunDirectory, check_empty
+
+SUPERVISED = {
+    # With a return of 1, no ratio and no KL, the loss of REINFORCE is the cross-entropy.
+    "proposer_algorithm": "reinforce",
+    "solver_algorithm": "reinforce",
+    "proposer_aggregation": "token",
+    "solver_aggregation": "token",
+    "importance_cap": None,
+    "kl_coeff": 0.0,
+    "minibatches": 1,
+}
+"""Settings by which the update of self-play learns from examples: for each role the mean over all
+of its tokens."""
+_SCRIPT, _BEFORE = 0x5C, 0xBE
+"""Second numbers of the seeds of scripted games, and of those that the policy is measured by."""
+
+
+def run(
+    chosen: Chosen, games: Sequence[str], *, steps: int, lr: float, measured: int, out: Path
+) -> int:
+    """Trains; prints the share of well-formed turns before and after."""
+    quiet_libraries()
+    check_empty(out)
+    changes: dict[str, Any] = {"steps": steps, "learning.lr": lr}
+    changes |= {"game.verifier": "none", "game.closed_book": False}
+    config = chosen.config(changes | {f"learning.{n}": value for n, value in SUPERVISED.items()})
+    check_settings(config)
+    check_policy(config)
+    torch.set_num_threads(config.compute.threads)
+    rules, questions = open_run(config)
+
+    directory = RunDirectory(out)
+    with directory.claimed(config, resume=False), handling(raise_interruption):
+        rows = _recorded(games, rules, config.seed) if games else _scripted(rules, config.seed)
+        engine = engine_of(config, rules, config.model_dir)
+        _show("before", rules, engine, questions[:measured], config)
+        weights = _learn(config, rules, rows, directory)
+        engine.update_weights(weights, steps)
+        _show("after", rules, engine, questions[:measured], config)
+
+        def save(folder: Path) -> None:
+            save_policy(weights, config.model_dir, folder / "policy")
+
+        directory.save_checkpoint(steps, save)
+    policy = directory.kept_checkpoints()[-1][1] / "policy"
+    print(f"now: ssp train --model {policy} --preset {chosen.preset or 'tiny'}", file=sys.stderr)
+    return 0
+
+
+def _learn(
+    config: RunConfig, rules: Rules, rows: Iterator[Row], directory: RunDirectory
+) -> dict[str, torch.Tensor]:
+    """Takes the steps, each on ``learning.batch_size`` trajectories; returns plain weights."""
+    learning: LearningConfig = config.learning
+    device = torch.device("cpu" if config.compute.gpus == "none" else "cuda")
+    lm = load_model(config.model_dir, device)
+    if learning.lora_rank:
+        adapt(lm, learning.lora_rank, config.seed)
+    if learning.gradient_checkpointing:
+        checkpoint_layers(lm)
+    scorer = TokenScorer(lm, 1.0, rules.tokenizer.vocab_size, entropies=False)
+    optimizer = adam([p for p in lm.parameters() if p.requires_grad], learning)
+    update = Update(scorer, optimizer, learning, autocast=autocast_dtype(device))
+
+    for step in range(config.steps):
+        batch = list(islice(rows, learning.batch_size))
+        columns = columns_of(with_loss_weights(batch, learning, len(batch), config.game))
+        tensors = {name: torch.from_numpy(column).to(device) for name, column in columns.items()}
+        loss = update(tensors, step)["loss"] / len({row.role for row in batch})
+        directory.append_metrics({"step": step + 1, "imitation_loss": loss})
+        print(f"step {step + 1}: {loss:.3f} nats a token", file=sys.stderr)
+    return plain_weights(state_of(lm), config.model_dir)
+
+
+# -- games to learn from -----------------------------------------------------------------------
+
+
+def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
+    """Trajectories of the world's scripted player, in ever new games."""
+    once, number = replace(rules, config=rules.config.replace(attempts=1)), 0
+    play_out = by_player(scripted_player(rules))
+    while True:
+        round_ = play_out(_proposals(once, 16, [seed, _SCRIPT, number]))
+        found = [*_rows(record_game(game, once) for game in round_.games)]
+        if not found and not number:
+            why = Counter(game.reason for game in round_.games).most_common(1)[0][0]
+            what = f"its script plays no valid game ({why})"
+            fix = f"{what}; give a larger game.max_response_tokens, or recorded games by --games"
+            raise ConfigError("world", rules.world.name, fix)
+        yield from found
+        number += 1
+
+
+def _recorded(files: Sequence[str], rules: Rules, seed: int) -> Iterator[Row]:
+    """Trajectories of files of games, which are read at once; over and over, in a new order each
+    time."""
+    rows: list[Row] = []
+    for file in files:
+        for saved in read_games(file):
+            saved.rules.tokenizer.open(rules.tokenizer)  # it has to be the same
+            rows += _rows([saved.record])
+    if not rows:
+        raise ConfigError("--games", list(files), "they hold no valid game to learn from")
+    rng = np.random.default_rng(seed)
+    return (rows[i] for _ in count() for i in rng.permutation(len(rows)))
+
+
+def _rows(records: Iterable[GameRecord]) -> Iterator[Row]:
+    """The proposals of valid games, and the attempts that were right."""
+    for record in records:
+        if record.outcome is not Outcome.VALID:
+            continue
+        for played in record.trajectories:
+            if not (played.role is Role.PROPOSER or (played.role is Role.SOLVER and played.right)):
+                continue
+            row = recorded_row(played, played.role.value, record.start.slot)
+            # Nobody sampled them: the ratio is 1.
+            nobody = np.full_like(row.logprobs, np.nan)
+            yield replace(row, logprobs=nobody, advantage=1.0)
+
+
+def _proposals(rules: Rules, count: int, seed: Sequence[int]) -> Round:
+    answers = rules.world.answers
+    return Round(
+        rules, lambda rng, n: [answers[i] for i in rng.integers(len(answers), size=n)], count, seed
+    )
+
+
+# -- compliance --------------------------------------------------------------------------------
+
+
+def _show(
+    when: str, rules: Rules, engine: Engine, questions: Sequence[Question], config: RunConfig
+) -> None:
+    """Prints how many of the policy's trajectories end with the action that they were to give."""
+    once, seed = replace(rules, config=config.game.replace(attempts=1)), [config.seed, _BEFORE]
+    at = config.learning.temperature
+    asked = play(_proposals(once, len(questions), seed), engine, temperature=at)
+    solved = play(Round.of_questions(once, questions, seed), engine, temperature=at)
+    proposals = [game.proposer for game in asked.games if game.proposer is not None]
+    attempts = [attempt.trajectory for game in solved.games for attempt in game.attempts]
+    counts = [
+        f"{sum(t.ending is Ending.ACTION for t in played)} of {len(played)} {what}"
+        for played, what in ((proposals, "proposals"), (attempts, "attempts"))
+    ]
+    print(f"{when}: {' and '.join(counts)} in the format")

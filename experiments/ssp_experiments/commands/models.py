@@ -1,0 +1,122 @@
+"""``ssp bootstrap`` trains the tiny base policy from scratch; ``ssp export`` writes the policy of a
+checkpoint as a plain model directory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ssp_agents.models import check_weights, plain_weights, save_policy
+from ssp_agents.sharding import read_weights
+from ssp_agents.tiny import bootstrap as tiny
+from ssp_agents.tiny.bootstrap import HEAD_SIZE, WIDTH
+from ssp_agents.wiki_small import bootstrap as wiki
+from ssp_env.disk import make_directories, new_folder, remove_empty, unwritten
+from ssp_env.errors import ConfigError, RunError
+from ssp_env.game.config import MINI_GAME, WIKI_GAME
+from ssp_experiments.config import check_model_directory
+from ssp_experiments.run.process import handling, provenance, quiet_libraries, raise_interruption
+from ssp_experiments.run.rundir import RunDirectory, check_empty
+
+SHARES = ("algorithm/learner", "learner")
+"""Folders that learners write, below the checkpoint of a run or of RLlib's algorithm."""
+LM = "lm."
+"""Beginning of the names of the causal LM's weights."""
+
+
+def make_policy(out: Path, world: str, seed: int, width: int | None, steps: int | None) -> int:
+    """Trains a policy on demonstrations; writes a model directory in full or not at all."""
+    small = world == "wiki-sentences"
+    if small and width is not None:
+        raise ConfigError("--width", width, "leave it out: the policy of wiki-sentences has one")
+    width = width or WIDTH
+    if width <= 0 or width % HEAD_SIZE:
+        raise ConfigError("--width", width, f"give a multiple of {HEAD_SIZE}")
+    if out.exists():
+        raise RunError(f"{out} exists already; choose another --out")
+
+    quiet_libraries()
+    torch.set_num_threads(1)
+    steps = steps or (wiki.STEPS if small else tiny.STEPS)
+    command = f"ssp bootstrap --world {world} --seed {seed} --steps {steps}"
+    command += "" if small else f" --width {width}"
+    made = make_directories(out.parent)
+    try:
+        with new_folder(out, resume=small) as folder, Progress(console=Console(stderr=True)) as bar:
+            task = bar.add_task("bootstrap", total=steps)
+
+            def report(step: int, loss: float) -> None:
+                bar.update(task, completed=step, description=f"bootstrap, loss {loss:.3f}")
+                if not bar.console.is_terminal and step % 100 == 0:
+                    print(f"step {step}/{steps}, loss {loss:.3f}", file=sys.stderr)
+
+            with handling(raise_interruption):
+                if small:
+                    model, tokenizer = wiki.bootstrap(WIKI_GAME, folder, seed, steps, report)
+                    tiny.save_policy(model, folder, tokenizer)
+                    (folder / wiki.STATE).unlink(missing_ok=True)
+                else:
+                    tiny.save_policy(tiny.bootstrap(MINI_GAME, seed, width, steps, report), folder)
+            digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+            origin = {**provenance(), "command": f"{command} --out DIR", "sha256": digest}
+            text = json.dumps(origin, indent=2) + "\n"
+            (folder / "origin.json").write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise unwritten(out, error) from error
+    except KeyboardInterrupt:
+        kept = "the same command goes on from what it has saved" if small else "nothing is kept"
+        print(f"stopped; {kept}", file=sys.stderr)
+        raise
+    finally:
+        remove_empty(made)
+
+    print(f"wrote {out} (model.safetensors sha256 {digest})", file=sys.stderr)
+    return 0
+
+
+def export(source: Path, out: Path, dtype: str, model: str | None = None) -> int:
+    """Writes the directory; see :func:`ssp_experiments.cli.export`."""
+    quiet_libraries()
+    check_empty(out)
+    if not source.is_dir():
+        raise RunError(f"there is no directory {source}")
+
+    latest = RunDirectory(source).latest_checkpoint()
+    checkpoint = latest[1] if latest else source
+    weights, origin = policy_of(checkpoint, model)
+    with new_folder(out) as folder:
+        save_policy(weights, origin, folder, getattr(torch, dtype))
+    print(f"{checkpoint} is now a model directory: {out}", file=sys.stderr)
+    return 0
+
+
+def policy_of(checkpoint: Path, model: str | None) -> tuple[dict[str, Tensor], Path]:
+    """The weights of a plain causal LM, and the directory that has its config and tokenizer.
+
+    A checkpoint of RLlib's algorithm does not hold the latter, so ``model`` names what was trained.
+    """
+    policy = checkpoint / "policy"
+    if policy.is_dir() and model is not None:
+        raise RunError(f"{checkpoint} knows what was trained: leave --model out")
+    if policy.is_dir():
+        check_weights(policy)
+        return load_file(policy / "model.safetensors"), policy
+
+    shares = [checkpoint / name for name in SHARES if (checkpoint / name).is_dir()]
+    if not shares:
+        raise RunError(f"{checkpoint} is no checkpoint, and no run that has one")
+    if model is None:
+        raise RunError(f"{checkpoint} holds weights alone: name what was trained by --model")
+
+    check_model_directory(Path(model))
+    named = read_weights(shares[0])
+    weights = {name.removeprefix(LM): w for name, w in named.items() if name.startswith(LM)}
+    return plain_weights(weights, model), Path(model)

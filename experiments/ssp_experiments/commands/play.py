@@ -1,0 +1,203 @@
+"""``ssp play``: a person against the policy, in the terminal; one of them writes a turn, then the
+game goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count, repeat
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+
+from ssp_agents.engines.base import Engine
+from ssp_agents.rollout import answers_of, play
+from ssp_env.errors import ServiceError
+from ssp_env.game.game import Game, Origin, Start
+from ssp_env.game.outcome import Ending, Outcome
+from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
+from ssp_env.types import Action, GroundTruth
+from ssp_experiments.evaluation.answers import engine_of
+from ssp_experiments.options import Chosen, plural
+from ssp_experiments.run.checks import open_run
+from ssp_experiments.run.process import quiet_libraries
+
+WAVE = 8
+"""Games of self-play that are played at a time, for their questions."""
+_QUESTIONS, _PERSON = 0x9E57, 0x5EA7
+"""First numbers of the seeds of the policy's questions and of the person's games."""
+
+KEYS = "[b]s[/b] words: search   [b]a[/b] words: {}   [b]n[/b]: another one   [b]q[/b]: quit"
+LAST = {"solver": "answer", "proposer": "ask this question"}
+TASKS = {
+    "solver": "Find the answers to the policy's questions, by searching.",
+    "proposer": "You get an answer and write a question that has it, and only it. You are paid for "
+    "what the policy gets wrong in {attempts} attempts, if the question is verified.",
+}
+
+
+def run(chosen: Chosen, *, role: str, games: int | None) -> int:
+    """Plays until the person quits, or ``--games`` are played."""
+    quiet_libraries()
+    config = chosen.config()
+    rules, _ = open_run(config)
+
+    torch.set_num_threads(config.compute.threads)
+    engine = engine_of(config, rules, config.model_dir)
+    session = Session(rules, engine, config.seed, role)
+    task = TASKS[role].format(attempts=config.game.attempts)
+    session.panel(f"search self-play: {config.world}", f"{task}\n{session.keys}")
+    try:
+        with suppress(EOFError):  # the person types q, or Ctrl-D
+            session.play(games)
+    finally:
+        session.say(f"[b]{session.score}[/b]")
+    return 0
+
+
+class Session:
+    """Games between a person, in a role, and the policy, with their points so far.
+
+    The seed decides every game."""
+
+    def __init__(self, rules: Rules, engine: Engine, seed: int, role: str) -> None:
+        self.rules, self.engine, self.seed, self.role = rules, engine, seed, role
+        self._answers = answers_of(rules.world)
+        self.keys = KEYS.format(LAST[role])
+        self._console = Console(highlight=False)
+        self.say = self._console.print
+        self._person = self._policy = 0.0
+        self._games = 0
+
+    @property
+    def score(self) -> str:
+        """Points so far, and of how many games."""
+        points = f"you {self._person:.2f}, the policy {self._policy:.2f}"
+        return f"{points}, after {plural(self._games, 'game')}"
+
+    def play(self, games: int | None = None) -> None:
+        """Plays so many games, or until the person quits; void ones do not count."""
+        solving = self.role == "solver"
+        if solving:
+            self.say("[dim]The policy is writing questions ...[/dim]")
+        dealt: Iterator[Game | None] = self.questions() if solving else repeat(None)
+        for number, asked in enumerate(dealt):
+            seed = (_PERSON, self.seed, number)
+            try:
+                if asked is not None:
+                    self.solve(asked, seed)
+                else:
+                    (truth,) = self._answers(np.random.default_rng(seed), 1)
+                    self.propose(truth, seed)
+            except ServiceError as error:
+                self.say(f"[red]void[/red]: {escape(str(error))}; this game does not count")
+            if self._games == games:
+                return
+            self.say(f"[dim]{self.score}[/dim]")
+
+    def questions(self) -> Iterator[Game]:
+        """Valid games of the policy's own, easy and hard, as self-play makes them."""
+        for wave in count():
+            round_ = Round(self.rules, self._answers, WAVE, [_QUESTIONS, self.seed, wave])
+            games = self._finish(round_)
+            found = [game for game in games if game.outcome is Outcome.VALID]
+            yield from found
+            if not found:
+                self.say("[dim]None of them is valid; it writes others ...[/dim]")
+                for game in games:
+                    raise_outage(game)
+
+    def solve(self, asked: Game, seed: tuple[int, ...]) -> None:
+        """Lets the person answer the question of a game, once."""
+        self.panel("question", escape(asked.question or ""))
+        once = replace(self.rules, config=self.rules.config.replace(attempts=1))
+        start = Start(seed, 0, 0, asked.truth, Origin.GIVEN, question=asked.question)
+        game = self._turns(Round.of_starts(once, [start]), Action.ANSWER)
+        right = game is not None and game.attempts[0].right
+        said = "[green]right[/green]" if right else "[red]not right[/red]"
+        self.say(f"{said if game else 'skipped'}: it is [b]{escape(asked.truth.answer)}[/b]")
+        self.say(f"the policy found it in {asked.share_right:.0%} of its attempts")
+        self._count(float(right), asked.share_right)
+
+    def propose(self, truth: GroundTruth, seed: tuple[int, ...]) -> None:
+        """Lets the person ask the policy a question with this answer."""
+        self.panel("answer", f"write a question whose only answer is [b]{escape(truth.answer)}[/b]")
+        start = Start(seed, 0, 0, truth, Origin.PROPOSED, 1)
+        game = self._turns(Round.of_starts(self.rules, [start]), Action.QUESTION)
+        if game is None:
+            return
+
+        points, theirs = game.proposer_reward or 0.0, 0.0
+        if game.outcome is Outcome.VALID:
+            theirs = game.share_right
+            tried = ", ".join(escape(a.trajectory.result or "nothing") for a in game.counted)
+            said = f"[green]valid[/green]: the policy answered {tried}; {theirs:.0%} of it is right"
+        else:
+            read = "" if game.verification is None else f" ({escape(game.verification.detail)})"
+            said = f"[red]{game.outcome}[/red]: {_words(game.reason)}{read}"
+        self.say(f"{said}, {points:.2f} points for you")
+        self._count(points, theirs)
+
+    def _turns(self, round_: Round, last: Action) -> Game | None:
+        """The game, once the person has written a trajectory and the policy all others; ``None`` if
+        the person wants another one."""
+        trajectory, game = round_.pending()[0], round_.games[0]
+        tags, tokenizer = self.rules.tags, self.rules.tokenizer
+        while not trajectory.done:
+            left = trajectory.limits.max_searches - len(trajectory.searches)
+            line = self._console.input(f"[cyan]{left} searches left >[/cyan] ")
+            key, _, text = line.strip().partition(" ")
+            if key == "q":
+                raise EOFError
+            if key == "n":
+                return None
+
+            # The policy would read a blank in place of a word that the tokenizer cannot spell.
+            unknown_id = getattr(tokenizer, "unknown_id", None)
+            unknown = [w for w in text.split() if unknown_id in tokenizer.encode_data(w)]
+            if key not in ("s", "a") or not text.strip() or (key == "s" and not left):
+                self.say(self.keys)
+            elif unknown:
+                self.say(f"this world has no such word: {escape(', '.join(unknown))}")
+            else:
+                action, before = Action.SEARCH if key == "s" else last, len(trajectory.searches)
+                turn = f"{tags.opening(action)} {text.strip()} {tags.closing(action)}"
+                trajectory.feed_text(turn)
+                round_.advance()
+                raise_outage(game)
+                for search in trajectory.searches[before:]:
+                    for document in search.documents:
+                        self.panel(escape(document.title), escape(document.text))
+
+        if trajectory.ending is not Ending.ACTION:
+            self.say(f"[red]over[/red]: {_words(trajectory.ending)}")
+        self._finish(round_)
+        raise_outage(game)
+        return game
+
+    def _finish(self, round_: Round) -> list[Game]:
+        """Lets the policy play what remains."""
+        return play(round_, self.engine, temperature=1.0).games
+
+    def _count(self, person: float, policy: float) -> None:
+        self._person, self._policy = self._person + person, self._policy + policy
+        self._games += 1
+
+    def panel(self, title: str, text: str) -> None:
+        """Prints a frame."""
+        self._console.print(Panel(text, title=title, title_align="left", expand=False))
+
+
+def raise_outage(game: Game) -> None:
+    """Raises the ``ServiceError`` that has voided a game, if one has."""
+    if game.outage is not None:
+        raise ServiceError(game.outage.service, game.outage.what)
+
+
+def _words(reason: str | None) -> str:
+    return escape((reason or "").replace("_", " "))

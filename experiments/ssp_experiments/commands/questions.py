@@ -1,0 +1,189 @@
+"""``ssp questions``: the questions of a run, as a data set (the ledger) and in figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from json import dumps
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pydantic import TypeAdapter
+
+from ssp_env.disk import replacing
+from ssp_env.errors import RunError
+from ssp_env.game.record import GameRecord
+from ssp_env.replay import read_games
+from ssp_experiments.options import plural
+from ssp_experiments.report.runs import step_files
+from ssp_experiments.run.rundir import RunDirectory
+
+COLUMNS = 8
+"""Columns of a run's table where nobody says how many steps each has."""
+KNOWN = {"question", "hops", "truly_correct", "right_answers"}
+"""Fields of a record that are the same in all games about a question."""
+PLAYED: dict[str, Any] = {
+    "outcome": True,
+    "reason": True,
+    "solve_rate": True,
+    "proposer_reward": True,
+    "verification": True,
+    "noise": {"__all__": {"document": {"id"}, "origin": True}},
+    "weights_version": True,
+}
+"""Fields of a record that differ from game to game."""
+RECORD = TypeAdapter(GameRecord)
+
+Played = tuple[int, GameRecord]
+"""A game and its step."""
+
+
+def run(directory: str, *, out: str | None, all: bool, window: int | None, json: bool) -> int:
+    """Writes the ledger, if asked to, and prints the figures."""
+    games = list(games_of(directory))
+    entries = ledger(games, directory)
+    kept = [entry for entry in entries if all or entry["accepted"]]
+    accepted = sum(entry["accepted"] for entry in entries)
+
+    steps, asked = max((step for step, _ in games), default=1), written(games)
+    size = window or -(-steps // COLUMNS)
+    windows = [figures(part) for _, part in asked.groupby((asked["step"] - 1) // size)]
+    lengths = {int(hops): figures(part) for hops, part in asked.groupby("hops")}
+    if out:
+        with replacing(Path(out)) as file:
+            file.writelines(dumps(entry, ensure_ascii=False) + "\n" for entry in kept)
+
+    if json:
+        counts = {"run": directory, "questions": len(entries), "accepted": accepted}
+        print(dumps({**counts, "windows": windows, "hops": lengths}, indent=2))
+        return 0
+
+    by_step = {f"{each['first_step']}-{each['last_step']}": each for each in windows}
+    by_hops = {plural(hops, "hop"): each for hops, each in lengths.items()}
+    for title, columns in {"by step": by_step, "by length": by_hops}.items():
+        if not columns:
+            continue
+        table = pd.DataFrame(columns, dtype=object).drop(["first_step", "last_step"])
+        shown = table.map(lambda v: "-" if v is None else f"{v:.2f}" if v % 1 else f"{v:.0f}")
+        print(f"{title}\n{shown.to_string()}\n")
+    print(f"{len(entries)} different questions, {accepted} of them accepted")
+    if out:
+        print(f"{len(kept)} questions are in {out}")
+    return 0
+
+
+# -- the ledger --------------------------------------------------------------------------------
+
+
+def games_of(run: str | Path) -> Iterator[Played]:
+    """Step and record of every game of a run, in the order of play; void games are left out."""
+    files = step_files(RunDirectory(run).games)
+    if not files:
+        raise RunError(f"{run} holds no games of a run (games/step_000001.jsonl is missing)")
+    for step, file in files.items():
+        for saved in read_games(file):
+            if saved.record.outcome != "void":
+                yield step, saved.record
+
+
+def ledger(games: Iterable[Played], run: str | Path) -> list[dict[str, Any]]:
+    """Every question of some games, in the order in which they were first written.
+
+    A question that was written twice, or played again from the pool, is one entry: what is known of
+    it; ``accepted`` if any of its games was valid; its mean ``solve_rate`` over these; ``searches``
+    and ``evidence`` of its first game, and where that was played; ``games``, what became of it each
+    time. All entries have the same fields, as ``datasets.load_dataset`` needs them.
+    """
+    name = Path(run).resolve().name
+    entries: dict[tuple[str, str], dict[str, Any]] = {}
+    for step, game in games:
+        if not game.question:
+            continue
+        place = {"step": step, "slot": game.slot}
+        proposer = game.named().get("proposer")
+        searches = proposer.searches if proposer is not None else ()
+        found = {document.id: document for search in searches for document in search.documents}
+        first: dict[str, Any] = {
+            **RECORD.dump_python(game, mode="json", include=KNOWN),
+            "answer": game.answer,
+            "aliases": list(game.aliases),
+            "accepted": False,
+            "solve_rate": None,
+            "searches": [
+                {"query": search.query, "found": [document.id for document in search.documents]}
+                for search in searches
+            ],
+            "evidence": [
+                {"id": each, "title": found[each].title, "text": found[each].text}
+                for each in game.evidence
+                if each in found
+            ],
+            "games": [],
+            "provenance": {"run": name, **place, "weights_version": game.weights_version},
+        }
+        attempts = [
+            {
+                "answer": attempt.result,
+                "correct": attempt.verdict.correct if attempt.verdict else None,
+                "searches": len(attempt.searches),
+            }
+            for attempt in game.attempts
+        ]
+        played = RECORD.dump_python(game, mode="json", include=PLAYED)
+        entry = entries.setdefault((game.question, game.start.truth.id), first)
+        entry["games"].append({**place, "origin": game.origin, **played, "attempts": attempts})
+
+    for entry in entries.values():
+        rates = [played["solve_rate"] for played in entry["games"] if played["outcome"] == "valid"]
+        entry["accepted"] = bool(rates)
+        entry["solve_rate"] = sum(rates) / len(rates) if rates else None
+    return list(entries.values())
+
+
+# -- figures -----------------------------------------------------------------------------------
+
+
+def written(games: Iterable[Played]) -> pd.DataFrame:
+    """One row per question that a proposer wrote, in the order of play.
+
+    Questions are ``sound`` that are right and have one answer; worlds that do not know the truth
+    leave this, ``wrong`` and ``ambiguous`` empty.
+    """
+    rows = []
+    for step, game in games:
+        if game.origin != "proposed" or not game.question:
+            continue
+        right, answers = game.truly_correct, len(game.right_answers or ())
+        verified = None if game.verification is None else game.verification.correct
+        truth = (
+            (right and answers == 1, answers > 1, not right) if right is not None else [None] * 3
+        )
+        known = (step, game.question, game.outcome == "valid", game.hops, game.solve_rate, verified)
+        rows.append((*known, *truth))
+
+    shares = ["hops", "solve_rate", "verified", "sound", "ambiguous", "wrong"]
+    frame = pd.DataFrame(rows, columns=["step", "question", "accepted", *shares])
+    frame = frame.astype({**dict.fromkeys(shares, float), "accepted": bool})
+    frame["repeated"] = frame["question"].duplicated()
+    return frame
+
+
+def figures(rows: pd.DataFrame) -> dict[str, Any]:
+    """Figures of some questions; ``None`` stands for the share of nothing.
+
+    Precision and recall are of verification alone, over the questions that it read.
+    """
+    accepted, read = rows[rows["accepted"]], rows.dropna(subset=["verified", "sound"])
+    means = {
+        "repeated": rows["repeated"],
+        "precision": read.loc[read["verified"] == 1, "sound"],
+        "recall": read.loc[read["sound"] == 1, "verified"],
+        **{name: accepted[name] for name in ("ambiguous", "wrong", "hops", "solve_rate")},
+    }
+    return {
+        "first_step": int(rows["step"].min()),
+        "last_step": int(rows["step"].max()),
+        "written": len(rows),
+        "accepted": len(accepted),
+        **{name: float(v.mean()) if v.notna().any() else None for name, v in means.items()},
+    }

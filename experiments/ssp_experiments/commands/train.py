@@ -1,0 +1,106 @@
+"""``ssp train``."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from signal import SIGINT, SIGTERM
+from typing import Any
+
+from ssp_env.errors import RunError, UnhealthyRun
+from ssp_experiments.options import DEFAULT_PRESET, Chosen, TrainOptions, plural
+from ssp_experiments.run.checks import check_early
+from ssp_experiments.run.process import (
+    Terminated,
+    handling,
+    quiet_libraries,
+    raise_interruption,
+    uninterrupted,
+)
+from ssp_experiments.run.rundir import RunDirectory
+
+UNHEALTHY = 3
+"""Exit status of a run that was stopped because its figures went wrong."""
+
+
+def run(chosen: Chosen, options: TrainOptions) -> int:
+    """Trains and prints base and final accuracy."""
+    roles = ["solver"] if options.solver_only else None
+    changes = {"steps": options.steps, "learning.learning_roles": roles}
+    resume, out = options.resume, options.out
+    if out is None:
+        alone = "-solver-only" if options.solver_only else ""
+        name = f"{chosen.preset or DEFAULT_PRESET}{alone}-seed{chosen.config().seed}"
+        out = newest(Path("runs") / name) if resume else fresh(Path("runs") / name)
+    # A preset that is named has to be the one that the run began with, with all that was set.
+    held = RunDirectory(out).read_config() if resume and chosen.preset is None else None
+    config = chosen.config(changes, held)
+
+    check_early(config, out, resume)
+    if not options.quiet:
+        print(f"loading PyTorch and Ray ({plural(config.steps, 'step')})", file=sys.stderr)
+    quiet_libraries()
+    again = f"ssp train --resume --out {shlex.quote(str(out))}"
+    try:
+        with handling(raise_interruption):
+            from ssp_experiments.run.training import train
+
+            summary = train(config, out, resume=resume, quiet=options.quiet)
+    except KeyboardInterrupt as interruption:
+        with uninterrupted():
+            print(f"ssp: {after_interrupt(out, again)}", file=sys.stderr)
+            return 128 + (SIGTERM if isinstance(interruption, Terminated) else SIGINT)
+    except UnhealthyRun as error:
+        text = f"To go on all the same: {again} (--set patience=null never stops)"
+        print(f"ssp: stopped and saved: {error}. {text}", file=sys.stderr)
+        return UNHEALTHY
+    show(summary, out)
+    return 0
+
+
+def fresh(base: Path) -> Path:
+    """``base``, or the first of ``base-2``, ``base-3`` and so on that does not exist yet."""
+    path, number = base, 1
+    while path.exists():
+        number += 1
+        path = Path(f"{base}-{number}")
+    return path
+
+
+def newest(base: Path) -> Path:
+    """The last of ``base``, ``base-2``, ``base-3`` and so on that holds a run."""
+    pattern = re.compile(re.escape(base.name) + r"(?:-(\d+))?")
+    held = [config.parent for config in base.parent.glob("*/config.yaml")]
+    runs = [(match, path) for path in held if (match := pattern.fullmatch(path.name))]
+    if not runs:
+        raise RunError(f"there is no run {base} to resume; name its directory by --out")
+    return max(runs, key=lambda run: int(run[0][1] or 1))[1]
+
+
+def after_interrupt(out: Path, again: str) -> str:
+    """Sentence about what is left of an interrupted run, and how to resume it."""
+    directory = RunDirectory(out)
+    latest = directory.latest_checkpoint()
+    if latest is not None:
+        return f"stopped; saved up to step {latest[0]}. Go on with: {again}"
+    if directory.config.exists():
+        return f"interrupted before the first checkpoint. Start it over with: {again}"
+    return "interrupted before the first step; nothing was written"
+
+
+def show(summary: dict[str, Any], out: Path) -> None:
+    """Prints the result."""
+    print(f"accuracy on unseen questions ({summary['world']}, verifier: {summary['verifier']})")
+    head = "hops" if summary["world"] == "mini" else "group"
+    print(f"{head:16}   {'base [interval]':18}   final [interval]")
+    for group, base in summary["accuracy"]["base"].items():
+        cells = [f"{group:16}"]
+        for name, accuracy in (("base", base), ("final", summary["accuracy"]["final"][group])):
+            low, high = summary["interval"][name][group]
+            cells.append(f"{accuracy:.3f} [{low:.2f}, {high:.2f}]")
+        print("   ".join(cells))
+
+    minutes, steps = summary["wall_seconds"] / 60, plural(summary["steps"], "step")
+    print(f"{steps} in {minutes:.1f} minutes; everything is in {out}/")

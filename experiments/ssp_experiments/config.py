@@ -1,0 +1,204 @@
+"""Settings of a run: presets in YAML, overrides on the command line, one model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from ssp_agents.config import ComputeConfig, EngineConfig, LearningConfig, check_settings
+from ssp_env.config import Settings, setting_names
+from ssp_env.errors import ConfigError, DataError, ModelError, nearest
+from ssp_env.game.config import GameConfig, suited
+from ssp_env.judge.chat import ChatConfig
+from ssp_env.search.index import SearchConfig
+
+OWN_POLICY = ("mini", "small", "wiki-sentences")
+"""Worlds for which a policy ships."""
+
+
+class RunConfig(Settings):
+    """Everything that decides a run's result."""
+
+    seed: NonNegativeInt = 0
+    """Seed of all randomness."""
+    steps: PositiveInt = 80
+    """Training steps."""
+    world: str = "mini"
+    """``mini``, ``small``, ``wiki-sentences``, ``wiki-mini``, or ``files`` with paths in
+    ``world_options``."""
+    world_options: dict[str, Any] = Field(default_factory=dict)
+    """Settings of the world."""
+    rules: str = ""
+    """``MODULE:FUNCTION`` that makes the rules from world, tokenizer and ``game``, with parts of
+    your own."""
+    model: str = ""
+    """A causal LM directory, or a GGUF file; empty: the policy that ships for the world."""
+    checkpoint_every: PositiveInt = 50
+    """Steps between two checkpoints; the last step always has one."""
+    checkpoints_kept: PositiveInt | None = 2
+    """Checkpoints that stay, the newest ones; ``null``: all, as ``ssp league`` needs."""
+    evaluate_every: PositiveInt = 50
+    """Steps between two evaluations of the solver, on questions it never trains on; there is always
+    one before the first step and one after the last."""
+    per_group: PositiveInt = 150
+    """Questions of an evaluation per hop count, or per benchmark; each is answered once, greedily
+    (as the paper's)."""
+    judge: Literal["own", "openai"] = "own"
+    """Judge of the solver's answers: ``own`` (the world's, by rules) or ``openai`` (a model behind
+    an API)."""
+    patience: PositiveInt | None = 5
+    """Steps in a row that show the same sign of ill health, after which a run stops; ``null``:
+    never."""
+    game: GameConfig = GameConfig()
+    """Rules of the game."""
+    learning: LearningConfig = LearningConfig()
+    """Learning of both roles."""
+    engine: EngineConfig = EngineConfig()
+    """Engine that samples tokens."""
+    compute: ComputeConfig = ComputeConfig()
+    """Processes and devices."""
+    search: SearchConfig = SearchConfig()
+    """An index directory or a server that answers searches, in place of the world's own."""
+    openai: ChatConfig | None = None
+    """A model behind an API."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _suit_the_world(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Rules that are not given are those that suit the world."""
+        game, world = given.get("game", {}), given.get("world", "mini")
+        if not isinstance(game, Mapping) or not isinstance(world, str):
+            return given
+        return {**given, "game": suited(world)[0].model_dump() | dict(game)}
+
+    @model_validator(mode="after")
+    def _check_sections_together(self) -> Self:
+        if "openai" in (self.game.verifier, self.judge):
+            self.served_model()
+
+        decay = self.learning.decay_steps
+        if decay is not None and self.steps > decay:
+            fix = f"give at least {self.steps}: the steps after it would change nothing"
+            raise ConfigError("learning.decay_steps", decay, fix)
+        return self
+
+    def check(self) -> None:
+        """Makes sure that game, learning, engine and processes fit together."""
+        check_settings(self.game, self.learning, self.engine, self.compute)
+
+    def served_model(self) -> ChatConfig:
+        """The model behind an API; refused where none is named."""
+        if self.openai is None:
+            fix = "name a model that is served: --set openai.base_url=... --set openai.model=..."
+            raise ConfigError("openai.base_url", None, fix)
+        return self.openai
+
+    @property
+    def model_dir(self) -> Path:
+        """The directory that the policy is loaded from; a GGUF file is converted to one."""
+        if self.model and not is_gguf(self.model):
+            return Path(self.model)
+        # Imported late: settings can be read, and refused, without loading PyTorch.
+        from ssp_agents.models import from_gguf, shipped_directory
+
+        return from_gguf(self.model) if self.model else shipped_directory(self.world)
+
+
+def shipped(kind: str) -> dict[str, Path]:
+    """Files of the ``presets`` or ``sweeps`` that ship, by name."""
+    folder = Path(str(resources.files("ssp_experiments") / kind))
+    return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+
+
+def load_preset(name: str) -> dict[str, Any]:
+    """A preset's settings as plain data; one that names another has its settings too."""
+    known = shipped("presets")
+    if name not in known:
+        raise ConfigError("preset", name, nearest(name, known))
+    values: dict[str, Any] = yaml.safe_load(known[name].read_text(encoding="utf-8"))
+    base = load_preset(values.pop("preset")) if "preset" in values else {}
+    for section, changes in values.items():
+        both = isinstance(changes, dict) and isinstance(base.get(section), dict)
+        base[section] = {**base[section], **changes} if both else changes
+    return base
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """Name and value of ``section.field=value`` (the value is YAML)."""
+    path, equals, written = text.partition("=")
+    path = path.strip()
+    if not equals or not path:
+        raise ConfigError("--set", text, "write it as section.field=value")
+    try:
+        return path, yaml.safe_load(written)
+    except yaml.YAMLError:
+        raise ConfigError(path, written, "the value is not YAML; put it in quotes") from None
+
+
+def assign(values: dict[str, Any], path: str, value: Any) -> None:
+    """Puts a value where a dotted name leads in plain settings, in place."""
+    *sections, name = path.split(".")
+    known = setting_names(RunConfig)
+    if path not in known and sections[:1] != ["world_options"]:
+        meant = [other for other in known if other.endswith(f".{name}")]
+        if meant:
+            fix = f"no such setting; did you mean {' or '.join(meant)}?"
+            raise ConfigError(path, value, fix)
+
+    for section in sections:
+        # Null, or a single value where a section belongs, gives way.
+        if not isinstance(values.get(section), dict):
+            values[section] = {}
+        values = values[section]
+    values[name] = value
+
+
+def read_yaml(file: Path) -> dict[str, Any]:
+    """The settings in a file, as plain data."""
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise DataError(file, f"cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise DataError(file, "holds no settings")
+    return values
+
+
+def make_config(values: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> RunConfig:
+    """Typed settings: plain ``values``, such as a preset's, with ``changes`` by dotted name."""
+    plain = copy.deepcopy(dict(values))
+    for path, value in (changes or {}).items():
+        assign(plain, path, value)
+    return RunConfig(**plain)
+
+
+def is_gguf(model: str) -> bool:
+    return model.endswith(".gguf")
+
+
+def check_policy(config: RunConfig) -> None:
+    """Makes sure that there is a policy that can read the world; loads nothing."""
+    if config.model:
+        check_model_directory(config.model_dir)
+    elif config.world not in OWN_POLICY:
+        fix = f"name a causal LM by --model DIR: no policy ships for {config.world!r}"
+        raise ConfigError("model", None, fix)
+
+
+def check_model_directory(directory: Path) -> None:
+    """Makes sure that a model directory is there; where it holds a run, names the policy in it."""
+    if directory.is_file():
+        raise ModelError(f"{directory} is a file: name its directory, or a GGUF file")
+    if not directory.is_dir():
+        hub = "one of the Hugging Face hub is fetched before: hf download NAME --local-dir DIR"
+        raise ModelError(f"there is no model directory {directory} ({hub})")
+    if not (directory / "config.json").is_file():
+        inside = [*directory.glob("checkpoints/step_*/policy"), *directory.glob("policy")]
+        hint = f"; did you mean {max(inside)}?" if inside else ""
+        raise ModelError(f"{directory} is not a model directory (config.json is missing){hint}")

@@ -1,0 +1,350 @@
+"""``ssp league``: proposers and solvers of different steps play each other (docs/league.md).
+
+Each proposer asks about the same answers, in a step of self-play with its noise and verification;
+each solver tries all questions. The proposer wins an attempt if its question is valid and the
+attempt is wrong, which is what 1-p pays. Both are rated on one scale (Bradley and Terry 1952, "Rank
+Analysis of Incomplete Block Designs"): a proposer rated d wins against a solver rated r with
+probability 1 / (1 + 10^((r - d) / 400)). Intervals are 95%, by bootstrap over answers.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import choix
+import numpy as np
+import pandas as pd
+import torch
+
+from ssp_agents.engines.base import Engine
+from ssp_agents.rollout import answers_of, play
+from ssp_env.disk import make_directories, remove_empty, write_atomically
+from ssp_env.errors import ConfigError, RunError, ServiceError
+from ssp_env.game.game import Game
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
+from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.types import GroundTruth, Question
+from ssp_experiments.config import RunConfig
+from ssp_experiments.evaluation.answers import engine_of
+from ssp_experiments.options import Chosen
+from ssp_experiments.report.curves import panels, save_figure
+from ssp_experiments.run.checks import check_model, open_run
+from ssp_experiments.run.process import provenance, quiet_libraries
+from ssp_experiments.run.rundir import RunDirectory, check_empty, finite
+from ssp_experiments.stats import Estimate, Floats, resampled
+from ssp_experiments.sweeps.results import Table, short
+
+MEAN = 1000.0
+"""Rating of the mean solver: only differences mean something."""
+ELO = 400.0 / np.log(10.0)
+"""Rating points per unit of log odds."""
+PRIOR = 0.5
+"""Games that each side is taken to have won in each pairing in addition to those played, so that a
+player who always wins has a finite rating."""
+_PROPOSE, _SOLVE = 0x1EA6, 0x501E
+"""First numbers of the seeds: the games are none of training's."""
+
+
+def run(
+    chosen: Chosen, targets: Sequence[str], *, answers: int, attempts: int | None, out: Path
+) -> int:
+    """Plays the league, prints its tables and writes them down."""
+    quiet_libraries()
+    check_empty(out)
+    players = find_players(targets)
+    runs = [directory for target in targets if (directory := RunDirectory(target)).config.exists()]
+    config = chosen.config(values=runs[0].read_config() if runs and not chosen.preset else None)
+    attempts = config.game.attempts if attempts is None else attempts
+
+    rules, _ = open_run(config)
+    torch.set_num_threads(config.compute.threads)
+    known = {
+        **provenance(),
+        "seed": config.seed,
+        "policies": {name: model or "the tiny policy" for name, model in players.items()},
+    }
+    # Made before anything is played, so that a place that cannot be written is found out then.
+    made = make_directories(out)
+    try:
+        league = play_league(players, config, rules, answers, attempts)
+        tables = "\n\n".join(map(str, league.tables()))
+        write_atomically(out / "league.json", json.dumps({**known, **league.as_data()}) + "\n")
+        league.draw(out / "figure.png")
+        page = (
+            f"# A league\n\n`{known['command']}`, {known['date']}, commit {known['git_commit']}, "
+            f"{known['machine']}, seed {config.seed}. Each proposer asked about the same {answers} "
+            f"answers, and each solver tried each valid question {attempts} times.\n\n"
+            f"![solve rates, rewards and ratings](figure.png)\n\n{tables}\n"
+        )
+        write_atomically(out / "league.md", page)
+    finally:
+        remove_empty(made)
+    print(tables)
+    print(f"everything is in {out}/ (league.md, league.json, figure.png)")
+    return 0
+
+
+# -- players -----------------------------------------------------------------------------------
+
+
+def find_players(targets: Sequence[str]) -> dict[str, str]:
+    """Names and model directories of players, each once; an empty one is the tiny policy."""
+    found: dict[str, str] = {}
+    for target in targets:
+        for name, model in _players(target):
+            # Runs often begin with the same policy, which is one player then.
+            if model in found.values():
+                continue
+            if name in found:
+                fix = f"two players have this name; write one as NAME={model}"
+                raise ConfigError("player", name, fix)
+            found[name] = model
+    if len(found) < 2:
+        fix = "give a run with checkpoints (checkpoints_kept: null keeps all), or two policies"
+        raise ConfigError("players", list(found), fix)
+    return found
+
+
+def _players(target: str) -> list[tuple[str, str]]:
+    directory = RunDirectory(target)
+    if not directory.config.exists():
+        name, _, folder = target.rpartition("=")
+        if not (Path(folder) / "config.json").is_file():
+            fix = "no run directory, and no model directory (config.json is missing)"
+            raise ConfigError("player", target, fix)
+        return [(name or Path(folder).name, folder)]
+
+    run, checkpoints = directory.path.resolve().name, directory.kept_checkpoints()
+    if not checkpoints:
+        raise RunError(f"{directory.path} has no checkpoint")
+    base = (f"{run} base", str(directory.read_config().get("model", "")))
+    return [base, *((f"{run} step {step}", str(at / "policy")) for step, at in checkpoints)]
+
+
+# -- games -------------------------------------------------------------------------------------
+
+
+def play_league(
+    players: dict[str, str], config: RunConfig, rules: Rules, answers: int, attempts: int
+) -> League:
+    """Lets each player propose, and then answer what all have asked; in the same order for all."""
+    folders = {name: Path(model) if model else config.model_dir for name, model in players.items()}
+    for player, folder in folders.items():
+        check_model(folder)
+        if HuggingFaceTokenizer.load(folder).pieces != rules.tokenizer.pieces:
+            fix = "all players need one tokenizer, since one reads what another has written"
+            raise ConfigError("player", player, fix)
+
+    shape = (len(players), len(players), answers)
+    proposals, hops = [], np.full((len(players), answers), np.nan)
+    for row, (player, folder) in enumerate(folders.items()):
+        print(f"{player} proposes", file=sys.stderr)
+        asked = _propose(engine_of(config, rules, folder), config, rules, answers)
+        proposals.append(asked)
+        for place, question in enumerate(asked):
+            if question and (found := rules.world.analyse(question.text)) is not None:
+                hops[row, place] = found.hops
+
+    solved, paid = np.full(shape, np.nan), np.full(shape, rules.config.invalid_reward)
+    tried = replace(rules, config=rules.config.replace(attempts=attempts))
+    size = config.learning.round_size
+    for column, (player, folder) in enumerate(folders.items()):
+        print(f"{player} solves", file=sys.stderr)
+        solver = engine_of(config, rules, folder)
+        for row, asked in enumerate(proposals):
+            places = [place for place, question in enumerate(asked) if question]
+            questions = [question for question in asked if question]
+            rounds = (
+                Round.of_questions(tried, questions[i : i + size], [_SOLVE, config.seed, i])
+                for i in range(0, len(questions), size)
+            )
+            games = _play(rounds, solver, config)
+            solved[row, column, places] = [game.share_right for game in games]
+            paid[row, column, places] = [rules.proposer_reward(game) for game in games]
+    return League(list(players), hops, solved, paid, attempts, config.seed)
+
+
+def _propose(
+    engine: Engine, config: RunConfig, rules: Rules, answers: int
+) -> list[Question | None]:
+    """A proposer's valid questions by answer. Rounds are of the size that training has, since noise
+    documents come from them."""
+    # A round is played to its end, so the proposer's own solver tries each question; once will do.
+    once = replace(rules, config=rules.config.replace(attempts=1, proposals=1))
+    # All proposers get the same answers, each once unless there are fewer.
+    rng = np.random.default_rng([_PROPOSE, config.seed])
+    dealt = iter(answers_of(rules.world)(rng, answers))
+
+    def deal(_: object, count: int) -> list[GroundTruth]:
+        return [*islice(dealt, count)]
+
+    size = config.learning.round_size
+    rounds = (
+        Round(once, deal, min(size, answers - i), [_PROPOSE, config.seed, i])
+        for i in range(0, answers, size)
+    )
+    questions: list[Question | None] = []
+    for place, game in enumerate(_play(rounds, engine, config)):
+        wordings = (game.truth.answer, *game.truth.aliases)
+        valid = game.outcome is Outcome.VALID and game.question is not None
+        question = Question(f"league-{place}", game.question or "", wordings, "league")
+        questions.append(question if valid else None)
+    return questions
+
+
+def _play(rounds: Iterable[Round], engine: Engine, config: RunConfig) -> list[Game]:
+    """Games of these rounds; a void one ends the league, for not all would play the same games."""
+    temperature = config.learning.temperature
+    games = [game for each in rounds for game in play(each, engine, temperature=temperature).games]
+    for game in games:
+        outage = game.outage or next((a.outage for a in game.attempts if a.outage), None)
+        if outage is not None:
+            raise ServiceError(outage.service, f"{outage.what}: a league needs all of its games")
+    return games
+
+
+# -- results -----------------------------------------------------------------------------------
+
+
+def rate(won: Floats, games: int) -> Floats:
+    """The most likely ratings of all proposers, then of all solvers.
+
+    ``won`` is the proposer's share of the games of each pairing, of shape (proposers, solvers).
+    """
+    proposers, solvers = won.shape
+    # counts[i, j]: games that player i won against player j; proposers first.
+    counts = np.zeros((proposers + solvers, proposers + solvers))
+    counts[:proposers, proposers:] = won * games + PRIOR
+    counts[proposers:, :proposers] = (1.0 - won.T) * games + PRIOR
+    # Bradley and Terry: P(i wins against j) = 1 / (1 + exp(r_j - r_i)). Only differences count, so
+    # that the mean solver may be put anywhere.
+    rating: Floats = ELO * choix.ilsr_pairwise_dense(counts)
+    rating += MEAN - rating[proposers:].mean()
+    return rating
+
+
+@dataclass(frozen=True)
+class League:
+    """A league that has been played."""
+
+    players: list[str]
+    """Their names."""
+    hops: Floats
+    """Hops of questions, of shape (proposers, answers); NaN where they are invalid or unknown."""
+    solved: Floats
+    """Share of right attempts, of shape (proposers, solvers, answers); NaN without a question."""
+    paid: Floats
+    """The proposer's reward, of the same shape, invalid questions included."""
+    attempts: int
+    """Attempts at each question."""
+    seed: int
+    """Seed of the bootstrap."""
+
+    @cached_property
+    def ratings(self) -> dict[str, list[Estimate]]:
+        """Ratings of the players as proposer and as solver.
+
+        All games about an answer are drawn together, for those about one question are alike. An
+        invalid question is lost by its proposer.
+        """
+        won, count = np.nan_to_num(1.0 - self.solved), self.solved.shape[2]
+
+        def rated(answers: np.ndarray) -> Floats:
+            return rate(won[:, :, answers].mean(axis=2), count * self.attempts)
+
+        answers = np.arange(count)
+        low, high = resampled(answers, rated, np.random.default_rng(self.seed))
+        ends = np.array([rated(answers), low, high]).T.tolist()
+        found = [Estimate(mean, first, last, count) for mean, first, last in ends]
+        return {"proposer": found[: len(won)], "solver": found[len(won) :]}
+
+    @property
+    def valid_share(self) -> list[float]:
+        """Share of valid questions, by proposer."""
+        shares: list[float] = (1.0 - np.isnan(self.solved[:, 0]).mean(axis=1)).tolist()
+        return shares
+
+    @property
+    def matrices(self) -> dict[str, pd.DataFrame]:
+        """Share of right attempts at valid questions, and the proposer's mean reward, invalid
+        questions included, by proposer and solver."""
+        means = {
+            "share solved of valid questions": _known_mean(self.solved),
+            "proposer's reward, invalid questions included": self.paid.mean(axis=2),
+        }
+        return {
+            title: pd.DataFrame(values, self.players, self.players).rename_axis("proposer")
+            for title, values in means.items()
+        }
+
+    def tables(self) -> list[Table]:
+        """Ratings, solve rates, rewards."""
+        cells = pd.DataFrame(index=pd.Index(self.players, name="player"))
+        for role, rated in self.ratings.items():
+            cells[f"Elo as {role}"] = [f"{r.mean:.0f} [{r.low:.0f}, {r.high:.0f}]" for r in rated]
+        cells["valid questions"] = [short(value) for value in self.valid_share]
+        cells["their hops"] = [short(value, 2) for value in _known_mean(self.hops)]
+        note = (
+            "In brackets, 95% intervals by bootstrap over answers. A proposer wins an attempt if "
+            "its question is valid and the attempt is wrong; the mean solver has 1000."
+        )
+        axes = "(rows: proposers, columns: solvers)"
+        matrices = [
+            Table(f"{title.capitalize()} {axes}", values.map(short))
+            for title, values in self.matrices.items()
+        ]
+        return [Table("Ratings", cells, (note,)), *matrices]
+
+    def as_data(self) -> dict[str, Any]:
+        """Ratings, and every figure by answer that the tables rest on."""
+        players = [
+            {
+                "name": player,
+                **{f"{role}_rating": asdict(r[place]) for role, r in self.ratings.items()},
+                "valid_share": self.valid_share[place],
+            }
+            for place, player in enumerate(self.players)
+        ]
+        return {
+            "players": players,
+            "attempts": self.attempts,
+            "answers": self.solved.shape[2],
+            "solved_by_answer": finite(np.round(self.solved, 6).tolist()),
+        }
+
+    def draw(self, out: Path) -> None:
+        """Draws solve rates and rewards as matrices, and the ratings."""
+        places = np.arange(len(self.players))
+        figure, axes = panels(3)
+        for axis, (title, values) in zip(axes, self.matrices.items(), strict=False):
+            axis.grid(visible=False)
+            axis.imshow(values, vmin=0, vmax=1, cmap="viridis")
+            axis.set(title=title, xlabel="solver", ylabel="proposer")
+            axis.set_yticks(places, self.players)
+            for (row, column), value in np.ndenumerate(values.to_numpy()):
+                look = {"ha": "center", "color": "black" if value >= 0.6 else "white"}
+                axis.text(column, row, short(value, 2), **look)
+
+        for offset, (role, rated) in zip((-0.08, 0.08), self.ratings.items(), strict=True):
+            low, mean, high = np.array([(one.low, one.mean, one.high) for one in rated]).T
+            spread, label = (mean - low, high - mean), f"as {role}"
+            axes[2].errorbar(places + offset, mean, spread, fmt="o-", capsize=3, label=label)
+        axes[2].set(title="Elo by role, with 95% intervals")
+        axes[2].legend(frameon=False)
+        for axis in axes:
+            axis.set_xticks(places, self.players, rotation=30, ha="right")
+        save_figure(figure, out)
+
+
+def _known_mean(values: Floats) -> Any:
+    """Mean over answers without gaps; NaN where there are only gaps."""
+    return np.ma.masked_invalid(values).mean(axis=-1).filled(np.nan)

@@ -1,0 +1,222 @@
+"""``ssp plan``, and the check before each run: does it fit on its GPUs, and how long is a step?
+
+Everything follows from settings, by the formulas of ``ssp_agents.memory`` and ``layouts.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import asdict
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from ssp_agents.config import vllm_share
+from ssp_agents.memory import (
+    Device,
+    Shape,
+    least_share,
+    longest_row,
+    plan,
+    rows_per_pass,
+    shape_of,
+)
+from ssp_agents.models import meta_model
+from ssp_env.errors import ConfigError
+from ssp_experiments.config import RunConfig, check_policy
+from ssp_experiments.layouts import difference, estimate, layouts
+from ssp_experiments.run.process import quiet_libraries
+
+MEMORY = 80.0
+"""GiB of a GPU, unless it is said."""
+USABLE = 0.92
+"""Share of a GPU's memory that a plan may fill; the rest is for CUDA, NCCL and fragments."""
+WORTHWHILE = 0.9
+"""Share of a step's seconds that another layout may take at most to be named."""
+UNCHECKED = (
+    "no GPU could be asked how much memory it has; `ssp plan --memory GIB`, with the settings of "
+    "this run, tells whether it fits"
+)
+HELPS = {
+    "activations": (
+        "learning.gradient_checkpointing",
+        "set it to true, or lower learning.microbatch_tokens, or set compute.sharding=fsdp2",
+    ),
+    "KV cache": ("learning.round_size", "lower it, or set engine.kind=vllm"),
+    "the engine's passes": ("learning.round_size", "lower it, or set engine.kind=vllm"),
+    "engine's weights": ("compute.tensor_parallel", "give 2 or more, or take larger GPUs"),
+    "weights": (
+        "compute.sharding",
+        "set compute.sharding=fsdp2 with more compute.learners, or learning.lora_rank=16",
+    ),
+}
+"""Largest part of a full device -> the setting to name, and what helps."""
+
+_log = logging.getLogger(__name__)
+
+
+def show_plan(
+    config: RunConfig, *, gpus: int | None = None, memory: float | None = None, as_json: bool
+) -> int:
+    """Prints the plan of a run; see :func:`ssp_experiments.cli.plan`."""
+    quiet_libraries()
+    check_policy(config)
+
+    used = config.compute.gpus_in_all
+    for name, given in (("--gpus", gpus), ("--memory", memory)):
+        if given is not None and given <= 0:
+            raise ConfigError(name, given, "give more than 0")
+        if given is not None and not used:
+            fix = "set compute.gpus, or take --preset h200"
+            raise ConfigError(name, given, f"these settings use no GPU; {fix}")
+
+    shape, size = shape_of(meta_model(config.model_dir)), (memory or MEMORY) * 2**30
+    count = gpus or used
+    best = fastest(config, shape, size, count) if used else None
+    proposed = ""
+    if best is not None and used > count:
+        proposed = f"on {count} GPUs, not {used}: {difference(config, best)}"
+        config = best
+    devices = check_fit(config, shape, size, count)
+    seconds = estimate(shape, config, size) if used else None
+    if best is not None and seconds is not None:
+        better = estimate(shape, best, size)
+        if better.step < WORTHWHILE * seconds.step:
+            proposed = f"faster: {difference(config, best)}, {better}"
+
+    if as_json:
+        held = [
+            {"name": each.name, "count": each.count, "holds": each.parts, "all": each.total}
+            for each in devices
+        ]
+        sizes = {
+            "parameters": shape.parameters,
+            "longest_row": longest_row(config.game),
+            "rows_per_pass": rows_per_pass(config.game, config.learning),
+        }
+        times = {"seconds": seconds and asdict(seconds), "proposed": proposed}
+        print(json.dumps({"model": str(config.model_dir), **sizes, "devices": held, **times}))
+        return 0
+
+    _show(config, shape, devices, size)
+    if seconds is not None:
+        print(seconds)
+    if proposed:
+        print(proposed)
+    return 0
+
+
+def fastest(config: RunConfig, shape: Shape, memory: float, gpus: int) -> RunConfig | None:
+    """The run in the layout of that many GPUs that fits and takes the fewest seconds a step by
+    :func:`~ssp_experiments.layouts.estimate`; ``None`` if there is none."""
+    fitting = [one for one in layouts(config, gpus) if _too_full(one, shape, memory) is None]
+    return min(fitting, key=lambda one: estimate(shape, one, memory).step, default=None)
+
+
+def check_memory(config: RunConfig) -> tuple[Device, ...] | None:
+    """Makes sure that a run fits on this machine's GPUs.
+
+    Returns:
+        Its plan; ``None`` if it uses no GPU, or if none could be asked, which is then logged: those
+        of a Ray cluster are not.
+    """
+    if config.compute.gpus == "none":
+        return None
+
+    memories = gpu_memories()
+    if not memories and os.environ.get("RAY_ADDRESS"):
+        _log.warning(UNCHECKED)
+        return None
+    shape = shape_of(meta_model(config.model_dir))
+    return check_fit(config, shape, min(memories, default=0), len(memories))
+
+
+def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> tuple[Device, ...]:
+    """The plan of a run that fits on that many GPUs of ``memory`` bytes each; a ConfigError, which
+    names the setting to change and the fastest layout that fits, if it does not."""
+    config.check()
+    asked = config.compute.gpus_in_all
+    if not asked:
+        return plan(shape, config)
+
+    refused = _too_full(config, shape, memory) if gpus else None
+    if refused is None and asked > gpus:
+        what = f"{asked} GPUs are asked for in all, and there are {gpus}"
+        fix = f"{what}; ask for fewer env runners and learners, or set RAY_ADDRESS"
+        refused = ConfigError("compute.gpus", config.compute.gpus, fix)
+    if refused is None:
+        return plan(shape, config, memory)
+
+    best = fastest(config, shape, memory, gpus)
+    if best is not None and best != config:
+        refused = ConfigError(
+            refused.field, refused.value, f"{refused.fix}. This fits: {difference(config, best)}"
+        )
+    raise refused
+
+
+def _too_full(config: RunConfig, shape: Shape, memory: float) -> ConfigError | None:
+    """Complaint about the fullest GPU of a run, if it is too full."""
+    devices = plan(shape, config, memory)
+    share = vllm_share(config.engine, config.compute.gpus == "shared")
+    full = max(devices, key=lambda each: each.total)
+    if full.total > USABLE * memory:
+        largest = max(full.parts, key=lambda name: full.parts[name])
+        what = f"each {full.name} needs {gib(full.total)} of the {gib(memory)} of its GPU"
+        what += f" ({gib(full.parts[largest])} of it {largest})"
+        if largest == "KV cache" and config.engine.kind == "vllm":
+            return ConfigError("engine.memory", share, f"{what}; lower it")
+        name, fix = HELPS.get(largest.partition(",")[0], HELPS["weights"])
+        section, _, field = name.partition(".")
+        return ConfigError(name, getattr(getattr(config, section), field), f"{what}; {fix}")
+
+    least = least_share(shape, config, memory)
+    if config.engine.kind == "vllm" and share < least - 0.05:
+        fix = f"policy and longest row take {least:.2f} of the GPU; give at least that"
+        return ConfigError("engine.memory", share, fix)
+    return None
+
+
+def gpu_memories() -> list[int]:
+    """Bytes of each GPU of this machine; none where a Ray cluster has the run's."""
+    elsewhere = os.environ.get("RAY_ADDRESS") or not torch.cuda.is_available()
+    there = 0 if elsewhere else torch.cuda.device_count()
+    return [torch.cuda.get_device_properties(i).total_memory for i in range(there)]
+
+
+def _show(config: RunConfig, shape: Shape, devices: tuple[Device, ...], memory: float) -> None:
+    """Prints which model was counted, then one table per kind of device."""
+    console = Console(highlight=False)
+    model = config.model or "the tiny policy that ships"
+    rows = rows_per_pass(config.game, config.learning)
+    passes = f"{rows} row{'s' if rows > 1 else ''} of {longest_row(config.game):,} tokens"
+    billions = shape.parameters / 1e9
+    count = f"{billions:.2f}B" if billions >= 1 else f"{1000 * billions:.2f}M"
+    size = f"{count} parameters; a pass takes up to {passes}"
+    console.print(f"{model}: {size}", markup=False, soft_wrap=True)
+
+    for device in devices:
+        where = "GPU" if device.gpu else "process"
+        several = f"{where}s, each" if device.gpu else f"{where}es, each"
+        console.print(f"{device.name}: {device.count} {where if device.count == 1 else several}")
+
+        table = Table("", "", show_header=False)
+        table.columns[1].justify = "right"
+        for name, held in device.parts.items():
+            table.add_row(name, gib(held))
+        table.add_section()
+        table.add_row("all", gib(device.total))
+        if device.gpu:
+            table.add_row(f"of {gib(memory)}, of which {USABLE:.0%} may be used", "fits")
+        console.print(table)
+
+
+def gib(size: float) -> str:
+    """Bytes as a person reads them."""
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20)):
+        if size >= factor:
+            return f"{size / factor:,.1f} {unit}"
+    return f"{size / 2**10:,.1f} KiB"

@@ -1,0 +1,266 @@
+"""Curves of runs and of means over seeds: as plain data for the page, and as a picture.
+
+A figure finds its chart by its name; a new one that fits nowhere gets a chart of its own."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from ssp_env.disk import replacing
+from ssp_env.errors import RunError
+from ssp_experiments.options import plural
+from ssp_experiments.report.runs import ACCURACY, MEAN, REASON, Arm, Run, arms_of, open_runs
+from ssp_experiments.stats import over_runs
+
+FEWEST = 3
+"""Seeds from which on a picture has intervals; those of two reach beyond everything."""
+PLOTTED = (
+    *("solver_reward", "proposer_reward", "valid_rate", "true_share", "ambiguous_share"),
+    *("question_hops", "solver_searches", "seconds.step"),
+)
+"""Figures that ``ssp plot`` draws besides accuracy, and that tables of sweeps show."""
+
+
+class Chart(NamedTuple):
+    """Figures that share a pair of axes."""
+
+    group: str
+    """Heading that it stands under."""
+    title: str
+    unit: str
+    """Unit of the vertical axis."""
+    figures: tuple[str, ...]
+    """Names in ``metrics.jsonl``; those of a mapping are joined by a dot."""
+
+
+REWARDS, QUESTIONS, LENGTHS = "Accuracy and rewards", "Questions", "Searches and lengths"
+HEALTH, TIME = "Health of learning", "Games and time"
+KINDS = (
+    (REWARDS, "Unseen questions", "share answered right", r"accuracy\..*"),
+    (REWARDS, "What each role is paid", "mean reward", r"(proposer|solver)_reward.*"),
+    (QUESTIONS, "Proposals that count", "share", r"(valid|verified)_rate|filled_slots"),
+    (QUESTIONS, "Why proposals fail", "share of proposals", r"invalid_.*"),
+    (QUESTIONS, "What is true of them", "share", r"(true|ambiguous|repeated|unsolved)_share"),
+    (QUESTIONS, "Hops of accepted questions", "hops", r"question_hops"),
+    (QUESTIONS, "Accepted questions by hops", "share", r"share_\d+hop"),
+    (LENGTHS, "Searches", "calls per trajectory", r".*_searches"),
+    (LENGTHS, "Length of what is written", "tokens", r"(proposer|solver)_tokens"),
+    (LENGTHS, "Out of tokens", "share", r"(proposer|solver)_overlong"),
+    (LENGTHS, "Length of questions", "words", r"question_words"),
+    (LENGTHS, "Tokens per step", "tokens", r"(policy|all|learner_trained)_tokens"),
+    (HEALTH, "Entropy", "nats", r".*entropy.*"),
+    (HEALTH, "Loss", "weighted sum", r"learner_(.+_)?loss(_.+)?"),
+    (HEALTH, "KL", "nats", r"learner_(.+_)?kl(_.+)?"),
+    (HEALTH, "Gradient norm", "before clipping", r".*grad_norm.*"),
+    (HEALTH, "Engine and learner apart", "nats per token", r".*_gap"),
+    (HEALTH, "Skipped and clipped", "share", r"learner_.*(skipped|clip).*"),
+    (HEALTH, "", "", r"learner_.*|.*advantage.*"),
+    (TIME, "Games per step", "games", r"games|.*_games|void_attempts"),
+    (TIME, "Seconds per step", "seconds", r"seconds\..*"),
+    ("Other figures", "", "", r".*"),
+)
+"""Heading, title, unit and the names that fit, in the order of the page. A figure belongs to the
+first; without a title, each has a chart of its own."""
+
+LABELS = {
+    "solver_reward_fresh": "solver, new questions",
+    "valid_rate": "valid, of the proposals",
+    "verified_rate": "verified, of those that were read",
+    "unsolved_share": "solved by nobody, of those that were tried",
+    "true_share": "ground truth is right",
+    "ambiguous_share": "has other right answers",
+    "question_hops": "hops",
+    "question_words": "words",
+    "all_tokens": "sampled, prompted, retrieved",
+    "policy_tokens": "sampled",
+    "learner_trained_tokens": "trained on",
+}
+
+
+def charts(names: Iterable[str]) -> list[Chart]:
+    """Deals figures to charts, in the order of the page; each figure is in exactly one."""
+    left, dealt = sorted({*names}), []
+    for group, title, unit, pattern in KINDS:
+        found = [name for name in left if re.fullmatch(pattern, name)]
+        left = [name for name in left if name not in found]
+        if found and title:
+            dealt.append(Chart(group, title, unit, tuple(found)))
+        else:
+            dealt += [Chart(group, spoken(name).capitalize(), unit, (name,)) for name in found]
+    return dealt
+
+
+def spoken(name: str) -> str:
+    """The words for a figure in a legend."""
+    if name in LABELS:
+        return LABELS[name]
+    if found := re.fullmatch(r"share_(\d+)hop|accuracy\.(.*)", name):
+        return spoken_group(found[1] or found[2])
+    name = re.sub(rf"^({REASON}|learner_|seconds\.)", "", name)  # its heading says that
+    name = re.sub(r"^(proposer|solver)_(tokens|searches|overlong|reward)$", r"\1", name)
+    return re.sub(r"[_.]+", " ", name)
+
+
+def spoken_group(group: str) -> str:
+    """The words for a group of questions: a number of hops, or a benchmark's name."""
+    return plural(int(group), "hop") if group.isdecimal() else group
+
+
+def titled(name: str) -> str:
+    """The title of a figure that has a chart to itself."""
+    title, label = charts([name])[0].title, spoken(name)
+    return title if label in title.lower() else f"{title}: {label}"
+
+
+def curve(run: Run, name: str) -> pd.DataFrame:
+    """A figure (``y``) by step, where it is known; an accuracy with the ends of its interval
+    (``low``, ``high``)."""
+    found = run.figures.reindex(columns=[name]).set_axis(["y"], axis=1).dropna()
+    if not name.startswith(ACCURACY) or name == MEAN:
+        return found
+    group = name.removeprefix(ACCURACY)
+    ends = {line["step"]: line["interval"].get(group) for line in run.evaluated}
+    found[["low", "high"]] = [ends[step] for step in found.index]
+    return found
+
+
+def mean_curve(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Means over runs with their intervals, at the steps that all of them have."""
+    if len(curves) == 1:
+        return curves[0]
+    common = pd.concat([curve["y"] for curve in curves], axis="columns").dropna()
+    found = [over_runs(values) for values in common.to_numpy().tolist()]
+    rows = [(mean.mean, mean.low, mean.high) for mean in found]
+    return pd.DataFrame(rows, common.index, ["y", "low", "high"])
+
+
+# -- of the page -------------------------------------------------------------------------------
+
+
+def chart_data(runs: Sequence[Run], arms: Sequence[Arm]) -> list[dict[str, Any]]:
+    """All curves that are not always 0, as plain data.
+
+    A chart of one run has a curve per figure; of several runs, each figure has a chart with a curve
+    per run, and one per arm with the 95% interval over its seeds.
+    """
+    drawn = []
+    for chart in charts({name for run in runs for name in run.figures}):
+        known = {name: [curve(run, name) for run in runs] for name in chart.figures}
+        shown = {n: curves for n, curves in known.items() if any(c["y"].any() for c in curves)}
+        if len(runs) == 1 and shown:
+            series = [(spoken(name), i, shown[name][0]) for i, name in enumerate(shown)]
+            drawn.append(_plain(chart, chart.title, series, []))
+        for name, curves in shown.items() if len(runs) > 1 else ():
+            series = [(run.key, i, curves[i]) for i, run in enumerate(runs)]
+            means = [
+                (arm.name, arm.runs[0], mean_curve([curves[i] for i in arm.runs]))
+                for arm in arms
+                if len(arms) < len(runs)
+            ]
+            drawn.append(_plain(chart, titled(name), series, means))
+    return drawn
+
+
+def _plain(
+    chart: Chart,
+    title: str,
+    series: Sequence[tuple[str, int, pd.DataFrame]],
+    means: Sequence[tuple[str, int, pd.DataFrame]],
+) -> dict[str, Any]:
+    """A chart over common steps, in six digits; ``None`` where a curve has no value."""
+    steps = sorted({step for *_, found in series for step in found.index.tolist()})
+
+    def plain(label: str, colour: int, found: pd.DataFrame) -> dict[str, Any]:
+        columns = {
+            name: [float(f"{value:.6g}") if math.isfinite(value) else None for value in column]
+            for name, column in found.reindex(steps).items()
+        }
+        return {"label": label, "colour": colour, **columns}
+
+    return {
+        "group": chart.group,
+        "title": title,
+        "unit": chart.unit,
+        "share": chart.unit.startswith("share"),
+        "x": steps,
+        "series": [plain(*one) for one in series],
+        "means": [plain(*one) for one in means],
+    }
+
+
+# -- pictures ----------------------------------------------------------------------------------
+
+
+def plot(paths: Sequence[str], file: Path, smooth: int) -> int:
+    """Draws the runs into one picture; see :func:`ssp_experiments.cli.plot`."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    runs = open_runs(paths)
+    arms = arms_of(runs)
+
+    known = {name for run in runs for name in run.figures}
+    accuracies = sorted(name for name in known if name.startswith(ACCURACY))
+    names = [*accuracies, *(name for name in PLOTTED if name in known)]
+    draw_runs(file, runs, arms, names, smooth)
+    print(f"wrote {file} ({plural(len(runs), 'run')}, {plural(len(arms), 'line')})")
+    return 0
+
+
+def draw_runs(
+    out: Path, runs: Sequence[Run], arms: Sequence[Arm], names: Sequence[str], smooth: int
+) -> None:
+    """Draws figures, one line per arm: its mean over seeds, up to the last step that all of them
+    have. All but accuracies are running means over ``smooth`` steps."""
+    figure, axes = panels(len(names))
+    for axis, name in zip(axes, names, strict=True):
+        is_accuracy = name.startswith(ACCURACY)
+        for place, arm in enumerate(arms):
+            if not arm.runs:
+                continue
+            curves = [curve(runs[i], name) for i in arm.runs]
+            if not is_accuracy:
+                curves = [found.rolling(smooth, min_periods=1).mean() for found in curves]
+            mean, look = mean_curve(curves), {"color": f"C{place % 10}"}
+            marker = "o" if is_accuracy else None
+            axis.plot(mean.index, mean["y"], marker=marker, label=arm.name, **look)
+            if len(curves) >= FEWEST:
+                ends = mean["low"], mean["high"]
+                axis.fill_between(mean.index, *ends, alpha=0.12, linewidth=0, **look)
+
+        axis.set_title(titled(name), fontsize="medium")
+        axis.set(xlabel="step" if is_accuracy else f"step (mean of the last {smooth})")
+        if is_accuracy:
+            axis.set(ylim=(-0.02, 1.02))
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    handles = axes[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=3, frameon=False)
+    save_figure(figure, out)
+
+
+def panels(count: int) -> tuple[Any, list[Any]]:
+    """A figure of matplotlib and its axes, three side by side."""
+    from matplotlib.figure import Figure
+
+    rows = -(-count // 3)
+    figure = Figure(figsize=(13, 3.4 * rows), layout="constrained")
+    axes = [figure.add_subplot(rows, 3, place + 1) for place in range(count)]
+    for axis in axes:
+        axis.grid(alpha=0.25)
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def save_figure(figure: Any, out: Path) -> None:
+    """Writes a figure of matplotlib, in full or not at all."""
+    try:
+        with replacing(out, "wb") as file:
+            figure.savefig(file, dpi=120, format=out.suffix.removeprefix(".") or "png")
+    except ValueError as error:  # an unknown file type
+        raise RunError(f"{out} cannot be written: {error}") from error

@@ -1,0 +1,261 @@
+"""The page of some runs: one HTML file that loads nothing, with curves, settings and games."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from rich.console import Console
+from rich.progress import track
+
+from ssp_env.disk import replacing
+from ssp_env.errors import SSPError
+from ssp_env.game.prompts import read_tags
+from ssp_env.game.protocol import Tags
+from ssp_env.game.record import GameRecord, TrajectoryRecord
+from ssp_env.replay import SavedGame, read_games
+from ssp_env.types import Document
+from ssp_experiments.options import plural
+from ssp_experiments.report.curves import chart_data, curve, mean_curve, spoken_group
+from ssp_experiments.report.runs import ACCURACY, Run, arms_of, open_runs, written
+from ssp_experiments.run.rundir import flat
+
+PARTS = Path(__file__).parent / "page"
+STYLES = ("vendor/uPlot.min.css", "report.css")
+SCRIPTS = ("vendor/uPlot.iife.min.js", "charts.js", "list.js", "main.js")
+DOUBTS = 6
+"""Shades of tokens, from likely to unlikely."""
+
+
+def report(paths: Sequence[str], out: str | None = None, tokens: bool = False) -> int:
+    """Reads the runs and writes their page; see :func:`ssp_experiments.cli.report`."""
+    runs = open_runs(paths)
+    more = f"-and-{len(runs) - 1}-more" if len(runs) > 1 else ""
+    page = Path(out or f"report-{runs[0].key}{more}.html")
+    steps = [(place, step) for place, run in enumerate(runs) for step in run.files]
+    indexes: list[dict[int, Any]] = [{} for _ in runs]
+    with replacing(page) as file:
+        held = {"data": packed(described(runs, live=False))}
+        console = Console(stderr=True)
+        for place, step in track(steps, "reading games", console=console, transient=True):
+            saved = list(read_games(runs[place].files[step]))
+            indexes[place][step] = [row(game.record) for game in saved]
+            shown = {g.record.slot: game_html(runs[place].key, step, g, tokens) for g in saved}
+            held[f"step_{step}_{place}"] = packed(shown)
+        held |= {f"index_{place}": packed(index) for place, index in enumerate(indexes)}
+        file.write(page_html(runs, held))
+
+    games = sum(len(rows) for index in indexes for rows in index.values())
+    size = page.stat().st_size / 1e6
+    print(f"wrote {page} ({plural(len(runs), 'run')}, {plural(games, 'game')}, {size:.1f} MB)")
+    if games and not tokens:
+        print("left out: token ids and log-probabilities (--tokens puts them in)")
+    return 0
+
+
+def page_html(runs: Sequence[Run], held: dict[str, str], live: bool = False) -> str:
+    """The page around packed data.
+
+    Nothing from a run can become code: templates escape it, data is base64, and the page's policy
+    names the digests of the only script and style that may run.
+    """
+    style = "\n".join((PARTS / name).read_text(encoding="utf-8") for name in STYLES)
+    script = "\n".join((PARTS / name).read_text(encoding="utf-8") for name in SCRIPTS)
+
+    def digest(text: str) -> str:
+        return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+    source = "'self'" if live else "'none'"
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{digest(style)}'; "
+        f"script-src 'sha256-{digest(script)}'; connect-src {source}; "
+        "base-uri 'none'; form-action 'none'; img-src data:"
+    )
+    title = runs[0].key if len(runs) == 1 else f"{len(runs)} runs"
+    shell = TEMPLATES.get_template("shell.html")
+    return shell.render(policy=policy, style=style, script=script, held=held, title=title)
+
+
+def described(runs: Sequence[Run], live: bool) -> dict[str, Any]:
+    """All that the page holds besides games: rendered tables, and curves as plain data."""
+    arms = arms_of(runs)
+    several = [arm for arm in arms if len(arm.runs) > 1]
+    groups = sorted({g for run in runs for line in run.evaluated for g in line["accuracy"]})
+    means: dict[str, dict[str, Any]] = {arm.name: {} for arm in several}
+    for arm in several:
+        for group in groups:
+            found = mean_curve([curve(runs[place], ACCURACY + group) for place in arm.runs])
+            if len(found):
+                means[arm.name][group] = found.iloc[-1]
+
+    overview = TEMPLATES.get_template("overview.html")
+    settings = TEMPLATES.get_template("settings.html")
+    results = [dict(run.summary or {}) for run in runs]
+    prints = [flat(result.pop("fingerprint", {})) for result in results]
+    about = [
+        {"directory": run.path, "state": run.state, **flat(result)}
+        for run, result in zip(runs, results, strict=True)
+    ]
+    going = [run for run in runs if run.summary is None]
+    state = runs[0].state if len(runs) == 1 else f"{len(going)} unfinished" if going else "finished"
+    return {
+        "live": live,
+        "state": state,
+        "overview": overview.render(runs=runs, groups=groups, means=means),
+        "settings": settings.render(
+            runs=runs,
+            about=compared(about),
+            settings=compared([flat(run.config) for run in runs]),
+            fingerprint=compared(prints),
+        ),
+        "charts": chart_data(runs, arms),
+        # With a version of each file, which changes when a resumed run plays its step again.
+        "runs": [
+            {
+                "key": run.key,
+                "steps": [[n, str(f.stat().st_mtime_ns)] for n, f in run.files.items()],
+            }
+            for run in runs
+        ],
+    }
+
+
+def compared(values: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """Rows of a table: every name with its value in each run, as text."""
+    names = dict.fromkeys(name for run in values for name in run)
+    return [
+        (name, *(written(run[name]) if name in run else "–" for run in values)) for name in names
+    ]
+
+
+def packed(value: Any) -> str:
+    """JSON, deflated, as base64: a browser's DecompressionStream unpacks it."""
+    text = json.dumps(value, separators=(",", ":"))
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")
+
+
+# -- games -------------------------------------------------------------------------------------
+
+
+def row(game: GameRecord) -> dict[str, Any]:
+    """The game in the list. ``right`` of the ``judged`` attempts were right."""
+    judged = [attempt for attempt in game.attempts if attempt.outage is None]
+    return {
+        "slot": game.slot,
+        "outcome": game.outcome.value,
+        "reason": game.reason,
+        "origin": game.origin,
+        "hops": game.hops,
+        "reward": game.proposer_reward,
+        "rate": game.solve_rate,
+        "right": sum(attempt.right for attempt in judged),
+        "judged": len(judged),
+        "answer": game.answer,
+        "question": (game.question or "")[:110],
+    }
+
+
+def game_html(key: str, step: int, saved: SavedGame, tokens: bool) -> str:
+    """A game as HTML to read, with its tokens if they are wanted and were recorded."""
+    record, rules = saved.record, saved.rules
+    pieces = None
+    if tokens and rules.tokens:
+        with suppress(SSPError):  # a policy's own tokenizer, which is not on this machine
+            pieces = rules.tokenizer.open().pieces
+    return TEMPLATES.get_template("game.html").render(
+        key=key,
+        step=step,
+        game=record,
+        tags=read_tags(rules.prompts.get("tags")),
+        read=materials(record),
+        recorded=rules.tokens,
+        with_tokens=tokens and rules.tokens,
+        pieces=pieces,
+    )
+
+
+def turns(play: TrajectoryRecord, tags: Tags) -> Iterator[tuple[list[tuple[str, str, bool]], Any]]:
+    """The turns of a trajectory: what the policy wrote, and the documents that its search found.
+
+    What it wrote is cut at its tags into (kind, text, whether the tag was closed).
+    """
+    kinds = {
+        tags.think: "thinks",
+        tags.search: "searches",
+        tags.question: "asks",
+        tags.answer: "answers",
+        tags.information: "forges",
+        **dict.fromkeys(tags.also, "notes"),
+    }
+    names = "|".join(map(re.escape, kinds))
+    searches = iter(play.searches)
+    for segment in play.segments:
+        if segment.by != "policy":
+            continue
+        blocks, at = [], 0
+        for match in re.finditer(rf"<({names})>(.*?)(</\1>|$)", segment.text, re.DOTALL):
+            blocks.append(("plain", segment.text[at : match.start()].strip(), True))
+            blocks.append((kinds[match[1]], match[2].strip(), bool(match[3])))
+            at = match.end()
+        blocks.append(("plain", segment.text[at:].strip(), True))
+        shown = [block for block in blocks if block[0] != "plain" or block[1]]
+        search = next(searches, None) if "searches" in [kind for kind, *_ in shown] else None
+        yield shown, search.documents if search else None
+
+
+def materials(game: GameRecord) -> list[tuple[Document, str | None]]:
+    """Documents that verification read, in its order, with the origin of those that are noise."""
+    origins = {item.document.id: item.origin for item in game.noise}
+    searches = [search for play in game.trajectories for search in play.searches]
+    found = [document for search in searches for document in search.documents]
+    known = {each.id: each for each in (*(item.document for item in game.noise), *found)}
+    return [
+        (
+            known.get(name, Document(name, name, "")),
+            None if name in game.evidence else origins.get(name),
+        )
+        for name in game.materials or ()
+    ]
+
+
+def token_spans(play: TrajectoryRecord, pieces: Any) -> Iterator[tuple[str, str, str]]:
+    """The tokens of a trajectory: class, title and text.
+
+    ``pieces`` are the bytes of each token id, or ``None`` where the tokenizer cannot be opened.
+    """
+    for segment in play.segments:
+        logprobs = segment.logprobs or ()
+        for place, id_ in enumerate(segment.ids or ()):
+            text = f"⟨{id_}⟩" if pieces is None else pieces[id_].decode("utf-8", "replace")
+            if segment.by != "policy":
+                yield "given", f"id {id_}; loss mask 0", text
+                continue
+            logprob = logprobs[place]
+            doubt = int(min(DOUBTS - 1, -logprob * DOUBTS / 3))
+            chance = f"log-probability {logprob:.4f} (p = {math.exp(logprob):.3g})"
+            yield f"own d{doubt}", f"id {id_}; loss mask 1; {chance}", text
+
+
+TEMPLATES = Environment(
+    loader=FileSystemLoader(PARTS),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=StrictUndefined,
+)
+TEMPLATES.filters |= {
+    "group": spoken_group,
+    "reason": lambda code: code.replace("_", " "),
+    "share": lambda value: "–" if value is None else f"{value:.2f}".replace("-", "−"),
+}
+TEMPLATES.tests["differing"] = lambda cells: len({*cells[1:]}) > 1
+TEMPLATES.globals |= {"turns": turns, "tokens": token_spans}

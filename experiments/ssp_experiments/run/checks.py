@@ -1,0 +1,192 @@
+"""Checks of what can be known to fail before a run starts, and the rules that it is played by.
+
+:func:`check_early` needs neither PyTorch nor Ray, which take seconds to load; :func:`open_run`
+opens all that a run needs, except the weights.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ssp_agents.config import check_processors
+from ssp_env.config import load, own_code
+from ssp_env.errors import ConfigError, MissingExtra, ModelError, ServiceError
+from ssp_env.game.config import GameConfig
+from ssp_env.game.prompts import prompt_file
+from ssp_env.game.rules import Parts, Rules, own_judge
+from ssp_env.judge.chat import ChatClient
+from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
+from ssp_env.search.index import check_search, open_search
+from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.types import Question, World
+from ssp_env.worlds import check_world, open_world
+from ssp_experiments.config import RunConfig, check_model_directory, check_policy
+from ssp_experiments.run.rundir import RunDirectory
+
+
+def check_early(config: RunConfig, out: Path, resume: bool) -> None:
+    """Looks at settings, packages, model, world, run directory, search; leaves nothing behind."""
+    check_settings(config)
+    if "RAY_ADDRESS" not in os.environ:
+        check_processors(config.compute, os.cpu_count() or 1)
+    check_world(config.world, **config.world_options)
+    learning = config.learning
+    own = {
+        "rules": config.rules,
+        "learning.proposer_algorithm": learning.proposer_algorithm,
+        "learning.solver_algorithm": learning.solver_algorithm,
+    }
+    for name, value in own.items():
+        if ":" in value:
+            load(name, value)
+    check_policy(config)
+    if config.learning.partner:
+        check_model_directory(Path(config.learning.partner))
+    RunDirectory(out).check(config, resume)
+    check_search(config.search)
+
+
+def check_settings(config: RunConfig) -> None:
+    """Makes sure that settings fit together, and that the packages that they need are there."""
+    config.check()
+    # On a cluster, engines may be on other machines, which have packages of their own.
+    elsewhere = config.compute.env_runners and os.environ.get("RAY_ADDRESS")
+    if config.engine.kind == "vllm" and not elsewhere and find_spec("vllm") is None:
+        raise MissingExtra("engine.kind=vllm", "gpu")
+
+
+def open_run(
+    config: RunConfig, questions: list[Question] | None = None, seed: int = 0
+) -> tuple[Rules, list[Question]]:
+    """The rules of a run, and the questions that its policy is measured by: those given, or of the
+    world's own, which ``seed`` draws. All that a run needs is opened, except the weights."""
+    from ssp_agents.engines.opening import check_same_tokens
+    from ssp_agents.losses import find_algorithm
+    from ssp_experiments.planner import check_memory
+
+    model = check_model(config.model_dir)
+    tokenizer = HuggingFaceTokenizer.load(config.model_dir)
+    if tokenizer.vocab_size > model.vocab_size:
+        what = f"its tokenizer has {tokenizer.vocab_size} tokens, its model {model.vocab_size}"
+        raise ModelError(f"{config.model_dir} does not fit together: {what}")
+    for role in config.learning.learning_roles:
+        find_algorithm(config.learning.algorithm(role))
+    check_memory(config)
+    if config.learning.partner:
+        check_model(Path(config.learning.partner))
+        check_same_tokens(config.learning.partner, config.model_dir)
+
+    check_search(config.search)
+    world = open_world(config.world, **config.world_options)
+    rules = build_rules(config, world, tokenizer, config.game)
+    try:
+        if questions is None:
+            questions = rules.world.questions(seed, config.per_group)
+    except ConfigError as error:
+        # Worlds name their own arguments.
+        name = error.field.rpartition(".")[2]
+        name = name if name == "per_group" else f"world_options.{name}"
+        raise ConfigError(name, error.value, error.fix) from None
+    check_lengths(rules, questions[0], getattr(model, "max_position_embeddings", None))
+    client = chat_client(config)
+    if client is not None:
+        with client:
+            (reply,) = client.ask(["Answer with the word: ready"], str, "openai")
+        if isinstance(reply, ServiceError):
+            raise reply
+    return rules, questions
+
+
+def check_model(directory: Path) -> Any:
+    """Makes sure that a model directory holds a causal LM that can be served; returns its config.
+
+    Its weights are not loaded, but the headers of their files are read.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    from ssp_agents.engines.transformers_engine import check_architecture
+    from ssp_agents.models import meta_model
+
+    check_model_directory(directory)
+    model = meta_model(directory)
+    check_architecture(model)
+
+    files = sorted(directory.glob("*.safetensors"))
+    if not files and not any(directory.glob("pytorch_model*.bin")):
+        raise ModelError(f"{directory} holds no weights (model.safetensors is missing)")
+    for file in files:
+        try:
+            with safe_open(file, framework="pt"):
+                pass
+        except (OSError, SafetensorError) as error:
+            raise ModelError(f"{file} cannot be read: {error}") from error
+    return model.config
+
+
+def check_lengths(rules: Rules, question: Question, positions: int | None) -> None:
+    """Makes sure that prompts fit into their budget, and trajectories into the tokens that the
+    model can read (``positions``); one question stands for all of them."""
+    config = rules.config
+    longest = {
+        "the prompt": config.max_prompt_tokens + config.max_response_tokens,
+        "prompt and verification": rules.longest_trajectory,
+    }
+    for what, total in longest.items():
+        if positions is not None and total > positions:
+            fix = f"with {what} it makes {total}, and the model reads at most {positions} tokens"
+            room = positions - config.max_prompt_tokens
+            fits = what == "the prompt" and room > 0
+            shorter = "less, and less of game.max_prompt_tokens or game.max_document_tokens"
+            fix += f"; give at most {room}" if fits else f"; give {shorter}"
+            raise ConfigError("game.max_response_tokens", config.max_response_tokens, fix)
+
+    answer = min((truth.answer for truth in rules.world.answers), key=len)
+    lengths = {
+        "proposer": len(rules.prompts.proposer(answer, config.asked_searches[0])),
+        "solver": len(rules.prompts.solver(question.text, config.max_searches)),
+    }
+    role = max(lengths, key=lambda name: lengths[name])
+    if lengths[role] > config.max_prompt_tokens:
+        fix = f"the {role}'s prompt alone takes {lengths[role]} tokens (prompts: {config.prompts})"
+        raise ConfigError("game.max_prompt_tokens", config.max_prompt_tokens, fix)
+
+
+# -- rules -------------------------------------------------------------------------------------
+
+
+def build_rules(config: RunConfig, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
+    """The rules of a user's own function, or with the retriever, judge and verifier that the
+    settings name. Processes that play make their own, since connections cannot be sent."""
+    if config.rules:
+        make = load("rules", config.rules)
+        with own_code("rules", config.rules):
+            rules = make(world, tokenizer, game) if callable(make) else make
+        if not isinstance(rules, Rules):
+            fix = "name a function that returns ssp_env Rules, such as Rules.build(...)"
+            raise ConfigError("rules", config.rules, fix)
+        return rules
+
+    parts = Parts()
+    client = chat_client(config)
+    if client is not None:
+        if config.judge == "openai":
+            parts["judge"] = OpenAIJudge(client, prompt_file(game.prompts, "judge.txt"))
+        if game.verifier == "openai":
+            form = game.verification_prompt
+            own = prompt_file(game.prompts, "verify.txt" if form == "documents" else "solve.txt")
+            judge = parts.get("judge") or own_judge(world)
+            parts["verifier"] = OpenAIVerifier(client, judge, own, form, game.max_searches)
+    retriever = open_search(config.search, world)
+    if retriever is not None:
+        parts["retriever"] = retriever
+    return Rules.build(world, tokenizer, game, **parts)
+
+
+def chat_client(config: RunConfig) -> ChatClient | None:
+    """A client of the model behind an API; ``None`` for a run that uses none."""
+    used = "openai" in (config.game.verifier, config.judge)
+    return ChatClient(config.served_model()) if used else None

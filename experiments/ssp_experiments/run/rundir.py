@@ -1,0 +1,291 @@
+"""The run directory, in which every file is there in full or not at all.
+
+============================= ====================================================================
+``config.yaml``               all settings
+``metrics.jsonl``             one line per step; step 0 is the base policy
+``games/step_000001.jsonl``   every game of the step, as ``ssp replay`` reads it
+``checkpoints/step_000040/``  everything to resume from, and ``policy/``, a model directory
+``tensorboard/``              the same figures for TensorBoard
+``summary.json``              the result
+``stopped.json``              why the run was stopped, if its figures went wrong
+============================= ====================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ssp_agents.health import Diagnosis
+from ssp_env.disk import (
+    locked,
+    make_directories,
+    new_folder,
+    remove_empty,
+    replacing,
+    write_atomically,
+)
+from ssp_env.errors import ConfigError, DataError, RunError
+from ssp_env.game.record import GameRecord
+from ssp_env.replay.files import SavedGame, SavedRules, game_lines
+from ssp_experiments.config import RunConfig, read_yaml
+
+CHANGEABLE = re.compile(
+    r"steps|checkpoint_every|checkpoints_kept|patience"
+    r"|compute\.(env_runners|learners|gpus|tensor_parallel|sharding|threads)"
+    r"|search\.(server|token_env)"
+    r"|openai\.(base_url|api_key_env|timeout)"
+)
+"""Settings in which a resumed run may differ: none decides which games are played."""
+
+
+class RunDirectory:
+    """A directory that holds one run."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.metrics = self.path / "metrics.jsonl"
+        self.summary = self.path / "summary.json"
+        self.stopped = self.path / "stopped.json"
+        self.checkpoints = self.path / "checkpoints"
+        self.games = self.path / "games"
+        self.tensorboard = self.path / "tensorboard"
+
+    @contextmanager
+    def claimed(self, config: RunConfig, resume: bool) -> Iterator[int]:
+        """Locks the directory for a run; yields the step to continue from (0: a new run).
+
+        A new run that fails or is interrupted before it wrote a line of metrics leaves nothing
+        behind.
+        """
+        made = make_directories(self.path)
+        begun = False
+        try:
+            with locked(self.path):
+                step = self._first_step(config, resume)
+                begun = step == 0
+                if step:
+                    self.go_back()
+                elif resume:
+                    self._clear()
+                self.write_config(config)
+                yield step
+        except BaseException:
+            if begun and not self.metrics.exists():
+                self._clear()
+            remove_empty(made)
+            raise
+
+    def check(self, config: RunConfig, resume: bool) -> None:
+        """Raises what :meth:`claimed` would raise, and leaves the directory as it is."""
+        made = make_directories(self.path)
+        try:
+            with locked(self.path):
+                self._first_step(config, resume)
+        finally:
+            remove_empty(made)
+
+    def _first_step(self, config: RunConfig, resume: bool) -> int:
+        latest = self.latest_checkpoint()
+        if not resume:
+            if any(self.path.iterdir()):
+                way = "continue its run with --resume, or " if self.metrics.exists() else ""
+                raise RunError(f"{self.path} is not empty; {way}choose another --out")
+            return 0
+
+        # The checkpoint's own settings: those of the directory may have been edited since.
+        held = self.read_config() if latest is None else _read_config(latest[1] / self.config.name)
+        theirs, ours = flat(held), flat(config.model_dump(mode="json"))
+        names = [name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name)]
+        fixed = sorted(name for name in names if not CHANGEABLE.fullmatch(name))
+        # A server may move, but no other search may take its place.
+        if bool(theirs.get("search.server")) != bool(ours["search.server"]):
+            fixed.append("search.server")
+        if fixed:
+            what = f"{self.path} holds a run with other settings ({', '.join(fixed)})"
+            raise RunError(f"{what}; leave them as they were, or choose another --out")
+        step = latest[0] if latest else 0
+        if step > config.steps:
+            raise RunError(f"{self.path} is at step {step} already; ask for more --steps")
+        return step
+
+    # -- what a run writes ---------------------------------------------------------------------
+
+    def write_config(self, config: RunConfig) -> None:
+        """Writes the settings."""
+        text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        write_atomically(self.config, text)
+
+    def append_metrics(self, line: dict[str, Any]) -> dict[str, Any]:
+        """Adds one line to ``metrics.jsonl``; returns it with ``None`` for every figure that is not
+        finite, which JSON cannot hold."""
+        line = finite(line)
+        try:
+            with open(self.metrics, "a", encoding="utf-8") as file:
+                file.write(json.dumps(line, allow_nan=False) + "\n")
+        except OSError as error:
+            raise RunError(f"{self.metrics} cannot be written: {error}") from error
+        return line
+
+    def write_games(self, step: int, rules: SavedRules, games: Iterable[GameRecord]) -> None:
+        """Writes all games of a step, in their order, with the rules that they were played by."""
+        make_directories(self.games)
+        with replacing(self.games / f"step_{step:06d}.jsonl") as file:
+            file.writelines(game_lines(SavedGame(rules, game) for game in games))
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """Writes the result."""
+        write_atomically(self.summary, json.dumps(summary, indent=2) + "\n")
+
+    def write_stopped(self, diagnosis: Diagnosis) -> None:
+        """Writes why the run was stopped; the next checkpoint deletes it."""
+        write_atomically(self.stopped, json.dumps(asdict(diagnosis), indent=2) + "\n")
+
+    def save_checkpoint(
+        self, step: int, save: Callable[[Path], None], kept: int | None = None
+    ) -> None:
+        """Lets ``save`` fill a new checkpoint; of all, the newest ``kept`` stay (``None``: all)."""
+        from safetensors import SafetensorError
+
+        final = self.checkpoints / f"step_{step:06d}"
+        try:
+            with new_folder(final) as unfinished:
+                save(unfinished)
+                if self.config.exists():
+                    shutil.copy(self.config, unfinished)
+            self.stopped.unlink(missing_ok=True)
+            for _, old in self.kept_checkpoints()[: -kept if kept else 0]:
+                shutil.rmtree(old)
+        except (OSError, SafetensorError) as error:
+            raise RunError(f"the checkpoint {final} cannot be written: {error}") from error
+
+    # -- what was written ----------------------------------------------------------------------
+
+    def read_config(self) -> dict[str, Any]:
+        """The settings that the directory's run was started with, as plain data."""
+        if not self.config.exists():
+            raise RunError(f"{self.path} holds no run to resume (config.yaml is missing)")
+        return _read_config(self.config)
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """All lines of ``metrics.jsonl``, but for a last one whose end is not there: a run is
+        writing it, or was killed and plays that step again when it is resumed."""
+        try:
+            texts = self.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+            lines = [json.loads(text) for text in texts if text.endswith("\n")]
+        except FileNotFoundError:
+            lines = []
+        except (OSError, ValueError) as error:
+            raise RunError(f"{self.metrics} cannot be read: {error}") from error
+        if not lines:
+            raise RunError(f"{self.metrics} is empty: the base policy is not measured yet")
+        return lines
+
+    def read_summary(self) -> dict[str, Any] | None:
+        """The result; ``None`` while the run is not finished."""
+        return _read_json(self.summary)
+
+    def read_stopped(self) -> Diagnosis | None:
+        """Why the run was stopped after its newest checkpoint; ``None`` if it was not."""
+        held = _read_json(self.stopped)
+        return None if held is None else Diagnosis(**held)
+
+    def latest_checkpoint(self) -> tuple[int, Path] | None:
+        """Step and folder of the newest checkpoint."""
+        found = self.kept_checkpoints()
+        return found[-1] if found else None
+
+    def kept_checkpoints(self) -> list[tuple[int, Path]]:
+        """Steps and folders of all checkpoints that are there, the oldest first."""
+        return [*by_step(self.checkpoints, "").items()]
+
+    def go_back(self) -> int:
+        """Deletes what came after the newest checkpoint, whose steps are played again, to the same
+        result; the checkpoint's step, or 0 where there is none."""
+        latest = self.latest_checkpoint()
+        step = latest[0] if latest else 0
+        try:
+            if self.metrics.exists():  # it begins with the measured base policy
+                kept = [line for line in self.read_metrics() if line["step"] <= step]
+                write_atomically(self.metrics, "".join(json.dumps(line) + "\n" for line in kept))
+            for played, file in by_step(self.games, r"\.jsonl").items():
+                if played > step:
+                    file.unlink()
+            self.summary.unlink(missing_ok=True)
+            for left in self.path.rglob(".*unfinished*"):
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+        except (OSError, ValueError) as error:
+            raise RunError(f"{self.path} cannot be resumed: {error}") from error
+        return step
+
+    def _clear(self) -> None:
+        """Deletes a run that has no checkpoint."""
+        for file in (self.metrics, self.config):
+            file.unlink(missing_ok=True)
+        for folder in (self.tensorboard, self.games, self.checkpoints):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read_config(file: Path) -> dict[str, Any]:
+    values = read_yaml(file)
+    try:
+        RunConfig(**values)
+    except ConfigError as error:
+        raise DataError(file, str(error)) from None
+    return values
+
+
+def _read_json(file: Path) -> dict[str, Any] | None:
+    """The object in a file; ``None`` where there is no file."""
+    try:
+        held = json.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{file} cannot be read: {error}; delete it and resume the run") from error
+    if not isinstance(held, dict):
+        raise RunError(f"{file} holds no object; delete it and resume the run")
+    return held
+
+
+def check_empty(out: Path) -> None:
+    """Makes sure that nothing is there yet, or an empty directory."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise RunError(f"{out} is not empty; choose another --out")
+
+
+def by_step(folder: Path, ending: str) -> dict[int, Path]:
+    """The files or folders in another that are named after a step, by step; copies under other
+    names are not taken for them."""
+    matches = [(re.fullmatch(rf"step_(\d+){ending}", path.name), path) for path in folder.glob("*")]
+    return dict(sorted((int(match[1]), path) for match, path in matches if match))
+
+
+def finite(value: Any) -> Any:
+    """The same with ``None`` for every number that is not finite."""
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def flat(values: dict[str, Any]) -> dict[str, Any]:
+    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            found.update({f"{name}.{inner}": deep for inner, deep in flat(value).items()})
+        else:
+            found[name] = value
+    return found
