@@ -64,7 +64,8 @@ class VLLMEngine:
         """Arguments as of :func:`~ssp_agents.engines.opening.open_engine`. ``memory`` is the share
         of a GPU's that vLLM may fill; ``longest`` defaults to the model's own limit; with
         ``sleeps``, :meth:`sleep` gives the memory back, for a learner beside it; with
-        ``tensor_parallel`` above 1, as many processes of vLLM's have a GPU each, and all get the weights."""
+        ``tensor_parallel`` above 1, as many processes of vLLM's have a GPU each, and all get
+        the weights."""
         self._tokenizer, self._stop, self._model_dir = tokenizer, stop, model_dir
         self._base: dict[str, Tensor] | None = None
         self._dtype, on_gpu = dtype, torch.device(device).type == "cuda"
