@@ -23,6 +23,7 @@ gc.disable()
 # Ray's processes step back behind all others (by 15), and groups of tests that start them take
 # longest: they would wait for the others' cores until these are through.
 os.environ.setdefault("RAY_worker_niceness", "0")
+os.environ.setdefault("RAY_prestart_worker_first_driver", "0")  # idle ones, which cost seconds
 
 TOGETHER = {
     "tests/experiments/run/": "runs",

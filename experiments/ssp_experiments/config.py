@@ -20,6 +20,7 @@ from ssp_env.search.index import SearchConfig
 
 OWN_POLICY = ("mini", "small", "wiki-sentences")
 """Worlds for which a policy ships."""
+TrackerName = Literal["tensorboard", "wandb", "mlflow"]
 
 
 class RunConfig(Settings):
@@ -55,6 +56,8 @@ class RunConfig(Settings):
     patience: PositiveInt | None = 5
     """Steps in a row that show the same sign of ill health, after which a run stops; ``null``:
     never."""
+    tracker: TrackerName = "tensorboard"
+    """Where the figures are shown, too: ``tensorboard``, ``wandb`` or ``mlflow``."""
     game: GameConfig = GameConfig()
     """Rules of the game."""
     learning: LearningConfig = LearningConfig()

@@ -57,6 +57,8 @@ def check_settings(config: RunConfig) -> None:
     elsewhere = config.compute.env_runners and os.environ.get("RAY_ADDRESS")
     if config.engine.kind == "vllm" and not elsewhere and find_spec("vllm") is None:
         raise MissingExtra("engine.kind=vllm", "gpu")
+    if config.tracker != "tensorboard" and find_spec(config.tracker) is None:
+        raise MissingExtra(f"tracker={config.tracker}", "track")
 
 
 def open_run(

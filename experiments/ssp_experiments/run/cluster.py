@@ -90,6 +90,8 @@ def started_ray(config: RunConfig | None = None, actors: int = 0) -> Iterator[No
         local["num_cpus"] = 1 + actors * config.compute.threads
     if not actors:  # nobody shares anything
         local["object_store_memory"] = 100 * 1024 * 1024
+    # Ray would start idle workers, each of which loads its libraries.
+    os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
 
     quiet_libraries()
     address = os.environ.get("RAY_ADDRESS", "local")

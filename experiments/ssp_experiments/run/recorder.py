@@ -1,4 +1,4 @@
-"""Evaluations and figures of a run: on the screen, in files, for TensorBoard, in the summary."""
+"""Evaluations and figures of a run: on the screen, in files, for a tracker, in the summary."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from tensorboardX import SummaryWriter
 
 from ssp_env.errors import RunError, ServiceError
 from ssp_env.game.outcome import Outage
@@ -19,6 +17,7 @@ from ssp_experiments.config import RunConfig
 from ssp_experiments.run.process import git_commit, machine
 from ssp_experiments.run.progress import Progress
 from ssp_experiments.run.rundir import RunDirectory
+from ssp_experiments.run.trackers import TRACKERS
 from ssp_experiments.stats import share
 
 Solve = Callable[[Sequence[Question]], list[GameRecord]]
@@ -74,12 +73,10 @@ class Recorder:
         self._config, self._directory, self._report = config, directory, report
         self._questions, self._progress = questions, progress
         self._last_line = began
-        # TensorBoard hides later steps, of a run that was interrupted.
-        purge = steps_done + 1 if steps_done else None
         try:
-            self._board = SummaryWriter(str(directory.tensorboard), purge_step=purge)
-        except OSError as error:
-            raise RunError(f"{directory.tensorboard} cannot be written: {error}") from error
+            self._tracker = TRACKERS[config.tracker](config, directory, steps_done)
+        except Exception as error:  # each library raises its own
+            raise RunError(f"tracker {config.tracker} cannot be opened: {error}") from error
 
     def base(self, solve: Solve) -> None:
         """Measures the policy before the first step; a run whose base is unknown does not begin."""
@@ -103,8 +100,8 @@ class Recorder:
         self._log({"step": step, **figures}, seconds, accuracy)
 
     def close(self) -> None:
-        """Closes TensorBoard's file."""
-        self._board.close()
+        """Closes the tracker."""
+        self._tracker.close()
 
     def _evaluate(self, label: str, solve: Solve, seconds: dict[str, float]) -> dict[str, Accuracy]:
         """Accuracies by group; adds the time it took to ``seconds``."""
@@ -119,7 +116,7 @@ class Recorder:
     def _log(
         self, line: dict[str, Any], seconds: dict[str, float], accuracy: dict[str, Accuracy]
     ) -> None:
-        """Writes one line of ``metrics.jsonl``, and the same for TensorBoard."""
+        """Writes one line of ``metrics.jsonl``, and the same for the tracker."""
         now = time.perf_counter()
         seconds["wall"], self._last_line = now - self._last_line, now
         line["seconds"] = seconds
@@ -137,11 +134,9 @@ class Recorder:
         figures |= {f"seconds/{name}": value for name, value in seconds.items()}
         figures |= {f"accuracy/{group}": found.mean for group, found in known.items()}
         try:
-            for name, value in figures.items():
-                self._board.add_scalar(name, value, line["step"])
-            self._board.flush()
-        except OSError as error:
-            raise RunError(f"{self._directory.tensorboard} cannot be written: {error}") from error
+            self._tracker.log(line["step"], figures)
+        except Exception as error:
+            raise RunError(f"tracker {self._config.tracker} failed: {error}") from error
 
         if self._report is not None:
             self._report(line)

@@ -5,7 +5,7 @@
 ``metrics.jsonl``             one line per step; step 0 is the base policy
 ``games/step_000001.jsonl``   every game of the step, as ``ssp replay`` reads it
 ``checkpoints/step_000040/``  everything to resume from, and ``policy/``, a model directory
-``tensorboard/``              the same figures for TensorBoard
+``tensorboard/``              the same figures for TensorBoard, or ``wandb/`` and ``tracked.txt``
 ``summary.json``              the result
 ``stopped.json``              why the run was stopped, if its figures went wrong
 ============================= ====================================================================
@@ -40,7 +40,7 @@ from ssp_env.replay.files import SavedGame, SavedRules, game_lines
 from ssp_experiments.config import RunConfig, read_yaml
 
 CHANGEABLE = re.compile(
-    r"steps|checkpoint_every|checkpoints_kept|patience"
+    r"steps|checkpoint_every|checkpoints_kept|patience|tracker"
     r"|compute\.(env_runners|learners|gpus|tensor_parallel|sharding|threads)"
     r"|search\.(server|token_env)"
     r"|openai\.(base_url|api_key_env|timeout)"
@@ -60,6 +60,7 @@ class RunDirectory:
         self.checkpoints = self.path / "checkpoints"
         self.games = self.path / "games"
         self.tensorboard = self.path / "tensorboard"
+        self.tracked = self.path / "tracked.txt"
 
     @contextmanager
     def claimed(self, config: RunConfig, resume: bool) -> Iterator[int]:
@@ -125,6 +126,14 @@ class RunDirectory:
         """Writes the settings."""
         text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
         write_atomically(self.config, text)
+
+    def read_tracked(self) -> str | None:
+        """The run's name with a tracker, if it has one."""
+        return self.tracked.read_text() if self.tracked.exists() else None
+
+    def write_tracked(self, name: str) -> None:
+        """Keeps the run's name with a tracker."""
+        write_atomically(self.tracked, name)
 
     def append_metrics(self, line: dict[str, Any]) -> dict[str, Any]:
         """Adds one line to ``metrics.jsonl``; returns it with ``None`` for every figure that is not
@@ -230,9 +239,9 @@ class RunDirectory:
 
     def _clear(self) -> None:
         """Deletes a run that has no checkpoint."""
-        for file in (self.metrics, self.config):
+        for file in (self.metrics, self.config, self.tracked):
             file.unlink(missing_ok=True)
-        for folder in (self.tensorboard, self.games, self.checkpoints):
+        for folder in (self.tensorboard, self.path / "wandb", self.games, self.checkpoints):
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,8 +64,9 @@ def train(
                 recorder = Recorder(
                     config, directory, questions, progress, steps_done, began, report
                 )
-                _Run(config, directory, SavedRules.of(rules), progress, recorder).play(steps_done)
-                recorder.close()
+                with closing(recorder):
+                    run = _Run(config, directory, SavedRules.of(rules), progress, recorder)
+                    run.play(steps_done)
 
         summary = summarise(config, directory, rules)
         directory.write_summary(summary)

@@ -141,6 +141,7 @@ MISTAKES = [
     ("train --set learning.learning_rate=1e-4", "did you mean 'lr'?"),
     ("train --model file", "file is a file: name its directory"),
     ("train --set engine.kind=vllm", "engine.kind=vllm needs a package"),
+    ("train --set tracker=wandb", "run: pip install 'ssp-env[track]'"),
     ("train --set learning.solver_algorithm=own:LIMIT", "is a int, not an agents."),
     ("train --resume --out run --preset best", "other settings (engine."),
     ("train --resume --out empty", "empty holds no run to resume"),
@@ -169,7 +170,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    # vLLM is not there.
+    # Neither vLLM nor the trackers are there.
     monkeypatch.setattr("ssp_experiments.run.checks.find_spec", lambda name: None)
     (place / "own.py").write_text("LIMIT = 3\n")
     command, _, more = words.partition(" ")
