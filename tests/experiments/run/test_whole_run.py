@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from runs import all_games, arguments, games, metrics
+from runs import all_games, games, metrics
 
 from ssp_env.cli import main
 from ssp_env.replay import read_games
@@ -83,25 +83,3 @@ def test_a_finished_run_is_summed_up_again_without_playing(whole_run: Path) -> N
     assert main(["train", "--resume", "--out", str(whole_run)]) == 0
     assert json.loads((whole_run / "summary.json").read_text()) == before
     assert games(whole_run) == played
-
-
-@pytest.mark.parametrize("tracker", ["wandb", "mlflow"])
-def test_a_tracker_has_the_figures_of_a_run_and_of_its_resumption(
-    tracker: str, policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path}/mlruns")
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    run = tmp_path / "run"
-    small = ("--steps", "1", "--set", "per_group=1", "--set", f"tracker={tracker}")
-    assert main([*arguments(policy, run), *small]) == 0
-    assert main(["train", "--resume", "--out", str(run), "--steps", "2"]) == 0
-    name = (run / "tracked.txt").read_text()
-    if tracker == "wandb":
-        assert len({*run.glob(f"wandb/offline-run-*-{name}")}) == 2
-    else:
-        from mlflow import MlflowClient
-
-        client = MlflowClient()
-        assert [m.step for m in client.get_metric_history(name, "valid_rate")] == [1, 2]
-        assert client.get_run(name).info.status == "FINISHED"
