@@ -159,7 +159,7 @@ def bootstrap(
 ) -> int:
     """Makes a policy that ships, and its tokenizer, from nothing, on scripted demonstrations.
 
-    The tiny one takes twenty minutes of one core, that of wiki-sentences half an hour. After
+    The tiny one takes twenty minutes of one core, that of wiki-sentences an hour. After
     Ctrl-C, the latter's command goes on where it was stopped.
 
     Args:
@@ -221,6 +221,25 @@ def export(
     from ssp_experiments.commands.models import export
 
     return export(Path(source), Path(out), dtype, model)
+
+
+def submit(
+    run: str,
+    /,
+    *,
+    name: str,
+    out: Annotated[Path | None, Parameter(name=("--out", "-o"))] = None,
+) -> int:
+    """Prints a finished run's row of the leaderboard, with the line that plays it again.
+
+    Args:
+        run: A finished run directory, with all its games.
+        name: Name of the recipe.
+        out: Page of Markdown that the row is added to, such as docs/leaderboard.md.
+    """
+    from ssp_experiments.commands.submit import run as submit_run
+
+    return submit_run(Path(run), name, out)
 
 
 def questions(

@@ -77,7 +77,7 @@ def wiki_model(vocab_size: int, generator: torch.Generator, width: int = 128) ->
     return model
 
 
-STEPS = 1000
+STEPS = 3000
 """Optimizer steps of the policy that ships."""
 LR = 4e-3
 """Highest learning rate."""

@@ -1,0 +1,95 @@
+"""``ssp submit``: a finished run's row of the leaderboard, with the line that plays it again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ssp_env.errors import RunError
+from ssp_env.replay import read_games
+from ssp_experiments.config import load_preset, make_config, shipped
+from ssp_experiments.run.rundir import CHANGEABLE, RunDirectory, flat
+
+COLUMNS = (
+    "recipe",
+    "world",
+    "seed",
+    "games",
+    "accuracy by group",
+    "mean",
+    "false",
+    "commit",
+    "line",
+)
+"""Of a row. ``false`` is the share of valid questions whose answer is not the truth: what the gate
+lets through, and cheats live on."""
+
+
+def run(path: Path, name: str, out: Path | None) -> int:
+    """Prints the row of a run, and adds it to a page."""
+    row = row_of(RunDirectory(path), name)
+    line = "| " + " | ".join(str(row[column]) for column in COLUMNS) + " |"
+    print(line)
+    if out is not None:
+        head = "" if out.exists() else f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}\n"
+        with out.open("a", encoding="utf-8") as page:
+            page.write(f"{head}{line}\n")
+    return 0
+
+
+def row_of(directory: RunDirectory, name: str) -> dict[str, Any]:
+    """The row of a finished run.
+
+    Raises:
+        RunError: if it is not finished, or was played with changes that no commit has.
+    """
+    if not directory.summary.exists():
+        raise RunError(f"{directory.path} holds no finished run: finish it with --resume")
+    summary = json.loads(directory.summary.read_text(encoding="utf-8"))
+    if "+changes" in (commit := summary["git_commit"] or "unknown"):
+        raise RunError(f"{directory.path} was played with changes: commit them and play it again")
+
+    valid = false = games = 0
+    for file in sorted(directory.games.glob("step_*.jsonl")):
+        for saved in read_games(file):
+            game = saved.record
+            games += 1
+            if game.origin == "proposed" and game.outcome == "valid":
+                valid += 1
+                false += game.truly_correct is not True
+    accuracy = summary["accuracy"]["final"]
+    return {
+        "recipe": name,
+        "world": summary["world"],
+        "seed": summary["seed"],
+        "games": games,
+        "accuracy by group": ", ".join(f"{g}: {share:.3f}" for g, share in accuracy.items()),
+        "mean": f"{sum(accuracy.values()) / len(accuracy):.3f}",
+        "false": f"{false / valid:.3f}" if valid else "-",
+        "commit": commit[:10],
+        "line": f"`{command_of(directory.read_config())}`",
+    }
+
+
+def command_of(config: dict[str, Any]) -> str:
+    """The shortest command line that plays a run with these settings: a preset and changes."""
+    ours = {n: v for n, v in flat(config).items() if n == "steps" or not CHANGEABLE.fullmatch(n)}
+    lines = []
+    for preset in shipped("presets"):
+        theirs = flat(make_config(load_preset(preset)).model_dump(mode="json"))
+        changes = [
+            f"--set {shlex.quote(f'{name}={_written(value)}')}"
+            for name, value in ours.items()
+            if theirs.get(name) != value
+        ]
+        lines.append(" ".join(["ssp train", "--preset", preset, *changes]))
+    return min(lines, key=lambda line: (line.count("--set"), len(line)))
+
+
+def _written(value: Any) -> str:
+    """A value as ``--set`` reads it, on one line."""
+    return yaml.safe_dump(value, default_flow_style=True).removesuffix("...\n").strip()
