@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from recorded import Recorded, by_trajectory
+
+from ssp_env import Rules, ServiceError
+from ssp_env.search.bm25 import BM25Retriever
 
 pytest.importorskip("verifiers", reason="verifiers is not installed; run: make integrations")
 
@@ -60,26 +65,48 @@ def test_their_command_records_our_rewards(tmp_path: Path) -> None:
     assert [trace["info"]["ssp"]["tokens"] for trace in found] == lengths
 
 
-def test_outages_are_errors_of_their_kind(tmp_path: Path) -> None:
-    """A search server that nobody runs, then a model that is gone: no reward in either."""
-    recorded = Recorded(1)
-    search = "http://127.0.0.1:9"
-    with recorded.server() as server:
-        ran = evaluate(
-            server.url, tmp_path, "-n", "1", "--env.taskset.search", search
-        )
-        url = server.url
-    (trace,) = traces(tmp_path)
-    assert (trace["rewards"], trace["ok"]) == ({}, False), ran.stderr[-4000:]
-    assert [error["type"] for error in trace["errors"]] == ["ToolsetError"]
-    assert trace["info"]["ssp"]["outcome"] == "void"
+def play(url: str, rules: Rules) -> Any:
+    """One episode, played in this process."""
+    import verifiers.v1 as vf
+    from ssp_verifiers import SspEnv, SspEnvConfig, SspTasksetConfig
 
-    (tmp_path / "gone").mkdir()
-    evaluate(url, tmp_path / "gone", "-n", "1")
-    (trace,) = traces(tmp_path / "gone")
-    assert (trace["rewards"], trace["ok"]) == ({}, False)
-    assert {error["type"] for error in trace["errors"]} == {"ProviderError"}
-    assert trace["info"]["ssp"]["reason"] == "engine"
+    game = SspTasksetConfig(id="ssp-verifiers", world="mini", tokenizer="bpe")
+    env = SspEnv(SspEnvConfig(taskset=game))
+    env.rules = rules
+    config = vf.EvalClientConfig(base_url=url, api_key_var="KEY")
+
+    async def episode() -> Any:
+        async with env.serving():
+            context = vf.ModelContext(model="stub", client=config, sampling=vf.SamplingConfig())
+            (task,) = env.taskset.take(1)
+            played = await env.run_episode(task, context)
+            return played, env.complete(played)
+
+    return asyncio.run(episode())
+
+
+class Down(BM25Retriever):
+    def search(self, queries: Any, k: int) -> Any:
+        raise ServiceError("search", "gone")
+
+
+def test_outages_are_errors_of_their_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search server and a model that are gone: no reward in either."""
+    monkeypatch.setenv("KEY", "x")
+    recorded = Recorded(1)
+    with recorded.server() as server:
+        down = replace(recorded.rules, retriever=Down(recorded.rules.corpus))
+        episode, complete = play(server.url, down)
+    (trace,) = episode.traces
+    assert (dict(trace.rewards), trace.ok, complete) == ({}, False, False)
+    assert [error.type for error in trace.errors] == ["ToolsetError"]
+    assert trace.info["ssp"]["outcome"] == "void"
+
+    episode, complete = play(server.url, recorded.rules)
+    (trace,) = episode.traces
+    assert (dict(trace.rewards), trace.ok, complete) == ({}, False, False)
+    assert {error.type for error in trace.errors} == {"ProviderError"}
+    assert trace.info["ssp"]["reason"] == "engine"
 
 
 def test_games_out_of_range_are_none() -> None:

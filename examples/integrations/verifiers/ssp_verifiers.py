@@ -158,7 +158,9 @@ class SspEnv(vf.Env[SspEnvConfig]):
                 return segment.last_reply or ""
 
             await play_turns(episode, write)
-            self._pay(episode, opened)
+
+        # Closing them has stamped the traces as fine.
+        self._pay(episode, opened)
 
     def _pay(self, episode: Episode, opened: dict[int, vf.Interaction]) -> None:
         game = episode.game
@@ -175,7 +177,7 @@ class SspEnv(vf.Env[SspEnvConfig]):
             if failure is None:
                 trace.record_reward("game", 0.0 if reward is None else reward)
                 trace.record_metric("searches", len(trajectory.searches))
-            elif trace.ok:
+            elif not trace.errors:
                 what = f"{failure} failed: the game counts for nothing"
                 trace.record_error(KINDS.get(failure, vf.TaskError)(what))
 
