@@ -1,20 +1,20 @@
 """A role of search self-play as a text environment of SkyRL: ``ssp-solver``, ``ssp-proposer``.
 
-Call ``register_all()`` in the process of SkyRL's Ray entry point. A row of the data set names its
-game by ``extra_info = {"seed": 3}``; the environment's config takes the keywords of every door.
+Call ``register_all()`` in the process of SkyRL's Ray entry point, with the keywords of every door.
+A row of the data set names its game by ``extra_info = {"seed": 3}``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any
+from functools import partial
+from typing import Any, Unpack
 
 import skyrl_gym
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput, ConversationType
 
 import ssp_env
-from ssp_env.doors.setup import set_up
+from ssp_env.doors.setup import Setup, set_up
 from ssp_env.errors import UsageError, require_version
 
 require_version("skyrl-gym", "0.4.0")
@@ -23,17 +23,19 @@ require_version("skyrl-gym", "0.4.0")
 class SspTextEnv(BaseTextEnv):  # type: ignore[misc]
     """One role; a script plays the other one."""
 
-    role = "solver"
-
     def __init__(
-        self, env_config: Mapping[str, Any] | None = None, extras: Mapping[str, Any] | None = None
+        self,
+        role: str,
+        rules: ssp_env.Rules,
+        env_config: object = None,
+        extras: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         row = dict(extras or {})
         self._seed = row.get("extra_info", row).get("seed")
-        self._role = ssp_env.TextRole(self.role, rules=_rules(repr(dict(env_config or {}))))
-        # The game has budgets of its own; SkyRL cuts off what is longer than its own.
-        self.max_turns = row.get("max_turns", self._role.rules.config.max_searches + 1)
+        self._role = ssp_env.TextRole(role, rules=rules)
+        # SkyRL's own limit; the game ends by itself after so many turns.
+        self.max_turns = row.get("max_turns", rules.config.max_searches + 2)
 
     def init(self, prompt: ConversationType) -> tuple[ConversationType, dict[str, Any]]:
         """The game's prompt; that of the row is not needed."""
@@ -41,7 +43,8 @@ class SspTextEnv(BaseTextEnv):  # type: ignore[misc]
         return [{"role": "user", "content": text}], info
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
-        """Takes a turn. A void game raises ``ServiceError``: SkyRL has no reward that says it."""
+        """Takes a turn. A void game raises ``ServiceError``: SkyRL knows no reward that does not
+        count, so an outage stops its step."""
         if not isinstance(action, str):
             raise UsageError(f"a turn is a string, not {action!r:.200}")
         self.turns += 1
@@ -58,13 +61,8 @@ class SspTextEnv(BaseTextEnv):  # type: ignore[misc]
         return {"searches": searches, "valid": float(game.outcome == "valid")}
 
 
-class SspProposerEnv(SspTextEnv):
-    """The proposer."""
-
-    role = "proposer"
-
-
-def register_all() -> None:
+def register_all(**setup: Unpack[Setup]) -> None:
     """Registers both roles with ``skyrl_gym``."""
-    skyrl_gym.register(id="ssp-solver", entry_point=SspTextEnv)
-    skyrl_gym.register(id="ssp-proposer", entry_point=SspProposerEnv)
+    rules = set_up(setup).rules
+    for role in ("solver", "proposer"):
+        skyrl_gym.register(id=f"ssp-{role}", entry_point=partial(SspTextEnv, role, rules))

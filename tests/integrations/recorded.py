@@ -44,6 +44,7 @@ class Recorded:
     def __init__(self, count: int, seed: int = 0, **setup: Any) -> None:
         self.rules = set_up({**SETUP, **setup}).rules  # type: ignore[typeddict-item]
         self.turns: dict[str, str] = {}
+        self.writing: dict[tuple[int, ...], str] = {}
         player = Careless(self.rules)
         batch = ssp_env.GameBatch(count, rules=self.rules)
         open_turns = batch.reset(seed=seed)
@@ -51,7 +52,7 @@ class Recorded:
             written = [player.write(turn.trajectory) for turn in open_turns]
             for turn, text in zip(open_turns, written, strict=True):
                 said = [m["content"] for m in messages_of(turn.trajectory, self.rules.tokenizer)]
-                self.turns["\n".join(said)] = text
+                self.turns["\n".join(said)] = self.writing[tuple(turn.ids)] = text
             open_turns = batch.step([self.rules.tokenizer.encode(text) for text in written])
         self.games: list[Game] = batch.games
 

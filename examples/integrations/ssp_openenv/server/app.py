@@ -9,8 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import threading
-from contextlib import nullcontext
 from typing import Any
 from uuid import uuid4
 
@@ -21,7 +19,6 @@ from openenv.core.env_server.interfaces import Environment
 import ssp_env
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import require_version
-from ssp_env.game.rules import is_remote
 
 try:
     from ..models import SspAction, SspObservation, SspState
@@ -34,10 +31,7 @@ ROLES = ["solver", "proposer"]
 SEEDS = 1_000_000
 """Games of each split."""
 RULES = set_up(json.loads(os.environ.get("SSP_SETUP", '{"world": "wiki-mini"}'))).rules
-"""Shared by all sessions: only read."""
-REMOTE = is_remote(RULES.retriever) or is_remote(RULES.judge) or is_remote(RULES.verifier)
-LOCK = nullcontext() if REMOTE else threading.Lock()
-"""Sessions run in threads, and a search in this process is made for one."""
+"""Shared by all sessions, which run in threads."""
 
 
 class SspEnvironment(Environment[SspAction, SspObservation, SspState]):
@@ -62,14 +56,12 @@ class SspEnvironment(Environment[SspAction, SspObservation, SspState]):
             seed = self.get_task(split, index)["seed"]
         self._role = ssp_env.TextRole(split, rules=RULES)
         self._state = SspState(episode_id=episode_id or str(uuid4()), step_count=0, role=split)
-        with LOCK:
-            text, info = self._role.reset(seed)
+        text, info = self._role.reset(seed)
         return SspObservation(text=text, done=False, reward=None, metadata=info)
 
     def step(self, action: SspAction, timeout_s: float | None = None, **_: Any) -> SspObservation:
         """Takes a turn."""
-        with LOCK:
-            text, reward, terminated, void, info = self._role.step(action.text)
+        text, reward, terminated, void, info = self._role.step(action.text)
         self._state.step_count += 1
         self._state.outcome = info["outcome"]
         done = terminated or void
