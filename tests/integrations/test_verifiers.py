@@ -8,12 +8,15 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from recorded import Recorded, by_trajectory
+from scripted_model import ChatServer
 
+import ssp_env
 from ssp_env import Rules, ServiceError
 from ssp_env.search.bm25 import BM25Retriever
 
@@ -65,7 +68,7 @@ def test_their_command_records_our_rewards(tmp_path: Path) -> None:
     assert [trace["info"]["ssp"]["tokens"] for trace in found] == lengths
 
 
-def play(url: str, rules: Rules) -> Any:
+def play(url: Any, rules: Rules) -> Any:
     """One episode, played in this process."""
     import verifiers.v1 as vf
     from ssp_verifiers import SspEnv, SspEnvConfig, SspTasksetConfig
@@ -73,7 +76,9 @@ def play(url: str, rules: Rules) -> Any:
     game = SspTasksetConfig(id="ssp-verifiers", world="mini", tokenizer="bpe")
     env = SspEnv(SspEnvConfig(taskset=game))
     env.rules = rules
-    config = vf.EvalClientConfig(base_url=url, api_key_var="KEY")
+    config = url
+    if isinstance(url, str):
+        config = vf.EvalClientConfig(base_url=url, api_key_var="KEY")
 
     async def episode() -> Any:
         async with env.serving():
@@ -122,3 +127,76 @@ def test_games_out_of_range_are_none() -> None:
     with pytest.raises(ValueError, match="infinite"):
         endless.shuffle()
     assert isinstance(games, vf.Taskset)
+
+
+THOUGHT = "<think>well</think>"
+
+
+class GenerateServer(ChatServer):
+    """vLLM's endpoint of token ids in and out, which writes what was recorded."""
+
+    path = "/inference/v1/generate"
+
+    def __init__(self, recorded: Recorded) -> None:
+        self.tokenizer = recorded.rules.tokenizer
+        known = {self.tokenizer.decode(ids): text for ids, text in recorded.writing.items()}
+        known |= {text.replace(THOUGHT, ""): turn for text, turn in known.items()}
+        super().__init__(lambda text: known.get(text) or (404, text.encode()))
+
+    def texts(self, body: Any) -> list[str]:
+        return [self.tokenizer.decode(body["token_ids"])]
+
+    def success(self, reply: str, body: Any) -> bytes:
+        for stop in body["sampling_params"]["stop"]:
+            head, found, _ = reply.partition(stop)
+            reply = head + found
+        ids = self.tokenizer.encode(reply)
+        told = [{"token": f"token_id:{i}", "logprob": -0.5, "top_logprobs": []} for i in ids]
+        choice = {"index": 0, "token_ids": ids, "logprobs": {"content": told}}
+        return json.dumps(
+            {"request_id": "1", "choices": [{**choice, "finish_reason": "stop"}]}
+        ).encode()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_gateways_own_tokens_are_ours(
+    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their training client renders messages itself. With a template that adds nothing and keeps
+    thoughts, its text and the ids that the policy wrote are those of our trajectories. The ids of
+    prompts and documents are not: theirs are of the whole text, while no token of ours spans the
+    edge of outside text. A template that drops the thoughts of earlier turns parts from us in the
+    text too, and makes each turn a sequence of its own."""
+    import verifiers.v1 as vf
+
+    monkeypatch.setenv("KEY", "x")
+    packaged = Path(ssp_env.__file__).parent / "tokenizers" / "data" / "bpe"
+    for file in packaged.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    thought = "<think>{{ m['reasoning_content'] }}</think>" if kept else ""
+    shown = "{% if m['reasoning_content'] %}" + thought + "{% endif %}{{ m['content'] }}"
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    config["chat_template"] = "{% for m in messages %}" + shown + "{% endfor %}"
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+
+    recorded = Recorded(1)
+    with GenerateServer(recorded) as server:
+        client = vf.TrainClientConfig(
+            base_url=server.url, api_key_var="KEY", renderer_model_name=str(tmp_path)
+        )
+        episode, complete = play(client, recorded.rules)
+    assert complete, [trace.errors for trace in episode.traces]
+    place = {"proposer": 0, "solver": 1}
+    traces = sorted(episode.traces, key=lambda t: (place[t.agent.name], t.info["ssp"]["attempt"]))
+    told = recorded.rules.tokenizer.decode
+    for trace, own in zip(traces, recorded.games[0].trajectories(), strict=True):
+        assert trace.info["ssp"]["tokens"] == len(own.ids)
+        text, *earlier = [told(branch.token_ids) for branch in trace.branches[::-1]]
+        if not kept:
+            assert (text, len(earlier)) == (told(own.ids).replace(THOUGHT, "", 1), 1)
+            continue
+        (branch,) = trace.branches
+        theirs = list(compress(branch.token_ids, branch.sampled_mask))
+        assert (text, theirs) == (told(own.ids), list(compress(own.ids, own.mask)))
+        assert branch.token_ids != own.ids
+        assert branch.logprobs == [-0.5 * one for one in branch.sampled_mask]

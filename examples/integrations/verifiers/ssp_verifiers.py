@@ -126,6 +126,13 @@ class SspEnvConfig(vf.EnvConfig):
     """The solver as it answers from memory, where that gate is on."""
 
 
+def _said(segment: vf.Segment) -> str:
+    """The turn as it was written: a gateway takes thoughts apart."""
+    thought = getattr(segment.messages[-1], "reasoning_content", None)
+    said = segment.last_reply or ""
+    return f"<think>{thought}</think>{said}" if thought else said
+
+
 class SspEnv(vf.Env[SspEnvConfig]):
     """The game as an episode."""
 
@@ -155,7 +162,7 @@ class SspEnv(vf.Env[SspEnvConfig]):
                 if segment.terminated:
                     last = opened[key].trace.last_error
                     raise ServiceError("engine", "no turn" if last is None else last.message)
-                return segment.last_reply or ""
+                return _said(segment)
 
             await play_turns(episode, write)
 
