@@ -13,7 +13,7 @@ export OMP_NUM_THREADS := 1
 # Compiled modules have to be kept, whatever the shell says: pip does not compile them here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install train test real lint settings size bench sweeps science vllm-check clean
+.PHONY: install train test real lint settings size bench sweeps science vllm-check integrations clean
 
 install: $(VENV)/.everything
 
@@ -114,5 +114,29 @@ vllm-check: $(VLLM_VENV)/.installed
 	$(VLLM_VENV)/bin/python -m pytest -s tests/agents/engines/test_vllm_engine.py
 	$(VLLM_VENV)/bin/python -m benchmarks.vllm_check --out benchmarks/results/vllm_check.json
 
+# The trainers that people have, each beside the others' pins: games by their own commands, offline. Installing takes about
+# five minutes of two cores and 3 GB, once; the tests take five. tinker-cookbook comes without tml-renderers, which not
+# every platform has and nothing here needs; PyTorch's CPU build is enough.
+PARTNERS := verifiers openenv tinker
+packages_verifiers := verifiers==0.4.0
+packages_openenv := openenv==0.10.0 skyrl-gym==0.4.0
+packages_tinker := $(VLLM_INDEX) torch==2.13.0 tinker==0.38.0 transformers==5.23.0 chz datasets blobfile termcolor tiktoken pyrage cloudpickle
+packages_alone_tinker := tinker-cookbook==0.6.1
+tests_verifiers := tests/integrations/test_verifiers.py
+tests_openenv := tests/integrations/test_openenv.py tests/integrations/test_skyrl.py
+tests_tinker := tests/integrations/test_tinker.py
+
+$(PARTNERS:%=.venv-%/.installed): .venv-%/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --no-compile -e . $(packages_$*) pytest pytest-timeout hypothesis
+	$(if $(packages_alone_$*),.venv-$*/bin/python -m pip install --no-compile --no-deps $(packages_alone_$*))
+	@touch $@
+
+$(PARTNERS:%=integrate-%): integrate-%: .venv-%/.installed
+	HF_HUB_OFFLINE=1 .venv-$*/bin/python -m pytest -q $(tests_$*)
+
+integrations: install $(PARTNERS:%=integrate-%)
+	$(BIN)/python -m pytest -q tests/integrations/test_chat_door.py tests/integrations/test_trl.py
+
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VLLM_VENV) $(PARTNERS:%=.venv-%) .pytest_cache .mypy_cache .ruff_cache

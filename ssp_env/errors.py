@@ -196,3 +196,13 @@ def one_of(field: str, value: str, known: Iterable[str]) -> None:
     """Refuses a name that is not a known one, and offers the nearest."""
     if value not in known:
         raise ConfigError(field, value, nearest(value, known))
+
+
+def require_version(distribution: str, works: str) -> None:
+    """Refuses a partner's package whose major or minor version is not the one that works."""
+    from importlib.metadata import version
+
+    installed = version(distribution)
+    if installed.split(".")[:2] != works.split(".")[:2]:
+        fix = f"this adapter works with {works}; run: pip install '{distribution}=={works}'"
+        raise ConfigError(distribution, installed, fix)

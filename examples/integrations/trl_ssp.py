@@ -1,0 +1,191 @@
+"""Search self-play for TRL's GRPOTrainer, in both of its ways.
+
+``environments(...)`` are classes whose methods are tools, for ``environment_factory``; the column
+``environment`` of the data set says which role a row plays, its column ``seed`` which game.
+
+``rollouts(...)`` is a ``rollout_func`` with exact tokens, in which one model plays both roles. A
+batch of G * (1 + G) rows, where G is ``num_generations``, is G games: a group of their proposals,
+then a group of attempts for each. The tokenizer has to be the model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Unpack
+
+import torch
+
+import ssp_env
+from ssp_env.doors.chat import reward_of
+from ssp_env.doors.setup import Setup, set_up
+from ssp_env.doors.turns import Turn
+from ssp_env.errors import ConfigError, require_version
+
+require_version("trl", "1.16.0")
+
+Written = tuple[list[int], list[float]]
+"""Token ids of a turn, and their log-probabilities."""
+
+
+class _Tools:
+    """One role; a script plays the other one."""
+
+    role: str
+    setup: Setup
+
+    def __init__(self) -> None:
+        self._game = ssp_env.TextRole(self.role, **self.setup)
+
+    def reset(self, seed: int, **row: Any) -> str:
+        """Begins a game; what is returned is shown to the model."""
+        self._reward: float | None = 0.0
+        self._over = False
+        return self._game.reset(seed)[0]
+
+    def search(self, query: str) -> str:
+        """Searches the encyclopedia.
+
+        Args:
+            query: The name to look up.
+
+        Returns:
+            The pages that were found.
+        """
+        return self._act("search", query)
+
+    def get_reward(self) -> float | None:
+        """What the role earned; ``None`` for a void game, which TRL leaves out."""
+        return self._reward
+
+    def _act(self, action: str, content: str) -> str:
+        if self._over:
+            return "The game is over."
+        tags = self._game.rules.tags
+        turn = f"{tags.opening(action)} {content} {tags.closing(action)}"
+        shown, reward, terminated, void, _ = self._game.step(turn)
+        self._reward = None if void else reward
+        self._over = terminated or void
+        return shown
+
+
+class _SolverTools(_Tools):
+    role = "solver"
+
+    def answer(self, text: str) -> str:
+        """Gives the final answer.
+
+        Args:
+            text: The answer.
+
+        Returns:
+            Nothing more.
+        """
+        return self._act("answer", text)
+
+
+class _ProposerTools(_Tools):
+    role = "proposer"
+
+    def ask(self, question: str) -> str:
+        """Proposes the question.
+
+        Args:
+            question: A question that has exactly the given answer.
+
+        Returns:
+            Nothing more.
+        """
+        return self._act("question", question)
+
+
+def environments(**setup: Unpack[Setup]) -> dict[str, Callable[[], _Tools]]:
+    """Both roles, by name."""
+    ready: Setup = {"rules": set_up(setup).rules}
+    solver = type("Solver", (_SolverTools,), {"setup": ready})
+    proposer = type("Proposer", (_ProposerTools,), {"setup": ready})
+    return {"solver": solver, "proposer": proposer}
+
+
+def rollouts(
+    write: Callable[[Any, Sequence[Turn]], list[Written]] | None = None, **setup: Unpack[Setup]
+) -> Callable[[list[Any], Any], dict[str, Any]]:
+    """A ``rollout_func``; ``reward_funcs`` is then ``[earned]``.
+
+    Prompts of the data set are seeds, as text: a batch plays the games from its first one on.
+
+    Args:
+        write: writes turns, given the trainer; by the trainer's own model when not given.
+        setup: of the games; attempts are as many as TRL's generations.
+    """
+    rules = set_up(setup).rules
+
+    def rollout(prompts: list[Any], trainer: Any) -> dict[str, Any]:
+        size = rules.config.attempts
+        if trainer.num_generations != size or len(prompts) != size * (1 + size):
+            fix = f"give {size} = game.attempts, and {size * (1 + size)} rows in a batch"
+            got = (trainer.num_generations, len(prompts))
+            raise ConfigError("num_generations", got, fix)
+        batch = ssp_env.GameBatch(size, rules=rules)
+        turns = batch.reset(seed=int(prompts[0]))
+        while turns:
+            written = (write or sample)(trainer, turns)
+            turns = batch.step([ids for ids, _ in written], [own for _, own in written])
+
+        rows = [_row(game, game.proposer) for game in batch.games]
+        for game in batch.games:
+            own = [_row(game, attempt.trajectory) for attempt in game.attempts]
+            rows += own + [_row(game, None)] * (size - len(own))
+        return {name: [row[name] for row in rows] for name in rows[0]}
+
+    def _row(game: ssp_env.Game, own: ssp_env.Trajectory | None) -> dict[str, Any]:
+        reward = None if own is None else reward_of(game, own)
+        if own is None:
+            # No attempt was made: a token that no loss sees.
+            filler = [rules.tokenizer.pad_id]
+            ids, mask, logprobs, start = filler * 2, [0, 0], [0.0, 0.0], 1
+        else:
+            ids, start, logprobs = own.ids, own.prompt_length, list(own.logprobs)
+            mask = list(own.mask) if reward is not None else [0] * len(ids)
+        return {
+            "prompt_ids": ids[:start],
+            "completion_ids": ids[start:],
+            "logprobs": logprobs[start:],
+            "env_mask": mask[start:],
+            "earned": reward,
+        }
+
+    return rollout
+
+
+def earned(completions: Sequence[Any], earned: Sequence[float | None], **_: Any) -> list[Any]:
+    """The game's rewards; ``None`` is left out of groups."""
+    return list(earned)
+
+
+def sample(trainer: Any, turns: Sequence[Turn]) -> list[Written]:
+    """Samples turns from the trainer's model by transformers, up to the end of an action."""
+    tokenizer, device = trainer.processing_class, trainer.accelerator.device
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    width, pad = max(len(turn.ids) for turn in turns), tokenizer.pad_token_id
+    rows = [[pad] * (width - len(turn.ids)) + turn.ids for turn in turns]
+    seen = [[0] * (width - len(turn.ids)) + [1] * len(turn.ids) for turn in turns]
+    longest = min(trainer.max_completion_length, max(t.trajectory.tokens_left for t in turns))
+    with torch.no_grad():
+        out = model.generate(
+            input_ids=torch.tensor(rows, device=device),
+            attention_mask=torch.tensor(seen, device=device),
+            do_sample=True,
+            temperature=trainer.temperature,
+            top_k=0,
+            max_new_tokens=longest,
+            stop_strings=["</search>", "</question>", "</answer>"],
+            tokenizer=tokenizer,
+            pad_token_id=pad,
+            return_dict_in_generate=True,
+            output_logits=True,
+        )
+    ids = out.sequences[:, width:]
+    scores = torch.stack(out.logits, 1).float() / trainer.temperature
+    logprobs = scores.log_softmax(-1).gather(-1, ids[..., None])[..., 0]
+    # Padding behind the end of a turn is dropped by the game, with all that follows an action.
+    return list(zip(ids.tolist(), logprobs.tolist(), strict=True))

@@ -1,0 +1,214 @@
+"""A game as conversations: its turns are written by whoever answers chat messages, such as a
+trainer's gateway that speaks OpenAI's protocol and records tokens itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Unpack
+
+from ssp_env.doors.episode import Episode
+from ssp_env.doors.setup import Setup, set_up
+from ssp_env.errors import ConfigError, ServiceError, TransientServiceError, one_of
+from ssp_env.game.game import Game
+from ssp_env.game.rules import is_remote
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.net import OVERLOADED, check_url, retried
+from ssp_env.players import Player
+from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.types import Question, Role
+
+Write = Callable[[Trajectory, str], Awaitable[str]]
+"""Writes a turn, given its trajectory and the text that its writer has not seen yet; raises
+``ServiceError`` if that fails for good."""
+
+RETRIES = 30.0
+"""Seconds in which calls that fail are made again."""
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A trajectory as messages: prompt and search results from the user, turns from the
+    assistant."""
+
+    role: Role
+    attempt: int
+    """Index of its attempt in the game, from 0 up; -1 where it is none."""
+    messages: list[dict[str, str]]
+    reward: float | None
+    """``None`` if there is nothing to learn from it: it is void, or a reading that verifies."""
+    failure: str | None
+    """Service whose outage made it void."""
+    choices: list[dict[str, Any]] = field(default_factory=list)
+    """The server's replies as they came, one for each turn, with all that it told of tokens."""
+
+
+async def play_turns(episode: Episode, write: Write) -> None:
+    """Plays a game that has begun to its end; turns that are open at the same time are written
+    together. A turn whose writer raises ``ServiceError`` is void."""
+    rules, shown = episode.rules, dict[int, int]()
+    remote = any(map(is_remote, (rules.retriever, rules.judge, rules.verifier)))
+
+    async def written(trajectory: Trajectory) -> str | ServiceError:
+        start = shown.get(trajectory.key, 0)
+        try:
+            return await write(trajectory, rules.tokenizer.decode(trajectory.ids[start:]))
+        except ServiceError as error:
+            return error
+
+    while not episode.over:
+        roles = set(Role) if episode.role is None else {episode.role}
+        turns = [t for t in episode.round.pending() if t.role in roles]
+        for trajectory, text in zip(turns, await asyncio.gather(*map(written, turns)), strict=True):
+            # An outage of another turn may have ended it.
+            if isinstance(text, ServiceError):
+                episode.round.void([trajectory], text)
+            elif not trajectory.done:
+                trajectory.feed_text(text)
+                shown[trajectory.key] = len(trajectory.ids)
+
+        # Other games of this loop go on while a server is asked.
+        await (asyncio.to_thread(episode.advance) if remote else _now(episode.advance))
+
+
+async def _now(call: Callable[[], None]) -> None:
+    call()
+
+
+def reward_of(game: Game, trajectory: Trajectory) -> float | None:
+    """What a trajectory of a finished game earned; ``None`` if nothing is to be learnt from it."""
+    if trajectory is game.proposer:
+        return game.proposer_reward
+    if trajectory is game.closed_book:
+        return game.closed_book_reward
+    number = game.number_of(trajectory)
+    return game.attempts[number].reward if number >= 0 else None
+
+
+def failure_of(game: Game, trajectory: Trajectory) -> str | None:
+    """Service whose outage made a trajectory void, alone or with its game."""
+    number = game.number_of(trajectory)
+    outage = game.outage or (game.attempts[number].outage if number >= 0 else None)
+    return None if outage is None else outage.service
+
+
+def messages_of(trajectory: Trajectory, tokenizer: Tokenizer) -> list[dict[str, str]]:
+    """The messages of a trajectory; the first is its prompt."""
+    ids = trajectory.ids
+    messages = [{"role": "user", "content": tokenizer.decode(ids[: trajectory.prompt_length])}]
+    for start, stop, own in trajectory.runs():
+        content = tokenizer.decode(ids[start:stop])
+        messages.append({"role": "assistant" if own else "user", "content": content})
+    return messages
+
+
+async def play_chat(
+    base_url: str,
+    model: str,
+    seed: int | None = None,
+    *,
+    api_key: str | None = None,
+    sampling: Mapping[str, Any] | None = None,
+    timeout: float = 60.0,
+    role: str | None = None,
+    other: Player | None = None,
+    questions: Sequence[Question] | None = None,
+    **setup: Unpack[Setup],
+) -> list[Conversation]:
+    """Plays a game against a server that speaks OpenAI's chat protocol.
+
+    Each trajectory is a conversation of its own. Text of a reply after its first complete action is
+    dropped; ``sampling={"stop": ["</search>", "</question>", "</answer>"],
+    "include_stop_str_in_output": True}`` keeps a server such as vLLM from writing it.
+
+    Args:
+        base_url: root of the API, to which ``/chat/completions`` is appended.
+        model: its name there.
+        seed: of the game.
+        api_key: sent as bearer token.
+        sampling: further fields of each request, such as ``temperature`` or ``logprobs``.
+        timeout: seconds for one call; failed ones are repeated for half a minute.
+        role: play this role alone, and let ``other`` play the rest; both when not given.
+        other, questions, setup: as of :class:`~ssp_env.doors.turns.TextRole`.
+
+    Returns:
+        The conversations of the policy, in the order in which they began. If the server stays away,
+        they are void: without reward, and ``failure`` is ``"engine"``.
+    """
+    import httpx
+
+    check_url("base_url", base_url, "http://127.0.0.1:8000/v1")
+    if role is not None:
+        one_of("role", role, ("proposer", "solver"))
+    own = None if role is None else Role(role)
+    episode = Episode(set_up(setup).rules, own, other, questions)
+    episode.reset(seed)
+    said: dict[int, list[dict[str, str]]] = {}
+    choices: dict[int, list[dict[str, Any]]] = {}
+
+    # Certificates are not read where none is checked: that takes longer than a turn.
+    secure = base_url.startswith("https")
+    async with httpx.AsyncClient(timeout=timeout, verify=secure) as client:
+
+        async def call(body: dict[str, Any]) -> dict[str, Any]:
+            return await _complete(client, base_url, api_key, body)
+
+        async def write(trajectory: Trajectory, text: str) -> str:
+            messages = said.setdefault(trajectory.key, [])
+            messages.append({"role": "user", "content": text})
+            body = {"model": model, "messages": messages, **(sampling or {})}
+            choice = await retried(lambda: call(body), RETRIES)
+            content: str = choice["message"]["content"]
+            # Sent back as it came, so that a gateway finds the tokens that it has recorded.
+            messages.append({"role": "assistant", "content": content})
+            choices.setdefault(trajectory.key, []).append(choice)
+            return content
+
+        await play_turns(episode, write)
+
+    game, roles = episode.game, set(Role) if own is None else {own}
+    return [
+        Conversation(
+            t.role,
+            game.number_of(t),
+            said.get(t.key) or messages_of(t, episode.rules.tokenizer),
+            reward_of(game, t),
+            failure_of(game, t),
+            choices.get(t.key, []),
+        )
+        for t in game.trajectories()
+        if t.role in roles
+    ]
+
+
+async def _complete(
+    client: Any, base_url: str, api_key: str | None, body: dict[str, Any]
+) -> dict[str, Any]:
+    """The first choice of one chat completion."""
+    import httpx
+
+    head = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+    try:
+        reply = await client.post(
+            f"{base_url.rstrip('/')}/chat/completions", json=body, headers=head
+        )
+    except httpx.HTTPError as error:
+        raise TransientServiceError("engine", f"{base_url}: {error!r}") from error
+
+    status, text = reply.status_code, reply.text[:200]
+    if api_key:  # some servers quote it
+        text = text.replace(api_key, "...")
+    if status in (401, 403, 404):
+        fix = f"HTTP {status}: {text!r}; see that address, model and key are the server's"
+        raise ConfigError("base_url", base_url, fix)
+    if status in OVERLOADED or status >= 500:
+        raise TransientServiceError("engine", f"{base_url}: HTTP {status}: {text!r}")
+    try:
+        choice = reply.json()["choices"][0]
+        if status == 200 and isinstance(choice["message"]["content"], str):
+            return dict(choice)
+    except (ValueError, LookupError, TypeError) as error:
+        what = f"no chat completion (HTTP {status}: {text!r})"
+        raise ServiceError("engine", f"{base_url}: {what}") from error
+    raise ServiceError("engine", f"{base_url}: HTTP {status}, a reply without text: {text!r}")

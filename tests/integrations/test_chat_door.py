@@ -1,0 +1,131 @@
+"""A game against a server that speaks OpenAI's protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from typing import Any
+
+import pytest
+from recorded import SETUP, Recorded, by_trajectory
+from scripted_model import hang_up
+
+import ssp_env
+from ssp_env.doors import chat
+from ssp_env.doors.chat import Conversation, play_chat
+from ssp_env.errors import ConfigError, ServiceError, require_version
+from ssp_env.search.bm25 import BM25Retriever
+
+
+def play(url: str, seed: int, **more: Any) -> list[Conversation]:
+    setup = more if "rules" in more else {**SETUP, **more}
+    return asyncio.run(play_chat(url, "stub", seed, **setup))
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Recorded:
+    return Recorded(8)
+
+
+def test_conversations_are_the_games_trajectories(recorded: Recorded) -> None:
+    with recorded.server() as server:
+        rules = recorded.rules
+        played = [talk for seed in range(8) for talk in play(server.url, seed, rules=rules)]
+    expected = by_trajectory(recorded.games)
+    assert [(t.role.value, t.attempt, t.reward) for t in played] == expected
+    assert {reward for role, _, reward in expected} == {0.0, 1.0}
+    assert {game.outcome.value for game in recorded.games} == {"valid", "invalid"}
+
+    turns = sum(len(t.messages) // 2 for t in played)
+    assert turns == len(server.bodies) == sum(len(t.choices) for t in played)
+    assert all(t.failure is None for t in played)
+    # The server's own words go back as they came, with what was dropped from the game.
+    assert played[0].messages[1]["content"].endswith("and so on")
+
+
+def test_one_role_is_played_against_a_script(recorded: Recorded) -> None:
+    questions = [
+        ssp_env.Question(id="1", text=game.question, answers=(game.truth.answer,), group="mine")
+        for game in recorded.games
+        if game.question and game.solver_reward == 1.0
+    ][:1]
+    given = Recorded(1)
+    with given.server() as server:
+        server.reply = recorded.next_turn
+        (talk,) = play(server.url, 0, role="solver", questions=questions)
+    assert (talk.role.value, talk.reward) == ("solver", 1.0)
+
+
+def test_a_server_that_goes_away_makes_games_void(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat, "RETRIES", 0.0)
+    with recorded.server() as server:
+        url = server.url
+    for talk in play(url, 0):
+        assert (talk.reward, talk.failure) == (None, "engine")
+
+    # In the middle of a game, one attempt of five alone.
+    first = threading.Lock()
+
+    def once(text: str) -> Any:
+        solving = not text.startswith("propose") and first.acquire(blocking=False)
+        return hang_up if solving else recorded.next_turn(text)
+
+    seed = next(i for i, game in enumerate(recorded.games) if game.solver_reward == 1.0)
+    with recorded.server() as server:
+        server.reply = once
+        talks = play(server.url, seed)
+    assert [t.failure for t in talks].count("engine") == 1
+    assert [t.reward for t in talks].count(1.0) == 4
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [((404, b"no such model"), ConfigError), ((200, b"<html>"), None), ((400, b"{}"), None)],
+)
+def test_a_wrong_address_is_said_and_a_strange_reply_is_an_outage(
+    recorded: Recorded, reply: Any, kind: Any
+) -> None:
+    with recorded.server() as server:
+        server.reply = lambda text: reply
+        if kind is not None:
+            with pytest.raises(kind, match="no such model"):
+                play(server.url, 0)
+        else:
+            assert [t.failure for t in play(server.url, 0)] == ["engine"]
+
+
+class Down(BM25Retriever):
+    def search(self, queries: Any, k: int) -> Any:
+        raise ServiceError("search", "gone")
+
+
+def test_a_search_server_that_is_gone_is_no_reward(recorded: Recorded) -> None:
+    with recorded.server() as server:
+        talks = play(server.url, 0, retriever=Down(recorded.rules.corpus))
+    assert [(t.reward, t.failure) for t in talks] == [(None, "search")]
+
+
+def test_two_hundred_games_at_once_keep_apart() -> None:
+    """Every game is the one that its seed says, and nothing of another is in it."""
+    recorded = Recorded(8, game={"attempts": 2})
+
+    async def all_of_them(url: str) -> list[list[Conversation]]:
+        games = [play_chat(url, "stub", seed % 8, rules=recorded.rules) for seed in range(200)]
+        return list(await asyncio.gather(*games))
+
+    with recorded.server() as server:
+        played = asyncio.run(all_of_them(server.url))
+        alone = [play(server.url, seed, rules=recorded.rules) for seed in range(8)]
+    assert len(played) == 200
+    for i, talks in enumerate(played):
+        assert [dataclasses.replace(t, choices=[]) for t in talks] == [
+            dataclasses.replace(t, choices=[]) for t in alone[i % 8]
+        ]
+
+
+def test_a_partner_of_another_version_is_refused_with_the_one_that_works() -> None:
+    with pytest.raises(ConfigError, match=r"works with 0\.1\.0; run: pip install 'numpy==0\.1\.0'"):
+        require_version("numpy", "0.1.0")

@@ -1,0 +1,114 @@
+"""The environments of Tinker's cookbook, played offline by its own rollouts."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded import SETUP, Recorded
+
+import ssp_env
+from ssp_env.doors.chat import reward_of
+
+pytest.importorskip(
+    "tinker_cookbook", reason="tinker-cookbook is not installed; run: make integrations"
+)
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "integrations"))
+
+GAMES = 8
+
+
+def script(recorded: Recorded) -> Any:
+    """A completer that writes what was recorded, and stops where it is told to."""
+    from tinker_cookbook.completers import TokenCompleter, TokensWithLogprobs
+
+    tokenizer = recorded.rules.tokenizer
+
+    class Script(TokenCompleter):
+        async def __call__(
+            self, model_input: Any, stop: Any, *, max_tokens: int | None = None
+        ) -> TokensWithLogprobs:
+            text = recorded.writing[tuple(model_input.to_ints())]
+            for tag in stop:
+                head, found, _ = text.partition(tag)
+                text = head + found
+            ids = tokenizer.encode(text)
+            return TokensWithLogprobs(ids, [-0.5] * len(ids))
+
+    return Script()
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Recorded:
+    return Recorded(GAMES)
+
+
+def test_tokens_masks_and_advantages_equal_ours(recorded: Recorded) -> None:
+    from tinker_cookbook.rl.data_processing import compute_advantages, trajectory_to_data
+    from tinker_cookbook.rl.rollouts import do_group_rollout
+    from tinker_ssp import SspGroupBuilder
+
+    builder = pickle.loads(pickle.dumps(SspGroupBuilder(seed=0, games=GAMES, setup=SETUP)))
+    group = asyncio.run(do_group_rollout(builder, script(recorded)))
+    (advantages,) = compute_advantages([group])
+
+    # Each kind is compared with itself: attempts at one question, proposals of the group.
+    solved = [[reward_of(game, t) for t in game.trajectories()] for game in recorded.games]
+    proposals = [float(rewards[0] or 0.0) for rewards in solved]
+    expected, played = [], []
+    for game, rewards in zip(recorded.games, solved, strict=True):
+        mean = sum(proposals) / GAMES
+        expected.append(float(rewards[0] or 0.0) - mean)
+        attempts = [float(r or 0.0) for r in rewards[1:]] or [0.0] * 5
+        expected += [reward - sum(attempts) / 5 for reward in attempts]
+        played += [*game.trajectories(), *[None] * (6 - len(game.trajectories()))]
+    assert advantages.tolist() == pytest.approx(expected, abs=1e-6)
+
+    for trajectory, own in zip(group.trajectories_G, played, strict=True):
+        data = trajectory_to_data(trajectory, 1.0)
+        if own is None:
+            assert data == [] or not any(data[0].loss_fn_inputs["mask"].data)
+            continue
+        (datum,) = data  # the sequence only grows
+        ids = [datum.model_input.to_ints()[0], *datum.loss_fn_inputs["target_tokens"].data]
+        assert ids == own.ids
+        assert [0, *datum.loss_fn_inputs["mask"].data] == list(own.mask)
+
+
+def test_a_single_rollout_and_its_mistakes(recorded: Recorded) -> None:
+    from tinker_cookbook.rl.rollouts import do_single_rollout
+    from tinker_ssp import SspGroupBuilder
+
+    async def play() -> tuple[Any, Any]:
+        seat, *others = await SspGroupBuilder(0, 1, SETUP).make_envs()
+        policy = script(recorded)
+        played = await asyncio.gather(*(do_single_rollout(policy, e) for e in (seat, *others)))
+        with pytest.raises(ssp_env.UsageError, match="not this seat's turn"):
+            await seat.step([5])
+        fresh = (await SspGroupBuilder(0, 1, SETUP).make_envs())[0]
+        await fresh.initial_observation()
+        with pytest.raises(ssp_env.UsageError, match="encode text first"):
+            await fresh.step("<search>")  # type: ignore[arg-type]
+        return played, seat
+
+    played, seat = asyncio.run(play())
+    assert [len(one.transitions) for one in played] == [2] * 6
+    assert seat.table.reward(seat.seat) == recorded.games[0].proposer_reward
+
+
+def test_an_outage_teaches_nothing(monkeypatch: pytest.MonkeyPatch, recorded: Recorded) -> None:
+    from tinker_cookbook.rl.rollouts import do_group_rollout
+    from tinker_ssp import SspGroupBuilder
+
+    def down(queries: Any, k: int) -> Any:
+        raise ssp_env.ServiceError("search", "gone")
+
+    monkeypatch.setattr(recorded.rules.retriever, "search", down)
+    builder = SspGroupBuilder(0, 4, {"rules": recorded.rules})
+    group = asyncio.run(do_group_rollout(builder, script(recorded)))
+    assert group.get_total_rewards() == [0.0] * 24
+    assert all("reward/proposer" not in metrics for metrics in group.metrics_G)

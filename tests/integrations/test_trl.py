@@ -1,0 +1,186 @@
+"""TRL's GRPOTrainer plays both roles: what its loss sees are our tokens, masks and rewards."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded import SETUP, Recorded
+
+import ssp_env
+from ssp_env.doors.chat import reward_of
+from ssp_env.errors import ConfigError
+
+os.environ |= {"HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
+pytest.importorskip("trl", reason="trl is not installed; run: make integrations")
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+sys.path.insert(0, str(EXAMPLES / "integrations"))
+ATTEMPTS = 4
+ROWS = ATTEMPTS * (1 + ATTEMPTS)
+
+
+def trainer_of(folder: Path, tokenizer: Any, rows: list[dict[str, Any]], **more: Any) -> Any:
+    """A trainer of a tiny model, for one step on all rows."""
+    import torch
+    from datasets import Dataset
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+    from trl import GRPOConfig, GRPOTrainer
+
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+        head_dim=32,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+    )
+    arguments = GRPOConfig(
+        output_dir=str(folder),
+        use_cpu=True,
+        bf16=False,
+        activation_checkpointing=False,
+        dataloader_pin_memory=False,
+        max_steps=1,
+        per_device_train_batch_size=len(rows),
+        num_generations=ATTEMPTS,
+        max_completion_length=12,
+        scale_rewards="none",
+        shuffle_dataset=False,
+        logging_steps=1,
+        report_to=[],
+        save_strategy="no",
+        disable_tqdm=True,
+    )
+    return GRPOTrainer(
+        model=Qwen3ForCausalLM(config),
+        args=arguments,
+        train_dataset=Dataset.from_list(rows),
+        processing_class=tokenizer,
+        **more,
+    )
+
+
+def packaged_tokenizer() -> Any:
+    from transformers import PreTrainedTokenizerFast
+
+    import ssp_env.tokenizers as ours
+
+    file = Path(ours.__file__).parent / "data" / "bpe" / "tokenizer.json"
+    own = ours.BPETokenizer()
+    inner = PreTrainedTokenizerFast(tokenizer_file=str(file))
+    inner.pad_token, inner.eos_token = inner.convert_ids_to_tokens([own.pad_id, own.eos_id])
+    return inner
+
+
+def test_tokens_masks_and_rewards_equal_ours(tmp_path: Path) -> None:
+    import trl_ssp
+
+    recorded = Recorded(ATTEMPTS, game={"attempts": ATTEMPTS})
+
+    def write(trainer: Any, turns: list[Any]) -> list[Any]:
+        said = [recorded.rules.tokenizer.encode(recorded.writing[tuple(t.ids)]) for t in turns]
+        return [(ids, [-0.5] * len(ids)) for ids in said]
+
+    rollout = trl_ssp.rollouts(write, rules=recorded.rules)
+    rows = [{"prompt": str(seed)} for seed in range(ROWS // ATTEMPTS)] * ATTEMPTS
+    trainer = trainer_of(
+        tmp_path,
+        packaged_tokenizer(),
+        rows,
+        reward_funcs=[trl_ssp.earned],
+        rollout_func=rollout,
+    )
+    seen: list[Any] = []
+    compute = trainer._compute_loss
+    trainer._compute_loss = lambda model, inputs: (seen.append(inputs), compute(model, inputs))[1]
+    trainer.train()
+
+    # TRL shuffles what it has generated, so rows are found by their tokens.
+    (batch,) = seen
+    found = []
+    for i in range(ROWS):
+        prompt = batch["prompt_ids"][i][batch["prompt_mask"][i] == 1].tolist()
+        kept = batch["completion_mask"][i] == 1
+        written = batch["completion_ids"][i][kept].tolist()
+        mask = batch["tool_mask"][i][kept].tolist()
+        found.append((prompt + written, [0] * len(prompt) + mask, float(batch["advantages"][i])))
+
+    expected = []
+    groups = [[(g, g.proposer) for g in recorded.games]]
+    for game in recorded.games:
+        groups.append([(game, attempt.trajectory) for attempt in game.attempts])
+    for group in filter(None, groups):
+        rewards = [float(reward_of(game, t) or 0.0) for game, t in group]
+        mean = sum(rewards) / len(rewards)
+        for (_, t), reward in zip(group, rewards, strict=True):
+            expected.append((t.ids, list(t.mask), pytest.approx(reward - mean)))
+    fillers = ROWS - len(expected)
+    expected += [([recorded.rules.tokenizer.pad_id] * 2, [0, 0], 0.0)] * fillers
+
+    assert 0 < fillers < ROWS - ATTEMPTS, "some games are invalid"
+    assert sorted(found, key=lambda row: (row[0], row[2])) == sorted(
+        expected, key=lambda row: (row[0], getattr(row[2], "expected", row[2]))
+    )
+
+
+def test_the_models_own_tokens_are_recorded(tmp_path: Path) -> None:
+    """A random model, sampled by transformers: its log-probabilities are what TRL computes."""
+    import torch
+    import trl_ssp
+
+    rollout = trl_ssp.rollouts(**SETUP, game={"attempts": ATTEMPTS})
+    rows = [{"prompt": str(seed)} for seed in range(ROWS // ATTEMPTS)]
+    trainer = trainer_of(
+        tmp_path,
+        packaged_tokenizer(),
+        rows * ATTEMPTS,
+        reward_funcs=[trl_ssp.earned],
+        rollout_func=rollout,
+    )
+    out = rollout(["3"] * ROWS, trainer)
+    assert {len(column) for column in out.values()} == {ROWS}
+    ids = torch.tensor([out["prompt_ids"][0] + out["completion_ids"][0]])
+    written = len(out["completion_ids"][0])
+    logits = trainer.model(input_ids=ids).logits.float().log_softmax(-1)
+    exact = logits[0, :-1].gather(-1, ids[0, 1:, None])[-written:, 0].tolist()
+    assert out["logprobs"][0] == pytest.approx(exact, abs=1e-4)
+    with pytest.raises(ConfigError, match="20 rows in a batch"):
+        rollout(["3"] * 8, trainer)
+
+
+def test_tools_of_both_roles_train_in_one_run(tmp_path: Path) -> None:
+    import trl_ssp
+
+    example = runpy.run_path(str(EXAMPLES / "trl_grpo.py"))
+    roles = trl_ssp.environments(world="small")
+    solver, proposer = roles["solver"](), roles["proposer"]()
+    text, own = solver.reset(seed=3), ssp_env.TextRole("solver", world="small")
+    assert text == own.reset(3)[0]
+    assert solver.search("Danar") == own.step("<search> Danar </search>")[0]
+    solver.answer(own.game.truth.answer)
+    assert solver.get_reward() == 1.0
+    proposer.reset(seed=3)
+    proposer.ask("what is the owner of Danar ?")
+    assert proposer.get_reward() == 0.0, "asked without a search"
+
+    tools = [solver.search, solver.answer, proposer.search, proposer.ask]
+    texts = [str(example["get_json_schema"](tool)) for tool in tools]
+    tokenizer = example["make_tokenizer"]([*texts, example["qwen2_5_chat_template"]])
+    prompt = [{"role": "user", "content": ""}]
+    rows = [
+        {"prompt": prompt, "environment": role, "seed": seed}
+        for seed, role in enumerate(("solver", "proposer"))
+    ]
+    trainer = trainer_of(tmp_path, tokenizer, rows * 2, environment_factory=roles)
+    trainer.train()
+    assert {"rewards/Solver/mean", "rewards/Proposer/mean"} <= trainer.state.log_history[0].keys()

@@ -1,0 +1,202 @@
+"""The verifiers package, evaluated by verifiers' own command against a scripted server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded import Recorded, by_trajectory
+from scripted_model import ChatServer
+
+import ssp_env
+from ssp_env import Rules, ServiceError
+from ssp_env.search.bm25 import BM25Retriever
+
+pytest.importorskip("verifiers", reason="verifiers is not installed; run: make integrations")
+
+PACKAGE = Path(__file__).parents[2] / "examples" / "integrations" / "verifiers"
+sys.path.insert(0, str(PACKAGE))
+
+
+def evaluate(url: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What ``vf-eval`` says."""
+    paths = [str(PACKAGE), str(Path(__file__).parents[2])]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1", "KEY": "x"}
+    command = [str(Path(sys.executable).with_name("vf-eval")), "ssp-verifiers", "-m", "stub"]
+    command += ["--client.base-url", url, "--client.api-key-var", "KEY", "-o", str(folder)]
+    command += ["--no-push", "--no-rich", "--env.taskset.world", "mini", *arguments]
+    command += ["--env.taskset.tokenizer", "bpe"]
+    return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def traces(folder: Path) -> list[dict[str, Any]]:
+    """All traces of the one run in a folder, in the order of our trajectories."""
+    (file,) = folder.glob("*/traces.jsonl")
+    episodes = [json.loads(line) for line in file.read_text().splitlines()]
+    episodes.sort(key=lambda episode: episode["task"]["data"]["seed"])
+    order = {"proposer": 0, "verifier": 1, "closed_book": 2, "solver": 3}
+    for episode in episodes:
+        place = lambda t: (order[t["info"]["ssp"]["role"]], t["info"]["ssp"]["attempt"])  # noqa: E731
+        episode["traces"].sort(key=place)
+    return [trace for episode in episodes for trace in episode["traces"]]
+
+
+def test_their_command_records_our_rewards(tmp_path: Path) -> None:
+    recorded = Recorded(3)
+    with recorded.server() as server:
+        ran = evaluate(server.url, tmp_path, "-n", "3", "-r", "1")
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    assert {head["Authorization"] for head in server.headers} == {"Bearer x"}
+
+    found, games = traces(tmp_path), recorded.games
+    told = [(t["agent"]["name"], t["info"]["ssp"]["attempt"], t["rewards"]) for t in found]
+    assert told == [
+        (role, attempt, {"game": {"score": reward, "weight": 1.0}})
+        for role, attempt, reward in by_trajectory(games)
+    ]
+    assert all(trace["ok"] for trace in found)
+    assert sum(len(trace["calls"]) for trace in found) == len(server.bodies)
+    lengths = [len(t.ids) for game in games for t in game.trajectories()]
+    assert [trace["info"]["ssp"]["tokens"] for trace in found] == lengths
+
+
+def play(url: Any, rules: Rules) -> Any:
+    """One episode, played in this process."""
+    import verifiers.v1 as vf
+    from ssp_verifiers import SspEnv, SspEnvConfig, SspTasksetConfig
+
+    game = SspTasksetConfig(id="ssp-verifiers", world="mini", tokenizer="bpe")
+    env = SspEnv(SspEnvConfig(taskset=game))
+    env.rules = rules
+    config = url
+    if isinstance(url, str):
+        config = vf.EvalClientConfig(base_url=url, api_key_var="KEY")
+
+    async def episode() -> Any:
+        async with env.serving():
+            context = vf.ModelContext(model="stub", client=config, sampling=vf.SamplingConfig())
+            (task,) = env.taskset.take(1)
+            played = await env.run_episode(task, context)
+            return played, env.complete(played)
+
+    return asyncio.run(episode())
+
+
+class Down(BM25Retriever):
+    def search(self, queries: Any, k: int) -> Any:
+        raise ServiceError("search", "gone")
+
+
+def test_outages_are_errors_of_their_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search server and a model that are gone: no reward in either."""
+    monkeypatch.setenv("KEY", "x")
+    recorded = Recorded(1)
+    with recorded.server() as server:
+        down = replace(recorded.rules, retriever=Down(recorded.rules.corpus))
+        episode, complete = play(server.url, down)
+    (trace,) = episode.traces
+    assert (dict(trace.rewards), trace.ok, complete) == ({}, False, False)
+    assert [error.type for error in trace.errors] == ["ToolsetError"]
+    assert trace.info["ssp"]["outcome"] == "void"
+
+    episode, complete = play(server.url, recorded.rules)
+    (trace,) = episode.traces
+    assert (dict(trace.rewards), trace.ok, complete) == ({}, False, False)
+    assert {error.type for error in trace.errors} == {"ProviderError"}
+    assert trace.info["ssp"]["reason"] == "engine"
+
+
+def test_games_out_of_range_are_none() -> None:
+    """An index that no game has is told of in verifiers' own way."""
+    import verifiers.v1 as vf
+    from ssp_verifiers import SspTaskset, SspTasksetConfig
+
+    games = SspTaskset(SspTasksetConfig(id="ssp-verifiers", games=3, first_seed=5))
+    assert [task.data.seed for task in games] == [5, 6, 7]
+    assert [task.data.seed for task in games.include(idx=["2:9"])] == [7]
+    assert list(games.include(idx=["7:9"])) == []
+    endless = SspTaskset(SspTasksetConfig(id="ssp-verifiers"))
+    with pytest.raises(ValueError, match="infinite"):
+        endless.shuffle()
+    assert isinstance(games, vf.Taskset)
+
+
+THOUGHT = "<think>well</think>"
+
+
+class GenerateServer(ChatServer):
+    """vLLM's endpoint of token ids in and out, which writes what was recorded."""
+
+    path = "/inference/v1/generate"
+
+    def __init__(self, recorded: Recorded) -> None:
+        self.tokenizer = recorded.rules.tokenizer
+        known = {self.tokenizer.decode(ids): text for ids, text in recorded.writing.items()}
+        known |= {text.replace(THOUGHT, ""): turn for text, turn in known.items()}
+        super().__init__(lambda text: known.get(text) or (404, text.encode()))
+
+    def texts(self, body: Any) -> list[str]:
+        return [self.tokenizer.decode(body["token_ids"])]
+
+    def success(self, reply: str, body: Any) -> bytes:
+        for stop in body["sampling_params"]["stop"]:
+            head, found, _ = reply.partition(stop)
+            reply = head + found
+        ids = self.tokenizer.encode(reply)
+        told = [{"token": f"token_id:{i}", "logprob": -0.5, "top_logprobs": []} for i in ids]
+        choice = {"index": 0, "token_ids": ids, "logprobs": {"content": told}}
+        return json.dumps(
+            {"request_id": "1", "choices": [{**choice, "finish_reason": "stop"}]}
+        ).encode()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_gateways_own_tokens_are_ours(
+    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their training client renders messages itself. With a template that adds nothing and keeps
+    thoughts, its text and the ids that the policy wrote are those of our trajectories. The ids of
+    prompts and documents are not: theirs are of the whole text, while no token of ours spans the
+    edge of outside text. A template that drops the thoughts of earlier turns parts from us in the
+    text too, and makes each turn a sequence of its own."""
+    import verifiers.v1 as vf
+
+    monkeypatch.setenv("KEY", "x")
+    packaged = Path(ssp_env.__file__).parent / "tokenizers" / "data" / "bpe"
+    for file in packaged.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    thought = "<think>{{ m['reasoning_content'] }}</think>" if kept else ""
+    shown = "{% if m['reasoning_content'] %}" + thought + "{% endif %}{{ m['content'] }}"
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    config["chat_template"] = "{% for m in messages %}" + shown + "{% endfor %}"
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+
+    recorded = Recorded(1)
+    with GenerateServer(recorded) as server:
+        client = vf.TrainClientConfig(
+            base_url=server.url, api_key_var="KEY", renderer_model_name=str(tmp_path)
+        )
+        episode, complete = play(client, recorded.rules)
+    assert complete, [trace.errors for trace in episode.traces]
+    place = {"proposer": 0, "solver": 1}
+    traces = sorted(episode.traces, key=lambda t: (place[t.agent.name], t.info["ssp"]["attempt"]))
+    told = recorded.rules.tokenizer.decode
+    for trace, own in zip(traces, recorded.games[0].trajectories(), strict=True):
+        assert trace.info["ssp"]["tokens"] == len(own.ids)
+        text, *earlier = [told(branch.token_ids) for branch in trace.branches[::-1]]
+        if not kept:
+            assert (text, len(earlier)) == (told(own.ids).replace(THOUGHT, "", 1), 1)
+            continue
+        (branch,) = trace.branches
+        theirs = list(compress(branch.token_ids, branch.sampled_mask))
+        assert (text, theirs) == (told(own.ids), list(compress(own.ids, own.mask)))
+        assert branch.token_ids != own.ids
+        assert branch.logprobs == [-0.5 * one for one in branch.sampled_mask]
