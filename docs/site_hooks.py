@@ -86,9 +86,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Shows Sphinx's roles, as docstrings have them, as code; wide tables scroll on their own."""
-    html = re.sub(r"<table>", '<div class="wide"><table>', html)
-    html = html.replace("</table>", "</table></div>")
+    """Shows Sphinx's roles, as docstrings have them, as code."""
     return ROLE.sub(r"<code>\1</code>", html)
 
 
