@@ -153,7 +153,7 @@ def notebook(cells: dict[str, Any], page: str) -> tuple[str, dict[str, Content]]
             if "image/png" in data:
                 name = page.replace(".md", f"_{len(pictures)}.png")
                 pictures[name] = base64.b64decode(data["image/png"])
-                parts.append(f"![what this cell draws]({name.rpartition('/')[2]})")
+                parts.append(f'<img alt="what this cell draws" src="{Path(name).name}">')
             elif shown := "".join(output.get("text", data.get("text/plain", ""))).rstrip():
                 parts.append(f"```text\n{ANSI.sub('', shown)}\n```")
     return "\n\n".join(parts) + "\n", pictures
