@@ -13,7 +13,7 @@ export OMP_NUM_THREADS := 1
 # Compiled modules have to be kept, whatever the shell says: pip does not compile them here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install train test real lint settings size bench sweeps science vllm-check integrations clean
+.PHONY: install train test real lint settings site notebooks size bench sweeps science vllm-check integrations clean
 
 install: $(VENV)/.everything
 
@@ -53,6 +53,31 @@ lint: install
 # docs/settings.md, after a change of settings.
 settings: install
 	$(BIN)/python docs/make_settings.py
+
+# The site, into build/site, from docs/mkdocs.yml; any warning fails. MkDocs and Jupyter have a virtual environment of
+# their own, which has the game without its training stack; commands in notebooks are those of .venv.
+SITE := .venv-site
+SITE_PACKAGES := "mkdocs-material>=9.7,<10" "mkdocstrings[python]>=1,<2" "nbclient>=0.11,<0.12" "ipykernel>=7,<8" \
+	"matplotlib>=3.9,<4" "ruff>=0.17,<0.18"
+export NO_MKDOCS_2_WARNING := 1
+
+$(SITE)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --no-compile --disable-pip-version-check -e . $(SITE_PACKAGES)
+	@touch $@
+
+site: $(SITE)/.installed build/demo.html
+	$(SITE)/bin/python -m mkdocs build --clean --config-file docs/mkdocs.yml
+
+# The run that the site shows: ten steps, a minute of two cores.
+build/demo.html: | $(VENV)/.training
+	rm -rf build/demo
+	$(BIN)/ssp train --steps 10 --set per_group=30 --quiet --out build/demo
+	$(BIN)/ssp report build/demo -o $@
+
+# Runs the notebooks anew and keeps what they show.
+notebooks: $(SITE)/.installed $(VENV)/.training
+	PATH="$(abspath $(BIN)):$$PATH" $(SITE)/bin/python docs/run_notebooks.py
 
 # This checkout beside another one, in one run: env, training step, search server, imports. Five minutes on two cores.
 OTHER ?= ../before
@@ -139,4 +164,4 @@ integrations: install $(PARTNERS:%=integrate-%)
 	$(BIN)/python -m pytest -q tests/integrations/test_chat_door.py tests/integrations/test_trl.py
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) $(PARTNERS:%=.venv-%) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VLLM_VENV) $(SITE) $(PARTNERS:%=.venv-%) build .pytest_cache .mypy_cache .ruff_cache

@@ -124,8 +124,10 @@ class TransientServiceError(ServiceError):
     """A failure worth another try (time-out, connection refused, HTTP 429 or 5xx).
 
     Args:
-        service, what, fault: as for :class:`ServiceError`.
+        service: as for :class:`ServiceError`.
+        what: likewise.
         retry_after: how many seconds the service asks to be left alone, if it says so.
+        fault: likewise.
     """
 
     def __init__(

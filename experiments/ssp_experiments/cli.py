@@ -209,18 +209,22 @@ def export(
     out: Annotated[str, Parameter(name=("--out", "-o"))],
     dtype: Literal["float32", "bfloat16", "float16"] = "float32",
     model: str | None = None,
+    questions: bool = False,
 ) -> int:
-    """Writes the policy of a checkpoint as a plain model directory.
+    """Writes the policy of a checkpoint as a plain model directory, with a model card.
+
+    The card says how the policy was made and how good it is. Read it before you publish it.
 
     Args:
         source: A run directory (its newest checkpoint), or a checkpoint.
         out: Model directory to write.
         dtype: Type that weights are rounded to.
         model: Model that was trained; for checkpoints of RLlib's or Tune's, which do not hold it.
+        questions: Write the run's accepted questions instead, as a data set with its card.
     """
     from ssp_experiments.commands.models import export
 
-    return export(Path(source), Path(out), dtype, model)
+    return export(Path(source), Path(out), dtype, model, questions)
 
 
 def submit(

@@ -1,10 +1,11 @@
 """``ssp bootstrap`` trains the tiny base policy from scratch; ``ssp export`` writes the policy of a
-checkpoint as a plain model directory."""
+checkpoint as a plain model directory, or a run's questions as a data set, each with its card."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -22,12 +23,15 @@ from ssp_agents.wiki_small import bootstrap as wiki
 from ssp_env.disk import make_directories, new_folder, remove_empty, unwritten
 from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.config import MINI_GAME, WIKI_GAME
+from ssp_experiments.commands.cards import CARD, DATA, data_card, model_card
+from ssp_experiments.commands.questions import games_of, ledger
 from ssp_experiments.config import check_model_directory
 from ssp_experiments.run.process import handling, provenance, quiet_libraries, raise_interruption
 from ssp_experiments.run.rundir import RunDirectory, check_empty
 
 SHARES = ("algorithm/learner", "learner")
 """Folders that learners write, below the checkpoint of a run or of RLlib's algorithm."""
+STEP = r"step_(\d+)"
 LM = "lm."
 """Beginning of the names of the causal LM's weights."""
 
@@ -82,20 +86,44 @@ def make_policy(out: Path, world: str, seed: int, width: int | None, steps: int 
     return 0
 
 
-def export(source: Path, out: Path, dtype: str, model: str | None = None) -> int:
+def export(source: Path, out: Path, dtype: str, model: str | None, questions: bool) -> int:
     """Writes the directory; see :func:`ssp_experiments.cli.export`."""
     quiet_libraries()
     check_empty(out)
     if not source.is_dir():
         raise RunError(f"there is no directory {source}")
+    if questions:
+        return export_questions(source, out)
 
     latest = RunDirectory(source).latest_checkpoint()
     checkpoint = latest[1] if latest else source
     weights, origin = policy_of(checkpoint, model)
+    run, step = run_of(checkpoint)
     with new_folder(out) as folder:
         save_policy(weights, origin, folder, getattr(torch, dtype))
+        if run is not None:
+            (folder / CARD).write_text(model_card(run, step, dtype), encoding="utf-8")
     print(f"{checkpoint} is now a model directory: {out}", file=sys.stderr)
     return 0
+
+
+def export_questions(source: Path, out: Path) -> int:
+    """Writes the accepted questions of a run, and the card of that data set."""
+    entries = [entry for entry in ledger(games_of(source), source) if entry["accepted"]]
+    card = data_card(RunDirectory(source), entries)
+    with new_folder(out) as folder:
+        lines = (json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
+        (folder / DATA).write_text("".join(lines), encoding="utf-8")
+        (folder / CARD).write_text(card, encoding="utf-8")
+    print(f"{len(entries)} questions of {source} are now a data set: {out}", file=sys.stderr)
+    return 0
+
+
+def run_of(checkpoint: Path) -> tuple[RunDirectory | None, int]:
+    """The run that a checkpoint is of, and its step; ``None`` for one outside a run directory."""
+    run, step = RunDirectory(checkpoint.resolve().parents[1]), re.fullmatch(STEP, checkpoint.name)
+    known = step is not None and run.config.is_file() and run.metrics.is_file()
+    return (run, int(step[1])) if step is not None and known else (None, 0)
 
 
 def policy_of(checkpoint: Path, model: str | None) -> tuple[dict[str, Tensor], Path]:

@@ -1,0 +1,174 @@
+"""Cards of what ``ssp export`` writes: what a model or a data set comes from, in Markdown with the
+front matter that Hugging Face's hub reads."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ssp_experiments.config import RunConfig, load_preset, make_config, read_yaml
+from ssp_experiments.report.curves import spoken_group
+from ssp_experiments.run.rundir import RunDirectory, flat
+
+CARD = "README.md"
+DATA = "questions.jsonl"
+GENERATED = ("mini", "small")
+LICENCES = {
+    **dict.fromkeys(GENERATED, "apache-2.0"),
+    **dict.fromkeys(("wiki-sentences", "wiki-mini"), "cc-by-sa-4.0"),
+}
+"""Of what is taken from a world's text."""
+ADDRESSES = ("openai.base_url", "search.server")
+"""Settings that a card leaves out."""
+PATHS = re.compile(r"(^model|_path|\.index|\.partner)$")
+"""Settings of which it names the last part alone."""
+
+
+def model_card(run: RunDirectory, step: int, dtype: str) -> str:
+    """The card of a run's policy: how it was made, how good it is, under what it may be used."""
+    config, summary = settings(run), read(run.summary)
+    ours = not config.model
+    licence = LICENCES.get(config.world, "other") if ours else "other"
+    head = {
+        "license": licence,
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": ["search-self-play", "reinforcement-learning"],
+    }
+    base = "the policy that ships with ssp-env" if ours else f"`{Path(config.model).name}`"
+    return page(
+        head,
+        f"{run.path.resolve().name}, step {step}",
+        f"A causal language model, trained by [search self-play](https://arxiv.org/abs/2510.18821) "
+        f"from {base}: it asks search questions, and answers them, in the world "
+        f"`{config.world}`. Weights are {dtype}. It knows the tags and prompts of that game, and "
+        "was tried at nothing else.",
+        accuracy(run, summary, step),
+        made(run, summary),
+        f"## Licence\n\n{licence_of(config, licence if ours else None)}",
+    )
+
+
+def data_card(run: RunDirectory, entries: Sequence[Mapping[str, Any]]) -> str:
+    """The card of a run's questions; ``entries`` are those of the file."""
+    config, summary = settings(run), read(run.summary)
+    licence = LICENCES.get(config.world, "other")
+    accepted = sum(entry["accepted"] for entry in entries)
+    known = [entry for entry in entries if entry["truly_correct"] is not None]
+    sound = [e for e in known if e["truly_correct"] and len(e["right_answers"] or ()) == 1]
+    rates = [entry["solve_rate"] for entry in entries if entry["solve_rate"] is not None]
+    rows = [
+        ("questions", f"{len(entries):,}"),
+        ("accepted by filters, verification and attempts", f"{accepted:,}"),
+        ("their mean solve rate", f"{sum(rates) / len(rates):.3f}" if rates else "–"),
+        (
+            "right, with one right answer, as the world knows",
+            f"{len(sound):,} of {len(known):,}" if known else "not known in this world",
+        ),
+    ]
+    head = {
+        "license": licence,
+        "language": ["en"],
+        "task_categories": ["question-answering"],
+        "tags": ["search-self-play", "synthetic"],
+        "configs": [{"config_name": "default", "data_files": DATA}],
+    }
+    return page(
+        head,
+        f"Questions of {run.path.resolve().name}",
+        "Search questions that a language model wrote in self-play "
+        f"([ssp-env](https://arxiv.org/abs/2510.18821)) about the world `{config.world}`, one per "
+        "line, with answers, evidence and what became of each. No person has read them.",
+        table(("", ""), rows),
+        made(run, summary),
+        f"## Licence\n\n{licence_of(config, licence)}",
+    )
+
+
+def licence_of(config: RunConfig, licence: str | None) -> str:
+    """What is known of the licence, in words; ``None`` where weights of the user's are inside."""
+    if licence is None:
+        return "That of the model it was trained from, which this card does not know: fill it in."
+    if config.world in GENERATED:
+        return "Apache-2.0. The world is generated; its names mean nobody."
+    if config.world in LICENCES:
+        return (
+            "CC BY-SA 4.0, as it quotes, or was taught by, sentences of Wikipedia "
+            "(`ssp_env/worlds/data/NOTICE-wiki_mini.md` names the sources)."
+        )
+    return "That of the corpus, which this card does not know: fill it in."
+
+
+def accuracy(run: RunDirectory, summary: Mapping[str, Any], step: int) -> str:
+    """Accuracy before training and at this step, with 95% intervals where they are known."""
+    lines = [json.loads(line) for line in run.metrics.read_text(encoding="utf-8").splitlines()]
+    evaluated = {line["step"]: line for line in lines if line.get("accuracy")}
+    columns = [each for each in (0, step) if each in evaluated]
+    if not columns:
+        return "## Accuracy\n\nNot measured at this step."
+
+    def entry(line: Mapping[str, Any], group: str) -> str:
+        low, high = line.get("interval", {}).get(group, (None, None))
+        found = f"{line['accuracy'][group]:.3f}" if group in line["accuracy"] else "–"
+        return found if low is None else f"{found} [{low:.2f}, {high:.2f}]"
+
+    names = ["before training" if each == 0 else f"step {each}" for each in columns]
+    rows = [
+        (spoken_group(group), *(entry(evaluated[each], group) for each in columns))
+        for group in evaluated[columns[-1]]["accuracy"]
+    ]
+    judge = summary.get("fingerprint", {}).get("judge")
+    said = f", judged by `{judge}`" if isinstance(judge, str) else ""
+    return f"## Accuracy\n\nGreedy, on questions never trained on{said}:\n\n" + table(
+        ("questions", *names), rows
+    )
+
+
+def made(run: RunDirectory, summary: Mapping[str, Any]) -> str:
+    """Command, commit, machine, fingerprint, and settings that differ from the preset `tiny`."""
+    names = ("command", "date", "git_commit", "machine", "package", "steps", "seed")
+    rows = [(name, f"`{summary[name]}`") for name in names if name in summary]
+    rows += [
+        (f"fingerprint: {name}", f"`{value}`")
+        for name, value in flat(summary.get("fingerprint", {})).items()
+    ]
+    usual = flat(make_config(load_preset("tiny"), {}).model_dump(mode="json"))
+    own = flat(settings(run).model_dump(mode="json"))
+    changed = {
+        name: Path(value).name if PATHS.search(name) else value
+        for name, value in own.items()
+        if usual.get(name) != value and name not in ADDRESSES
+    }
+    shown = yaml.safe_dump(changed, sort_keys=True) if changed else "# none\n"
+    return (
+        f"## How it was made\n\n{table(('', ''), rows)}\n\n"
+        f"Settings that differ from those of the preset `tiny`:\n\n```yaml\n{shown}```"
+    )
+
+
+def settings(run: RunDirectory) -> RunConfig:
+    """The settings of a run."""
+    return make_config(read_yaml(run.config), {})
+
+
+def read(file: Path) -> dict[str, Any]:
+    """A file of JSON; empty for the summary of a run in progress."""
+    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    escaped = ([cell.replace("|", "\\|") for cell in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
+
+
+def page(head: Mapping[str, Any], title: str, *parts: str) -> str:
+    """A card: front matter, title and parts."""
+    front = yaml.safe_dump(dict(head), sort_keys=False)
+    return "\n\n".join([f"---\n{front}---", f"# {title}", *parts]) + "\n"
