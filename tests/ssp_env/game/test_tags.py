@@ -188,6 +188,13 @@ def test_tool_calls_are_the_same_actions() -> None:
     ):
         scanner = TurnScanner(ScannerTags(tags, ALLOWED[Role.SOLVER]))
         assert scanner.feed(f"<tool_call>{said}</tool_call>".encode()) == call
+        # Llama's own tokens; the end of the turn closes a call too.
+        pair = ("<|python_tag|>", "<|eom_id|>")
+        llama = ScannerTags(Tags(call=pair), ALLOWED[Role.SOLVER])
+        assert TurnScanner(llama).feed(f"{pair[0]}{said}{pair[1]}".encode()) == call
+        (scanner := TurnScanner(llama)).feed(f"Well.{pair[0]}{said}".encode())
+        assert scanner.end() == call
+        assert Tags(call=pair).defuse("a<｜PYTHON_tag|>b") == "a‹｜PYTHON_tag|›b"
     assert "<tool_call>" not in tags.defuse("<tool_call>")
     assert "</tool_call>" in ScannerTags(tags, ALLOWED[Role.SOLVER]).stops()
     # Without its name, it is text.
