@@ -120,7 +120,8 @@ def test_an_answer_in_its_open_thought_is_no_answer_yet(
     tried = Trajectory(limits, asked(tokenizer, CAPITAL))
     assert not tried.feed(tokenizer.encode("<think> Is it <answer> Lyon </answer>"))
     (more,) = generate(engine(folder, tokenizer), [Request(0, tried.ids, 8, 0.0, seed=0)])
-    assert not tried.feed([token for token in more.ids if token != tokenizer.eos_id])
+    written = [token for token in more.ids if token != tokenizer.eos_id]
+    assert not (written and tried.feed(written))
     assert tried.feed(tokenizer.encode(" </think> <answer> Paris </answer>"))
     assert tried.result == "Paris"
 
