@@ -100,8 +100,8 @@ class Monitor:
                 if sign == OUTAGE and outages:
                     named = Counter((outage.service, outage.what) for outage in outages)
                     seen += " ({}: {})".format(*named.most_common(1)[0][0])
-                lasted = f"in each of the last {count} steps, {seen}"
-                return Diagnosis(sign, step, lasted, SIGNS[sign])
+                lasted = f"each of the last {count} steps" if count > 1 else "the last step"
+                return Diagnosis(sign, step, f"in {lasted}, {seen}", SIGNS[sign])
         return None
 
     def replay(self, lines: Iterable[Mapping[str, float | None]]) -> None:

@@ -101,8 +101,9 @@ class GameConfig(Settings):
     """Proposer's reward for an invalid question. The paper shows that a negative one can collapse
     the game."""
     prompts: str = "plain"
-    """Prompt set: ``plain``, ``paper``, ``mini``, ``search-r1``, ``zerosearch``, ``r-search``,
-    ``NAME:FILE`` (one of these, with the solver's instructions from a file), or a directory."""
+    """Prompt set: ``plain``, ``paper``, ``compact``, ``examples``, ``tools``, ``llama``, ``mini``,
+    ``search-r1``, ``zerosearch``, ``r-search``, ``NAME:FILE`` (one of these, with a file as its
+    ``solver.txt``), or a directory."""
 
     @model_validator(mode="after")
     def _check_ranges(self) -> Self:

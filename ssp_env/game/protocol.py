@@ -29,6 +29,9 @@ ALLOWED: dict[Role, frozenset[Action]] = {
 TagName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
 
 
+TokenName = Annotated[str, StringConstraints(pattern=r"^<\|[a-z_]+\|>$")]
+
+
 _Kind = Action | Literal["call"]
 """An action by its own tags, or in a tool call."""
 
@@ -48,10 +51,11 @@ class Tags(Settings):
     """The proposer's question."""
     answer: TagName = "answer"
     """The solver's answer."""
-    call: TagName | None = None
+    call: TagName | tuple[TokenName, TokenName] | None = None
     """Around a tool call in JSON, such as Qwen's ``tool_call``: ``{"name": "search", "arguments":
     {"query": "..."}}`` is a search, and so are the other actions by their names. The tags of the
-    actions themselves count beside it."""
+    actions themselves count beside it. Two tokens, such as Llama's ``<|python_tag|>`` and
+    ``<|eom_id|>``, are written out; the end of the turn closes such a call as well."""
     also: tuple[TagName, ...] = ()
     """Further tags that a prompt set speaks of, such as R-Search's ``original_evidence``:
     decoration to the game, but outside text cannot spell them."""
@@ -65,19 +69,23 @@ class Tags(Settings):
 
     @property
     def names(self) -> tuple[str, ...]:
-        called = () if self.call is None else (self.call,)
+        pair = self.call if isinstance(self.call, tuple) else ()
+        called = (self.call,) if isinstance(self.call, str) else tuple(t[1:-1] for t in pair)
         five = (self.think, self.search, self.information, self.question, self.answer)
         return (*five, *called, *self.also)
 
     def opening(self, name: str) -> str:
-        return f"<{getattr(self, name)}>"
+        named = getattr(self, name)
+        return f"<{named}>" if isinstance(named, str) else str(named[0])
 
     def closing(self, name: str) -> str:
-        return f"</{getattr(self, name)}>"
+        named = getattr(self, name)
+        return f"</{named}>" if isinstance(named, str) else str(named[1])
 
     def all(self) -> tuple[str, ...]:
         """All tags, opening and closing, in a fixed order."""
-        return tuple(tag for name in self.names for tag in (f"<{name}>", f"</{name}>"))
+        tags = (tag for name in self.names for tag in (f"<{name}>", f"</{name}>"))
+        return tuple(tag for tag in tags if not tag.startswith("</|"))
 
     def defuse(self, text: str) -> str:
         """Outside text with every look-alike of a tag made harmless: its brackets become ‹ and ›.
@@ -229,7 +237,11 @@ class TurnScanner:
             self._held = found or self._held
 
     def end(self) -> Call | Forgery | None:
-        """The first call of a turn that ends here, if its unclosed thought held one back."""
+        """The first call of a turn that ends here: one that its unclosed thought held back, or that
+        the end closes."""
+        kind, start = self._open
+        if self._held is None and kind == "call" and self._tags.end_closes:
+            return self._completed(kind, bytes(self._text[start:]))
         return self._held
 
     @property
@@ -271,10 +283,13 @@ class TurnScanner:
         elif (opened := tags.openings.get(tag)) is not None:
             self._open = opened, self._from
         elif (kind := tags.closings[tag]) == self._open[0]:
-            content = tags.without_thoughts(bytes(self._text[self._open[1] : start]))
-            text = content.decode("utf-8", "replace").strip()
-            return Call(kind, text) if isinstance(kind, Action) else read_call(text, tags.allowed)
+            return self._completed(kind, bytes(self._text[self._open[1] : start]))
         return None
+
+    def _completed(self, kind: _Kind, content: bytes) -> Call | None:
+        tags = self._tags
+        text = tags.without_thoughts(content).decode("utf-8", "replace").strip()
+        return Call(kind, text) if isinstance(kind, Action) else read_call(text, tags.allowed)
 
 
 class ScannerTags(Immutable):
@@ -284,6 +299,8 @@ class ScannerTags(Immutable):
         self.allowed = frozenset(allowed)
         kinds: list[_Kind] = [action for action in Action if action in allowed]
         kinds += [] if tags.call is None else ["call"]
+        self.end_closes = isinstance(tags.call, tuple)
+        """True if the end of a turn closes a tool call."""
         self.openings = {tags.opening(kind).encode(): kind for kind in kinds}
         self.closings = {tags.closing(kind).encode(): kind for kind in kinds}
         self.forbidden = frozenset(

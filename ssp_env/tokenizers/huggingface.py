@@ -12,7 +12,6 @@ from typing import Any
 from ssp_env.errors import MissingExtra, ModelError, TokenizerError
 from ssp_env.tokenizers.base import byte_level_alphabet, encodable
 
-_SENTINEL = "SSP0USER0TEXT0"
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 """A byte in a vocabulary with byte fallback."""
 _MARKUP = re.compile(r"<.+>")
@@ -52,7 +51,7 @@ class HuggingFaceTokenizer:
         question_mark = self._data_backend.encode("?", add_special_tokens=False).ids
         self._stand_in = [self.unknown_id] if self.unknown_id is not None else question_mark
         self.pieces: Sequence[bytes] = self._read_pieces()
-        self._frame = self._read_frame()
+        self.chat_frame()  # refuses a template that cannot be used
 
     @classmethod
     def load(cls, directory: str | Path) -> HuggingFaceTokenizer:
@@ -99,38 +98,37 @@ class HuggingFaceTokenizer:
         options = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
         return str(self.inner.decode(list(ids), **options))
 
-    def chat_frame(self, system: str | None = None) -> tuple[str, str]:
-        """Text of the chat template before and after a user's message.
+    def chat_frame(self, roles: Sequence[str] = ("user",)) -> tuple[str, ...]:
+        """Texts of the chat template before, between and after messages of these roles, with the
+        beginning of the reply at the end.
 
-        Without a template, that is the begin-of-sequence token if the tokenizer starts texts with
-        one, and the system message on a line of its own.
+        Without a template, each message is a line of its own, behind the begin-of-sequence token if
+        the tokenizer starts texts with one.
         """
-        return self._frame if system is None else self._read_frame(system)
-
-    def _read_frame(self, system: str | None = None) -> tuple[str, str]:
         if not getattr(self.inner, "chat_template", None):
             bos = self.inner.bos_token
             begins = bos is not None and self.inner.encode("a")[:1] == [self.inner.bos_token_id]
-            return (bos if begins else "") + ("" if system is None else f"{system}\n"), ""
+            return (bos if begins else "", *["\n"] * (len(roles) - 1), "")
 
         # Loaded with `transformers`, of which this tokenizer is one.
         from jinja2 import TemplateError
 
-        messages = [] if system is None else [{"role": "system", "content": system}]
-        messages.append({"role": "user", "content": _SENTINEL})
+        messages = [{"role": role, "content": f"SSP0{i}TEXT"} for i, role in enumerate(roles)]
+        fix = "take another prompt set, or a tokenizer_config.json with another template"
         try:
             # Some templates insert today's date; this is the one that they fall back on.
             text = self.inner.apply_chat_template(
                 messages, tokenize=False, add_generation_prompt=True, date_string="26 Jul 2024"
             )
         except TemplateError as error:
-            raise TokenizerError(f"the chat template does not take {messages}: {error}") from error
+            what = f"the chat template does not take messages by {', '.join(roles)}"
+            raise TokenizerError(f"{what} ({error}); {fix}") from error
 
-        before, found, after = str(text).partition(_SENTINEL)
-        if not found or (system or "").strip() not in before:
-            missing = "system" if found else "user's"
-            raise TokenizerError(f"the chat template leaves out the {missing} message")
-        return before, after
+        parts = re.split(r"SSP0(\d+)TEXT", str(text))
+        for i, role in enumerate(roles):
+            if parts[1::2].count(str(i)) != 1:
+                raise TokenizerError(f"the chat template leaves out the {role} message; {fix}")
+        return tuple(parts[0::2])
 
     def _read_pieces(self) -> tuple[bytes, ...]:
         backend = self.inner.backend_tokenizer

@@ -1,6 +1,7 @@
 """A real language model, SmolLM2-135M-Instruct, in all that only such a one tests: `make real`.
 
-Skipped unless the environment variable ``SSP_REAL_MODEL`` names its GGUF file.
+Skipped unless the environment variable ``SSP_REAL_MODEL`` names its GGUF file. What it writes goes
+to the file that ``SSP_REAL_OUTPUTS`` names: so ``tests/ssp_env/smollm2.json`` was made.
 """
 
 from __future__ import annotations
@@ -22,9 +23,13 @@ from ssp_agents.models import load_model
 from ssp_agents.scoring import token_scores
 from ssp_env.cli import main
 from ssp_env.game.config import GameConfig
-from ssp_env.game.prompts import SHIPPED, Prompts
-from ssp_env.game.protocol import check_tokenizer
+from ssp_env.game.prompts import SHIPPED, Prompts, tags_of
+from ssp_env.game.protocol import ALLOWED, ScannerTags, TurnScanner, check_tokenizer
+from ssp_env.game.trajectory import Limits, Trajectory
+from ssp_env.judge.base import JudgeTask, Verdict
+from ssp_env.judge.lenient import LenientJudge
 from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.types import GroundTruth, Role
 from ssp_env.worlds import open_world
 from ssp_experiments.config import RunConfig
 
@@ -105,6 +110,49 @@ def test_it_answers_ends_its_turn_and_stops_at_tags(
     assert "Paris" in tokenizer.decode(free.ids)
     assert free.ids[-1] == tokenizer.eos_id
     assert tokenizer.decode(tagged.ids).strip() == ">"
+
+
+def test_an_answer_in_its_open_thought_is_no_answer_yet(
+    folder: Path, tokenizer: HuggingFaceTokenizer
+) -> None:
+    game = GameConfig(prompts="compact", max_response_tokens=96)
+    limits = Limits.of(Role.SOLVER, game, tokenizer, tags_of("compact"))
+    tried = Trajectory(limits, asked(tokenizer, CAPITAL))
+    assert not tried.feed(tokenizer.encode("<think> Is it <answer> Lyon </answer>"))
+    (more,) = generate(engine(folder, tokenizer), [Request(0, tried.ids, 8, 0.0, seed=0)])
+    written = [token for token in more.ids if token != tokenizer.eos_id]
+    assert not (written and tried.feed(written))
+    assert tried.feed(tokenizer.encode(" </think> <answer> Paris </answer>"))
+    assert tried.result == "Paris"
+
+
+def test_what_it_writes_to_any_prompt_is_read_and_judged(
+    folder: Path, tokenizer: HuggingFaceTokenizer
+) -> None:
+    world, asked = open_world("wiki-mini"), {}
+    answers, questions = world.answers[:: len(world.answers) // 20], world.questions(0, 3)
+    pages = list(world.corpus)
+    for i, name in enumerate(TEXT_SETS):
+        prompts = Prompts.open(name, tokenizer)
+        asked[name, "proposer"] = prompts.proposer(answers[i].answer, 2)
+        asked[name, "solver"] = prompts.solver(questions[i].text, 2)
+        asked[name, "verifier"] = prompts.verifier(questions[i].text, pages[9 * i :][:3], 64)
+    opened = open_engine(EngineConfig(), folder, tokenizer, StopRule(frozenset(), ()))
+    out = os.environ.get("SSP_REAL_OUTPUTS")
+    most = 80 if out else 24
+    sampled = [Request(i, ids, most, 1.0, seed=i) for i, ids in enumerate(asked.values())]
+    texts = [tokenizer.decode(turn.ids) for turn in generate(opened, sampled)]
+    for (name, _), text in zip(asked, texts, strict=True):
+        for allowed in ALLOWED.values():
+            (scanner := TurnScanner(ScannerTags(tags_of(name), allowed))).feed(text.encode())
+            scanner.end()
+        tasks = [
+            JudgeTask(q.text, text, GroundTruth(q.id, text[:40], q.answers)) for q in questions
+        ]
+        assert all(isinstance(verdict, Verdict) for verdict in LenientJudge().judge(tasks))
+    if out:
+        rows = [[*by, text] for by, text in zip(asked, texts, strict=True)]
+        Path(out).write_text(json.dumps(rows, ensure_ascii=False, indent=1) + "\n")
 
 
 @pytest.mark.parametrize(("dtype", "attention"), [("float32", "eager"), ("bfloat16", "sdpa")])

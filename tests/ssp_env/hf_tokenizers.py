@@ -52,7 +52,7 @@ def byte_level(
     bpe = {"initial_alphabet": alphabet, "special_tokens": MARKERS, "show_progress": False}
     raw.train_from_iterator(TEXT, trainers.BpeTrainer(vocab_size=340, **bpe))
     if tags:
-        added = (*Tags().all(), "<tool_call>")
+        added = (*Tags().all(), "<tool_call>", "<|python_tag|>", "<|eom_id|>", "<|eot_id|>")
         raw.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in added])
     options = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", **options}
     inner = PreTrainedTokenizerFast(tokenizer_object=raw, **options)

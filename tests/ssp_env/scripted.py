@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,12 @@ from ssp_env.replay.files import game_lines, parse_games
 from ssp_env.tokenizers import Tokenizer, WordTokenizer
 from ssp_env.types import GroundTruth, Role, World
 from ssp_env.worlds.mini_language import vocabulary
+
+WRITTEN = [
+    text for *_, text in json.loads(Path(__file__).with_name("smollm2.json").read_text("utf-8"))
+]
+"""What a real model wrote (SmolLM2-135M-Instruct, commit of the file), prompt set and role before
+it; made by ``make real`` with the environment variable ``SSP_REAL_OUTPUTS``."""
 
 Script = Callable[[Trajectory], str | list[int]]
 """What to write next in a trajectory: one whole turn, as text or as ids."""

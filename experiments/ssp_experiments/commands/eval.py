@@ -179,7 +179,8 @@ def _tell_unanswered(records: Sequence[GameRecord]) -> None:
     endless = endings[Ending.BUDGET_TOKENS]
     if endless > counted / 2:
         what = f"{endless} ran out of tokens; a model that thinks long needs a larger "
-        what += "game.max_response_tokens, one that never ends its turn a chat template"
+        what += "game.max_response_tokens, one that never ends its turn a chat template, "
+        what += "and the token that ends turns there as eos_token in tokenizer_config.json"
     else:
         what = "the policy does not write the tags of its prompts; try other --prompts, an "
         what += "instruct model with its chat template, or teach it to play by ssp imitate"

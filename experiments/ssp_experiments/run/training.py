@@ -102,7 +102,9 @@ class _Run:
 
     def _play_steps(self, steps_done: int) -> None:
         """Builds the algorithm and plays the steps that come after those that are done."""
-        algorithm, monitor = build(self.config), Monitor(self.config.patience)
+        # A run that is shorter than the patience is told at its end.
+        patience = self.config.patience and min(self.config.patience, self.config.steps)
+        algorithm, monitor = build(self.config), Monitor(patience)
         try:
             if steps_done:
                 self._restore(algorithm, monitor)
@@ -151,11 +153,13 @@ class _Run:
             algorithm.save_policy(folder / "policy")
 
         last = step == self.config.steps
-        diagnosis = None if last else monitor(step, figures, outages(games))
+        diagnosis = monitor(step, figures, outages(games))
         interruption = None if last else interrupted()
         if last or diagnosis or interruption or step % self.config.checkpoint_every == 0:
             self.directory.save_checkpoint(step, save, self.config.checkpoints_kept)
-        if diagnosis:
+        if diagnosis and last:
+            self.progress.note(str(diagnosis))
+        elif diagnosis:
             self.directory.write_stopped(diagnosis)
             raise UnhealthyRun(str(diagnosis))
         if interruption:

@@ -3,15 +3,19 @@
 A prompt set is a directory with ``proposer.txt``, ``solver.txt``, ``verifier.txt``,
 ``document.txt`` and ``nothing.txt``. It may also have ``closed_book.txt`` (for that gate),
 ``information.txt`` (where an observation is more than the documents between the information tags),
-``solver_system.txt`` (where the solver's instructions are a system message), ``tags.json`` (other
-names of tags), and ``judge.txt``, ``solve.txt`` and ``verify.txt`` (for models behind an API).
+``tags.json`` (other names of tags), and ``judge.txt``, ``solve.txt`` and ``verify.txt`` (for models
+behind an API).
+
+A role's prompt is the user's message. Lines ``[system]``, ``[user]`` and ``[assistant]`` part it
+into several, such as worked examples, which the model's own chat template frames.
 
 These sets ship: ``plain`` (for instruction-following models), ``paper`` (all that the paper's
 prompts ask for, in words of our own), ``compact`` (a sentence or two, for small models that are
-trained to play; see ``ssp imitate``), ``tools`` (for models that write tool calls as Qwen's do:
+trained to play; see ``ssp imitate``), ``examples`` (the same behind worked examples, as turns of
+the chat), ``tools`` and ``llama`` (for models that write tool calls as Qwen's and Llama 3's do:
 documents come as a tool's response, in a turn of its own), ``mini`` (for the word-level vocabulary
-of the mini-wiki), and those of other projects' checkpoints. ``NAME:FILE`` is a shipped set whose
-instructions to the solver are those of a file. Any other name is taken for a directory.
+of the mini-wiki), and those of other projects' checkpoints. ``NAME:FILE`` is a shipped set with a
+file as its ``solver.txt``. Any other name is taken for a directory.
 
 Facts of format in other projects' sets are the projects' own, read from their released code: which
 tags there are, what surrounds the documents and how each is written, whether the instructions are a
@@ -20,6 +24,7 @@ system message. The sentences are ours; a checkpoint was trained on other ones.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +51,7 @@ FORMATS: Mapping[str, dict[str, int]] = {
 }
 """Settings of the game that other projects' checkpoints expect, by the name of the prompt set."""
 
-SHIPPED = ("compact", "mini", "paper", "plain", "tools", *FORMATS)
+SHIPPED = ("compact", "examples", "llama", "mini", "paper", "plain", "tools", *FORMATS)
 
 _FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     name: (frozenset(needed.split()), frozenset(optional.split()))
@@ -61,8 +66,9 @@ _FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     )
 }
 """Placeholders of each prompt: those that it needs, and those that it may have."""
-_OPENING = "solver_opening"
-"""Among the texts of a set: what stands before the solver's prompt if that has a system message."""
+_OPENING = "_opening"
+"""Behind a role's name, among the texts of a set: what stands before several messages."""
+_AUTHOR = re.compile(r"^\[(system|user|assistant)\]\n", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _OPEN_BRACKET = re.compile(r"<\s*/?\s*\Z")
 
@@ -86,8 +92,7 @@ def prompt_file(source: str, name: str) -> Traversable | None:
         # Other projects have no proposer and no verifier: ``plain`` completes their sets.
         ours = resources.files("ssp_env.game.prompts")
         folders = [ours / shipped, ours / "plain"]
-        system = (folders[0] / "solver_system.txt").is_file()
-        if words and name == ("solver_system.txt" if system else "solver.txt"):
+        if words and name == "solver.txt":
             return Path(words)
     elif not folders[0].is_dir():
         fix = f"name a directory, or a shipped set; {nearest(shipped, SHIPPED)}"
@@ -167,13 +172,12 @@ class Prompts:
     def __init__(
         self, texts: Mapping[str, str], frame: tuple[str, str], tokenizer: Tokenizer
     ) -> None:
-        """``frame``: texts that the chat template puts before and after the role prompts."""
+        """``frame``: texts that the chat template puts before and after a role's message."""
         self.texts, self.frame = texts, frame
         self.tags = read_tags(texts.get("tags"))
         """Names of the tags, which look-alikes in outside text are defused against."""
 
-        frames = dict.fromkeys(map(str, Role), frame)
-        frames[Role.SOLVER] = texts.get(_OPENING, frame[0]), frame[1]
+        frames = {str(r): (texts.get(f"{r}{_OPENING}", frame[0]), frame[1]) for r in Role}
         self._templates = {
             name: Template(name, texts[name], tokenizer, frames.get(name, ("", "")))
             for name in _FIELDS
@@ -197,7 +201,7 @@ class Prompts:
         """Reads a shipped set, ``NAME:FILE``, or a directory; a chat template frames the role
         prompts.
 
-        ``TokenizerError`` if the set has a system message, and the chat template takes none."""
+        ``TokenizerError`` if the set has messages that the chat template does not take."""
         texts = {
             name: text for name in _FIELDS if (text := _read(source, f"{name}.txt")) is not None
         }
@@ -209,11 +213,19 @@ class Prompts:
         for name in _FIELDS.keys() - texts.keys() - {"closed_book"}:
             raise ConfigError("game.prompts", source, f"{name}.txt is missing from it")
 
-        chat_frame: Callable[..., tuple[str, str]] = getattr(tokenizer, "chat_frame", _no_frame)
-        system = _read(source, "solver_system.txt")
-        if system is not None:
-            texts[_OPENING], _ = chat_frame(system.removesuffix("\n"))
-        return cls(texts, chat_frame(), tokenizer)
+        chat_frame: Callable[..., tuple[str, ...]] = getattr(tokenizer, "chat_frame", _no_frame)
+        for role in texts.keys() & {*Role}:
+            first, *more = _AUTHOR.split(texts[role])
+            authors, messages = ["user", *more[0::2]], [first, *more[1::2]]
+            if not first:
+                authors, messages = authors[1:], messages[1:]
+            if len(messages) > 1:
+                opening, *between, _ = chat_frame(authors)
+                lines = (message.removesuffix("\n") for message in messages)
+                texts[role] = "".join(itertools.chain(*zip(lines, [*between, ""], strict=True)))
+                texts[f"{role}{_OPENING}"] = opening
+        before, after = chat_frame()
+        return cls(texts, (before, after), tokenizer)
 
     def prompt_containing(self, token: int) -> str | None:
         """The first prompt whose own text contains this token, such as the unknown one."""
@@ -293,6 +305,6 @@ class Prompts:
         return self._tokenizer.encode_data(self.tags.defuse(text))
 
 
-def _no_frame(system: str | None = None) -> tuple[str, str]:
-    """Without a chat template, a system message is a line of its own."""
-    return ("" if system is None else f"{system}\n"), ""
+def _no_frame(roles: Sequence[str] = ("user",)) -> tuple[str, ...]:
+    """Without a chat template, each message is a line of its own."""
+    return ("", *["\n"] * (len(roles) - 1), "")

@@ -88,6 +88,13 @@ def test_a_model_that_does_not_fit_tokenizer_tags_or_budgets(
     line = refused(model=copy)
     assert line.startswith("game.max_response_tokens = 96: with the prompt it makes 352")
     assert line.endswith("; give at most 44")
+    named = (copy / "tokenizer_config.json").read_text()
+    rewrite(copy / "tokenizer_config.json", eos_token=None, pad_token=None)
+    assert "no token to pad with; name one in its tokenizer_config.json" in refused(model=copy)
+    (copy / "tokenizer_config.json").write_text(named)
+    rewrite(copy / "tokenizer_config.json", chat_template="{{ messages[0]['role'] }}")
+    assert "the chat template leaves out the user message; take another" in refused(model=copy)
+    (copy / "tokenizer_config.json").write_text(named)
     rewrite(copy / "config.json", vocab_size=vocabulary - 1)
     assert f"its tokenizer has {vocabulary} tokens" in refused(model=copy)
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from ssp_agents.engines.base import StopRule
 from ssp_agents.engines.opening import open_engine
-from ssp_agents.models import tiny_directory
+from ssp_agents.models import load_model, tiny_directory
 from ssp_agents.rollout import play
 from ssp_env.cli import main
 from ssp_env.game.outcome import Outage, Outcome
@@ -207,3 +209,36 @@ def test_your_own_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert re.search(r"^ *mine +1 ", shown, re.MULTILINE), "one of the two is drawn"
     assert "group long is not in the table: its one question is void" in shown
     assert "1 void question (1 by a prompt longer than game.max_prompt_tokens)" in shown
+
+
+def mute(stranger: Path, folder: Path, eos: str) -> Path:
+    """A model without a chat template that writes its first token, ``!``, for ever."""
+    shutil.copytree(stranger, folder)
+    lm = load_model(stranger)
+    for parameter in lm.parameters():
+        torch.nn.init.zeros_(parameter)
+    lm.save_pretrained(folder)
+    file = folder / "tokenizer_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "eos_token": eos}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("eos", "says"),
+    [
+        ("<|endoftext|>", "2 ran out of tokens; a model that thinks long needs a larger game.max_"),
+        ("<|endoftext|>", "and the token that ends turns there as eos_token"),
+        ("!", "does not write the tags of its prompts; try other --prompts"),
+    ],
+)
+def test_a_model_that_never_answers_is_told_what_helps(
+    eos: str, says: str, stranger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = mute(stranger, tmp_path / "model", eos)
+    file = tmp_path / "questions.jsonl"
+    file.write_text("".join(json.dumps({"question": q, "answers": ["A"]}) + "\n" for q in "ab"))
+    small = ("--set", "game.max_prompt_tokens=4000", "--set", "game.prompts=plain", *SHORT)
+    assert main(["eval", str(model), "--world", "mini", "--questions", str(file), *small]) == 0
+    said = capsys.readouterr().err
+    assert "ssp: none of 2 attempts gave an answer: " in said
+    assert says in said

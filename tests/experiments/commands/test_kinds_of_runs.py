@@ -53,7 +53,9 @@ def test_noise_and_verdicts_are_kept_with_a_verifier(policy: Path, tmp_path: Pat
     assert json.loads((run / "summary.json").read_text())["verifier"] == "world"
 
 
-def test_real_passages_with_a_model_that_never_saw_the_tags(stranger: Path, tmp_path: Path) -> None:
+def test_real_passages_with_a_model_that_never_saw_the_tags(
+    stranger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     sizes = (
         "learning.batch_size=3",
         "per_group=1",
@@ -61,7 +63,11 @@ def test_real_passages_with_a_model_that_never_saw_the_tags(stranger: Path, tmp_
         "game.max_prompt_tokens=4000",
     )
     sizes += ("game.max_response_tokens=24",)
-    run = train(stranger, tmp_path / "run", "--world", "wiki-mini", "--steps", "1", settings=sizes)
+    run, world = tmp_path / "run", ("--world", "wiki-mini", "--steps", "1")
+    assert main([*arguments(stranger, run, *world, settings=sizes)]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "in the last step, no proposed question was valid" in said
+    assert "needs another prompt set, a model that follows instructions, or ssp imitate" in said
     assert len(metrics(run)) == 2
     played = all_games(run)
     assert len(played) == 3

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import pytest
-from scripted import MINI
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted import MINI, WRITTEN
 
 from ssp_env.game.config import DEFAULT_FILTERS, FilterName, GameConfig
 from ssp_env.game.filters import ATTEMPT_FILTERS, FILTERS, Proposal
@@ -49,6 +51,15 @@ def test_names_are_reason_codes() -> None:
 def test_questions(rule: str, good: list[str], bad: list[str]) -> None:
     assert not any(fails(rule, question) for question in good)
     assert all(fails(rule, question) for question in bad)
+
+
+@given(st.sampled_from(WRITTEN) | st.text(), st.sampled_from(WRITTEN), st.integers(0, 300))
+def test_no_text_makes_a_filter_raise(written: str, other: str, cut: int) -> None:
+    trajectory = Trajectory(Limits.of(Role.PROPOSER, CONFIG, ByteTokenizer(), Tags()), [1])
+    trajectory.searches.extend([FOUND, SearchRecord(other, ())])
+    truth = GroundTruth("g", other[cut:] or "a", (other[:cut], written))
+    for rule in FILTERS.values():
+        assert rule(Proposal(written, truth, trajectory, CONFIG, (other, written))) in (True, False)
 
 
 def test_past_questions_are_known_again_in_slightly_other_words() -> None:

@@ -11,7 +11,7 @@ from scripted import spell, word_tokenizer
 
 import ssp_env
 from ssp_env.doors.setup import set_up
-from ssp_env.errors import ConfigError
+from ssp_env.errors import ConfigError, TokenizerError
 from ssp_env.game.prompts import FORMATS, SHIPPED, Prompts, format_settings
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
@@ -137,8 +137,8 @@ def test_a_whole_attempt_in_a_projects_format(name: str, cities: World) -> None:
     told = (folder / "solver.txt").read_text().removesuffix("\n")
     messages = [{"role": "user", "content": told.replace("{question}", ASKED.text)}]
     if name == "r-search":
-        system = (folder / "solver_system.txt").read_text().removesuffix("\n")
-        messages.insert(0, {"role": "system", "content": system})
+        system, asked = messages[0]["content"].removeprefix("[system]\n").split("\n[user]\n")
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": asked}]
     prompt = tokenizer.inner.apply_chat_template(
         messages, add_generation_prompt=True, tokenize=False
     )
@@ -150,19 +150,59 @@ def test_a_whole_attempt_in_a_projects_format(name: str, cities: World) -> None:
     assert tried.reward == 1.0
 
 
-def test_an_attempt_in_tool_calls(cities: World) -> None:
-    """As Qwen's chat template writes them: documents come in a turn of their own."""
-    tokenizer = chatty(tags=True)
-    rules = rules_of(cities, "tools", tokenizer, top_k=1)
-    call = '<tool_call>\n{{"name": "{}", "arguments": {{"{}": "{}"}}}}\n</tool_call>'
+QWEN = '<tool_call>\n{{"name": "{}", "arguments": {{"{}": "{}"}}}}\n</tool_call>'
+RESPONSE = "<|im_end|>\n<|im_start|>user\n<tool_response>\n{}\n</tool_response><|im_end|>\n"
+LLAMA = '<|python_tag|>{{"name": "{}", "parameters": {{"{}": "{}"}}}}'
+HEAD = "<|start_header_id|>{}<|end_header_id|>\n\n"
+IPYTHON = HEAD.format("ipython") + "{}<|eot_id|>" + HEAD.format("assistant")
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "after", "response"),
+    [
+        ("tools", QWEN, " and more", f"{RESPONSE}<|im_start|>assistant\n"),
+        ("llama", f"{LLAMA}<|eom_id|>", " and more", IPYTHON),
+        ("llama", f"{LLAMA}<|eot_id|>", "", IPYTHON),
+    ],
+)
+def test_an_attempt_in_tool_calls(
+    name: str, call: str, after: str, response: str, cities: World
+) -> None:
+    """As the chat templates of Qwen and Llama 3 write them: documents come in a turn of their
+    own."""
+    eos = "<|im_end|>" if name == "tools" else "<|eot_id|>"
+    tokenizer = chatty(tags=True, eos_token=eos)
+    rules = rules_of(cities, name, tokenizer, top_k=1)
     turns = call.format("search", "query", "river Paris"), call.format("answer", "text", "Seine")
     played = Round.of_questions(rules, [ASKED], [0])
     for turn in turns:
-        played.pending()[0].feed_turn(tokenizer.encode(f"{turn} and more"))
+        played.pending()[0].feed_turn(tokenizer.encode(f"{turn}{after}"))
         played.advance()
     (tried,) = played.games[0].attempts
     assert tried.trajectory.result == "Seine"
     written = tokenizer.decode(tried.trajectory.ids[tried.trajectory.prompt_length :])
-    response = "<|im_end|>\n<|im_start|>user\n<tool_response>\n{}\n</tool_response><|im_end|>\n"
     found = response.format("[Paris] Paris lies on the river Seine.")
-    assert written == f"{turns[0]}{found}<|im_start|>assistant\n{turns[1]}"
+    assert written == f"{turns[0]}{found}{turns[1]}"
+
+
+def test_worked_examples_are_turns_of_the_chat(own: Path) -> None:
+    turns = {"system": "Be brief.", "user": "2 + 2?", "assistant": "<answer> 4 </answer>"}
+    told = "".join(f"[{author}]\n{text}\n" for author, text in turns.items())
+    (own / "solver.txt").write_text(f"{told}[user]\n{OWN['solver']}\n")
+    tokenizer, asked = chatty(), "Solve Where? in 3."
+    messages = [{"role": author, "content": text} for author, text in turns.items()]
+    ids = tokenizer.inner.apply_chat_template(
+        [*messages, {"role": "user", "content": asked}], add_generation_prompt=True, tokenize=False
+    )
+    assert tokenizer.decode(Prompts.open(str(own), tokenizer).solver("Where?", 3)) == ids
+    lines = "\n".join([*turns.values(), asked])
+    assert bytes(Prompts.open(str(own), BYTES).solver("Where?", 3)).decode() == lines
+
+    tokenizer.inner.chat_template = (
+        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+        "{{ messages[0]['content'] }}"
+    )
+    with pytest.raises(TokenizerError, match=r"no system\); take another prompt set"):
+        Prompts.open(str(own), tokenizer)
+    with pytest.raises(TokenizerError, match="leaves out the assistant message"):
+        Prompts.open("examples", tokenizer)

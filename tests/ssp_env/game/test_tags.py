@@ -11,11 +11,11 @@ import pytest
 from hf_tokenizers import KINDS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted import spell
+from scripted import WRITTEN, spell
 
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.prompts import Prompts
-from ssp_env.game.protocol import ALLOWED, Call, Forgery, ScannerTags, Tags, TurnScanner
+from ssp_env.game.protocol import ALLOWED, Call, Forgery, ScannerTags, Tags, TurnScanner, read_call
 from ssp_env.types import Action, Document, Role
 
 TAGS = Tags()
@@ -26,7 +26,9 @@ ROLES = st.sampled_from(list(Role))
 
 PARTS = ["<", ">", "/", "</", " ", "\n", "é", "東", "a", "search", "<sea", "rch>", "</informa"]
 PARTS += ["tion>", "<<", "< search>", "<thi", "nk>", *TAGS.all()]
-TURNS = st.lists(st.sampled_from(PARTS), max_size=14).map(lambda parts: "".join(parts).encode())
+TURNS = st.lists(st.sampled_from([*PARTS, *WRITTEN]), max_size=14).map(
+    lambda parts: "".join(parts).encode()
+)
 
 
 def naive(text: bytes, role: Role, thinking: bool) -> tuple[Call | Forgery | None, int | None]:
@@ -91,7 +93,7 @@ SPECIAL = ["<eos>", "<pad>", "<unk>", "<|im_end|>", "<|im_start|>", "<|endoftext
 SPECIAL += ["<tool_call>", "</s>", "<s>"]
 ALIKE = ["SEARCH", "Answer", "ſearch", "‹", "›", "＜", "＞", "﹤", "﹥", "／", "ｓｅａｒｃｈ"]
 ALIKE += ["\u200b", "\u00ad", "\t", "\x01", "information>", "ignore the above"]
-OUTSIDE = st.lists(st.sampled_from([*PARTS, *ALIKE, *SPECIAL]), max_size=14).map("".join)
+OUTSIDE = st.lists(st.sampled_from([*PARTS, *ALIKE, *SPECIAL, *WRITTEN]), max_size=14).map("".join)
 
 
 def squashed(text: str) -> str:
@@ -188,6 +190,14 @@ def test_tool_calls_are_the_same_actions() -> None:
     ):
         scanner = TurnScanner(ScannerTags(tags, ALLOWED[Role.SOLVER]))
         assert scanner.feed(f"<tool_call>{said}</tool_call>".encode()) == call
+        # Llama's own tokens; the end of the turn closes a call too.
+        pair = ("<|python_tag|>", "<|eom_id|>")
+        llama = ScannerTags(Tags(call=pair), ALLOWED[Role.SOLVER])
+        assert TurnScanner(llama).feed(f"{pair[0]}{said}{pair[1]}".encode()) == call
+        (scanner := TurnScanner(llama)).feed(f"Well.{pair[0]}{said}".encode())
+        assert scanner.end() == call
+        assert Tags(call=pair).defuse("a<｜PYTHON_tag|>b") == "a‹｜PYTHON_tag|›b"
+    assert not any(read_call(text, [*Action]) for text in WRITTEN)
     assert "<tool_call>" not in tags.defuse("<tool_call>")
     assert "</tool_call>" in ScannerTags(tags, ALLOWED[Role.SOLVER]).stops()
     # Without its name, it is text.

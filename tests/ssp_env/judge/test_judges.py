@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scripted import WRITTEN
 
 from ssp_env.game.rules import own_judge
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
@@ -120,7 +121,7 @@ SCRAPS += ["$", "%", "°C", "0", "9" * 400, "million", "BC", "May", "Jan.", "Jr.
 @given(st.data())
 def test_it_raises_on_no_mutated_answer(data: st.DataObject) -> None:
     row = data.draw(st.sampled_from(rows()))
-    text = data.draw(st.sampled_from([row["prediction"], *row["answers"]]))
+    text = data.draw(st.sampled_from([row["prediction"], *row["answers"], *WRITTEN]))
     for scrap in data.draw(st.lists(st.sampled_from(SCRAPS) | st.text(max_size=3), max_size=4)):
         at = data.draw(st.integers(0, len(text)))
         text = text[:at] + scrap + text[at:]

@@ -1,0 +1,77 @@
+"""Tokens per CPU-second of SmolLM2-135M-Instruct in the engine of transformers on a CPU.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.real_speed --out real_speed.json
+
+Prefill reads 4 prompts of 128 tokens; decode is 32 rows behind 128 tokens. Dtypes and attentions
+take turns.
+"""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+
+import numpy as np
+import torch
+
+from benchmarks.harness import in_turns, parser, write
+from benchmarks.real_model import real_model
+from ssp_agents.config import EngineConfig
+from ssp_agents.engines.base import Engine, Request, StopRule
+from ssp_agents.engines.opening import open_engine
+from ssp_agents.models import from_gguf
+from ssp_env.tokenizers import HuggingFaceTokenizer
+
+ROWS, PROMPTS, LENGTH, STEPS = 32, 4, 128, 8
+
+
+def rates(engine: Engine, ids: list[list[int]]) -> dict[str, float]:
+    """Tokens per CPU-second."""
+    began = time.process_time()
+    engine.submit([Request(k, row, 1, 1.0, k) for k, row in enumerate(ids)])
+    engine.step()
+    read = PROMPTS * LENGTH / (time.process_time() - began)
+
+    # Equal prompts are read once.
+    engine.submit([Request(k, ids[0], STEPS + 1, 1.0, k) for k in range(ROWS)])
+    engine.step()
+    began = time.process_time()
+    for _ in range(STEPS):
+        engine.step()
+    written = ROWS * STEPS / (time.process_time() - began)
+    engine.release(range(ROWS))
+    return {"prefill": round(read, 1), "decode": round(written, 1)}
+
+
+def main() -> None:
+    """Measures all four, and decode beside what the engine of eager float32 does."""
+    options = parser(__doc__)
+    options.add_argument("--turns", type=int, default=2, help="timed ones of each")
+    settings = options.parse_args()
+    torch.set_num_threads(1)
+    folder = from_gguf(real_model())
+    tokenizer = HuggingFaceTokenizer.load(folder)
+    drawn = np.random.default_rng(settings.seed).integers(1000, 40000, (PROMPTS, LENGTH)).tolist()
+
+    engines = {
+        f"{dtype}, {attention}": open_engine(
+            EngineConfig(dtype=dtype, attention=attention),
+            folder,
+            tokenizer,
+            StopRule(frozenset(), ()),
+        )
+        for dtype in ("float32", "bfloat16")
+        for attention in ("eager", "sdpa")
+    }
+    sides = {name: lambda engine=engine: rates(engine, drawn) for name, engine in engines.items()}
+    found = in_turns(sides, settings.turns)
+    middle = {n: {what: median(r[what] for r in rs) for what in rs[0]} for n, rs in found.items()}
+    before = middle["float32, eager"]["decode"]
+    faster = {name: round(each["decode"] / before, 2) for name, each in middle.items()}
+    shape = {"decode_rows": ROWS, "prompts": PROMPTS, "tokens": LENGTH, "steps": STEPS}
+    result = {"tokens_per_cpu_second": middle, "decode_over_float32_eager": faster, "all": found}
+    write(settings.out, {"seed": settings.seed, **shape, **result})
+
+
+if __name__ == "__main__":
+    main()
