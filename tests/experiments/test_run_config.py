@@ -8,11 +8,10 @@ import pytest
 
 from ssp_agents.config import ComputeConfig, EngineConfig
 from ssp_env.game.config import DEFAULT_FILTERS
-from ssp_experiments.config import RunConfig, shipped
+from ssp_experiments.config import RunConfig, flat, shipped
 from ssp_experiments.options import Chosen
 from ssp_experiments.run.checks import check_settings
 from ssp_experiments.run.cluster import algorithm_config
-from ssp_experiments.run.rundir import flat
 
 
 def config_of(*assignments: str, preset: str = "tiny") -> RunConfig:

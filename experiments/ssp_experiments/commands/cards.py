@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from ssp_experiments.config import RunConfig, load_preset, make_config, read_yaml
+from ssp_experiments.config import RunConfig, flat, make_config, nearest_preset, read_yaml
 from ssp_experiments.report.curves import spoken_group
-from ssp_experiments.run.rundir import RunDirectory, flat
+from ssp_experiments.run.rundir import RunDirectory
 
 CARD = "README.md"
 DATA = "questions.jsonl"
@@ -130,24 +130,23 @@ def accuracy(run: RunDirectory, summary: Mapping[str, Any], step: int) -> str:
 
 
 def made(run: RunDirectory, summary: Mapping[str, Any]) -> str:
-    """Command, commit, machine, fingerprint, and settings that differ from the preset `tiny`."""
+    """Command, commit, machine, fingerprint, and settings that differ from the nearest preset."""
     names = ("command", "date", "git_commit", "machine", "package", "steps", "seed")
     rows = [(name, f"`{summary[name]}`") for name in names if name in summary]
     rows += [
         (f"fingerprint: {name}", f"`{value}`")
         for name, value in flat(summary.get("fingerprint", {})).items()
     ]
-    usual = flat(make_config(load_preset("tiny"), {}).model_dump(mode="json"))
-    own = flat(settings(run).model_dump(mode="json"))
+    preset, changes = nearest_preset(settings(run))
     changed = {
         name: Path(value).name if PATHS.search(name) else value
-        for name, value in own.items()
-        if usual.get(name) != value and name not in ADDRESSES
+        for name, value in changes.items()
+        if name not in ADDRESSES
     }
     shown = yaml.safe_dump(changed, sort_keys=True) if changed else "# none\n"
     return (
         f"## How it was made\n\n{table(('', ''), rows)}\n\n"
-        f"Settings that differ from those of the preset `tiny`:\n\n```yaml\n{shown}```"
+        f"Settings that differ from those of the preset `{preset}`:\n\n```yaml\n{shown}```"
     )
 
 

@@ -11,8 +11,8 @@ import yaml
 
 from ssp_env.errors import RunError
 from ssp_env.replay import read_games
-from ssp_experiments.config import load_preset, make_config, shipped
-from ssp_experiments.run.rundir import CHANGEABLE, RunDirectory, flat
+from ssp_experiments.config import RunConfig, make_config, nearest_preset
+from ssp_experiments.run.rundir import CHANGEABLE, RunDirectory
 
 COLUMNS = (
     "recipe",
@@ -71,23 +71,19 @@ def row_of(directory: RunDirectory, name: str) -> dict[str, Any]:
         "mean": f"{sum(accuracy.values()) / len(accuracy):.3f}",
         "false": f"{false / valid:.3f}" if valid else "-",
         "commit": commit[:10],
-        "line": f"`{command_of(directory.read_config())}`",
+        "line": f"`{command_of(make_config(directory.read_config()))}`",
     }
 
 
-def command_of(config: dict[str, Any]) -> str:
-    """The shortest command line that plays a run with these settings: a preset and changes."""
-    ours = {n: v for n, v in flat(config).items() if n == "steps" or not CHANGEABLE.fullmatch(n)}
-    lines = []
-    for preset in shipped("presets"):
-        theirs = flat(make_config(load_preset(preset)).model_dump(mode="json"))
-        changes = [
-            f"--set {shlex.quote(f'{name}={_written(value)}')}"
-            for name, value in ours.items()
-            if theirs.get(name) != value
-        ]
-        lines.append(" ".join(["ssp train", "--preset", preset, *changes]))
-    return min(lines, key=lambda line: (line.count("--set"), len(line)))
+def command_of(config: RunConfig) -> str:
+    """The command line that plays a run with these settings: a preset, and what differs."""
+    preset, changes = nearest_preset(config)
+    words = [
+        f"--set {shlex.quote(f'{name}={_written(value)}')}"
+        for name, value in changes.items()
+        if name == "steps" or not CHANGEABLE.fullmatch(name)
+    ]
+    return " ".join(["ssp train", "--preset", preset, *words])
 
 
 def _written(value: Any) -> str:

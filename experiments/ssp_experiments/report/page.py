@@ -24,10 +24,10 @@ from ssp_env.game.protocol import Tags
 from ssp_env.game.record import GameRecord, TrajectoryRecord
 from ssp_env.replay import SavedGame, read_games
 from ssp_env.types import Document
+from ssp_experiments.config import flat
 from ssp_experiments.options import plural
 from ssp_experiments.report.curves import chart_data, curve, mean_curve, spoken_group
 from ssp_experiments.report.runs import ACCURACY, Run, arms_of, open_runs, written
-from ssp_experiments.run.rundir import flat
 
 PARTS = Path(__file__).parent / "page"
 STYLES = ("vendor/uPlot.min.css", "report.css")

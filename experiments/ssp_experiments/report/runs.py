@@ -14,7 +14,8 @@ from typing import Any
 import pandas as pd
 
 from ssp_env.errors import RunError
-from ssp_experiments.run.rundir import CHANGEABLE, RunDirectory, by_step, flat
+from ssp_experiments.config import flat
+from ssp_experiments.run.rundir import CHANGEABLE, RunDirectory, by_step
 
 NOT_FIGURES = {"interval", "questions", "void_questions"}
 """Parts of a line that are no figures of a step."""

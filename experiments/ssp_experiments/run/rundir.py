@@ -37,7 +37,7 @@ from ssp_env.disk import (
 from ssp_env.errors import ConfigError, DataError, RunError
 from ssp_env.game.record import GameRecord
 from ssp_env.replay.files import SavedGame, SavedRules, game_lines
-from ssp_experiments.config import RunConfig, read_yaml
+from ssp_experiments.config import RunConfig, flat, read_yaml
 
 CHANGEABLE = re.compile(
     r"steps|checkpoint_every|checkpoints_kept|patience|tracker"
@@ -287,14 +287,3 @@ def finite(value: Any) -> Any:
     if isinstance(value, list):
         return [finite(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def flat(values: dict[str, Any]) -> dict[str, Any]:
-    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``."""
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict) and value:
-            found.update({f"{name}.{inner}": deep for inner, deep in flat(value).items()})
-        else:
-            found[name] = value
-    return found

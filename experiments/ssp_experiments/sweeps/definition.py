@@ -17,8 +17,15 @@ from ssp_agents.health import OUTAGE
 from ssp_env.config import Settings
 from ssp_env.disk import locked, make_directories, write_atomically
 from ssp_env.errors import ConfigError, DataError, RunError, nearest
-from ssp_experiments.config import RunConfig, load_preset, make_config, read_yaml, shipped
-from ssp_experiments.run.rundir import RunDirectory, flat
+from ssp_experiments.config import (
+    RunConfig,
+    flat,
+    load_preset,
+    make_config,
+    read_yaml,
+    shipped,
+)
+from ssp_experiments.run.rundir import RunDirectory
 
 ENDED = ("done", "stopped")
 """States of a trial that has a result: all steps, or stopped because its figures went wrong."""

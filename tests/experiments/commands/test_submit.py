@@ -47,7 +47,7 @@ def test_the_line_has_the_same_settings(preset: str) -> None:
     changes = {"steps": 7, "game.noise_documents": 2, "game.asked_searches": [1, 3], "seed": 3}
     changes |= {"learning.importance_cap": None, "game.filters": ["empty_question"]}
     config = make_config(load_preset(preset), changes)
-    _, _, _, named, *words = shlex.split(command_of(config.model_dump(mode="json")))
+    _, _, _, named, *words = shlex.split(command_of(config))
     given = dict(word.split("=", 1) for word in words if word != "--set")
     read = {name: yaml.safe_load(value) for name, value in given.items()}
     assert make_config(load_preset(named), read) == config
