@@ -45,7 +45,7 @@ SMALL = {
     "game.asked_searches": "[1,2]",
     "game.top_k": 2,
     "game.max_document_tokens": 64,
-    "game.max_response_tokens": 256,
+    "game.max_response_tokens": 48,
     "game.max_prompt_tokens": 1024,
     "game.closed_book": "false",
     "game.noise_documents": 1,
@@ -188,7 +188,8 @@ def test_it_is_evaluated_taught_trained_with_adapters_and_exported(
 
     out = tmp_path / "run"
     taught = ["--steps", "2", "--measured", "1", "--out", str(tmp_path / "taught")]
-    small = options(SMALL | {"learning.batch_size": 2})
+    # A script's sentences need room.
+    small = options(SMALL | {"learning.batch_size": 2, "game.max_response_tokens": 256})
     assert main(["imitate", *world, *taught, *small]) == 0
     assert "in the format" in capfd.readouterr().out
 
