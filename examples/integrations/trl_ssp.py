@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 import torch
+from transformers import StoppingCriteria, StoppingCriteriaList
 
 import ssp_env
 from ssp_env.doors.chat import reward_of
@@ -128,7 +129,7 @@ def rollouts(
         batch = ssp_env.GameBatch(size, rules=rules)
         turns = batch.reset(seed=int(prompts[0]))
         while turns:
-            written = (write or sample)(trainer, turns)
+            written = write(trainer, turns) if write else sample(rules, trainer, turns)
             turns = batch.step([ids for ids, _ in written], [own for _, own in written])
 
         rows = [_row(game, game.proposer) for game in batch.games]
@@ -162,7 +163,21 @@ def earned(completions: Sequence[Any], earned: Sequence[float | None], **_: Any)
     return list(earned)
 
 
-def sample(trainer: Any, turns: Sequence[Turn]) -> list[Written]:
+class _AtTheEndOf(StoppingCriteria):  # type: ignore[misc]
+    """Stops a row behind an action; transformers' own stop strings want byte-level ids."""
+
+    def __init__(self, rules: ssp_env.Rules) -> None:
+        self._tokenizer = rules.tokenizer
+        self._closings = tuple(rules.tags.closing(action.value) for action in ssp_env.Action)
+        self._longest = max(len(tag.encode()) for tag in self._closings)
+
+    def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:
+        ends = [self._tokenizer.decode(row) for row in input_ids[:, -self._longest :].tolist()]
+        done = [end.rstrip().endswith(self._closings) for end in ends]
+        return torch.tensor(done, device=input_ids.device)
+
+
+def sample(rules: ssp_env.Rules, trainer: Any, turns: Sequence[Turn]) -> list[Written]:
     """Samples turns from the trainer's model by transformers, up to the end of an action."""
     tokenizer, device = trainer.processing_class, trainer.accelerator.device
     model = trainer.accelerator.unwrap_model(trainer.model)
@@ -178,8 +193,7 @@ def sample(trainer: Any, turns: Sequence[Turn]) -> list[Written]:
             temperature=trainer.temperature,
             top_k=0,
             max_new_tokens=longest,
-            stop_strings=["</search>", "</question>", "</answer>"],
-            tokenizer=tokenizer,
+            stopping_criteria=StoppingCriteriaList([_AtTheEndOf(rules)]),
             pad_token_id=pad,
             return_dict_in_generate=True,
             output_logits=True,

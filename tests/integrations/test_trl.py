@@ -184,3 +184,18 @@ def test_tools_of_both_roles_train_in_one_run(tmp_path: Path) -> None:
     trainer = trainer_of(tmp_path, tokenizer, rows * 2, environment_factory=roles)
     trainer.train()
     assert {"rewards/Solver/mean", "rewards/Proposer/mean"} <= trainer.state.log_history[0].keys()
+
+
+@pytest.mark.parametrize("setup", [{"world": "small"}, SETUP])
+def test_sampling_stops_behind_an_action_and_not_behind_a_thought(setup: Any) -> None:
+    import torch
+    import trl_ssp
+
+    rules = ssp_env.TextGame(**setup).rules
+    stop = trl_ssp._AtTheEndOf(rules)
+    for text, ends in {
+        "<think> it is Danar </think>": False,
+        "<think> it is </think> <search> Danar </search>": True,
+        "<answer> Danar": False,
+    }.items():
+        assert stop(torch.tensor([rules.tokenizer.encode(text)]), None).tolist() == [ends]
