@@ -83,6 +83,7 @@ def test_the_bootstrap_learns_and_the_same_seed_gives_the_same_bytes(
 ) -> None:
     monkeypatch.setattr(bootstrap_module, "TOKENS_PER_STEP", 1000)
     monkeypatch.setattr(bootstrap_module, "SIMPLE_SHARE", 1.0)
+    monkeypatch.setattr(bootstrap_module, "POOL", 80)
     losses: list[float] = []
     for name in ("one", "other"):
         model = bootstrap(MINI_GAME, seed=4, steps=12, report=lambda _, loss: losses.append(loss))

@@ -149,7 +149,7 @@ MISTAKES = [
     ("train --model file", "file is a file: name its directory"),
     ("train --set engine.kind=vllm", "engine.kind=vllm needs a package"),
     ("train --set tracker=wandb", "run: pip install 'ssp-env[track]'"),
-    ("train --set learning.solver_algorithm=own:LIMIT", "is a int, not an agents."),
+    ("train --set learning.solver_algorithm=own:LIMIT", "is a int, not an ssp_agents."),
     ("train --resume --out run --preset best", "other settings (engine."),
     ("train --resume --out empty", "empty holds no run to resume"),
     ("eval a b c", "at most two are compared"),
