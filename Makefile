@@ -37,7 +37,7 @@ train: $(VENV)/.training
 	$(BIN)/ssp train --preset tiny $(ARGS)
 
 test: install
-	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest $(WORKERS) --ignore=tests/integrations $(ARGS)
 
 # What only a real language model tests, with SmolLM2-135M-Instruct (Apache-2.0; 93 MB are downloaded once): at most
 # ten minutes on two cores.
@@ -161,7 +161,7 @@ $(PARTNERS:%=integrate-%): integrate-%: .venv-%/.installed
 	HF_HUB_OFFLINE=1 .venv-$*/bin/python -m pytest -q $(tests_$*)
 
 integrations: install $(PARTNERS:%=integrate-%)
-	$(BIN)/python -m pytest -q tests/integrations/test_chat_door.py tests/integrations/test_trl.py
+	$(BIN)/python -m pytest -q tests/integrations/test_trl.py
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) $(SITE) $(PARTNERS:%=.venv-%) build .pytest_cache .mypy_cache .ruff_cache
