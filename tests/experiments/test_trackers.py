@@ -33,7 +33,7 @@ def test_wandb_keeps_a_resumed_run_under_its_name(
     assert any(b"valid_rate" in file.read_bytes() for file in files)
 
 
-def test_mlflow_has_every_step_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlflow_goes_on_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path}/mlruns")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     from mlflow import MlflowClient

@@ -3,7 +3,6 @@ front matter that Hugging Face's hub reads."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from ssp_experiments.config import RunConfig, flat, make_config, nearest_preset, read_yaml
+from ssp_experiments.config import RunConfig, flat, make_config, nearest_preset
 from ssp_experiments.report.curves import spoken_group
 from ssp_experiments.run.rundir import RunDirectory
 
@@ -31,7 +30,7 @@ PATHS = re.compile(r"(^model|_path|\.index|\.partner)$")
 
 def model_card(run: RunDirectory, step: int, dtype: str) -> str:
     """The card of a run's policy: how it was made, how good it is, under what it may be used."""
-    config, summary = settings(run), read(run.summary)
+    config, summary = make_config(run.read_config()), run.read_summary() or {}
     ours = not config.model
     licence = LICENCES.get(config.world, "other") if ours else "other"
     head = {
@@ -56,7 +55,7 @@ def model_card(run: RunDirectory, step: int, dtype: str) -> str:
 
 def data_card(run: RunDirectory, entries: Sequence[Mapping[str, Any]]) -> str:
     """The card of a run's questions; ``entries`` are those of the file."""
-    config, summary = settings(run), read(run.summary)
+    config, summary = make_config(run.read_config()), run.read_summary() or {}
     licence = LICENCES.get(config.world, "other")
     accepted = sum(entry["accepted"] for entry in entries)
     known = [entry for entry in entries if entry["truly_correct"] is not None]
@@ -106,8 +105,7 @@ def licence_of(config: RunConfig, licence: str | None) -> str:
 
 def accuracy(run: RunDirectory, summary: Mapping[str, Any], step: int) -> str:
     """Accuracy before training and at this step, with 95% intervals where they are known."""
-    lines = [json.loads(line) for line in run.metrics.read_text(encoding="utf-8").splitlines()]
-    evaluated = {line["step"]: line for line in lines if line.get("accuracy")}
+    evaluated = {line["step"]: line for line in run.read_metrics() if line.get("accuracy")}
     columns = [each for each in (0, step) if each in evaluated]
     if not columns:
         return "## Accuracy\n\nNot measured at this step."
@@ -137,7 +135,7 @@ def made(run: RunDirectory, summary: Mapping[str, Any]) -> str:
         (f"fingerprint: {name}", f"`{value}`")
         for name, value in flat(summary.get("fingerprint", {})).items()
     ]
-    preset, changes = nearest_preset(settings(run))
+    preset, changes = nearest_preset(make_config(run.read_config()))
     changed = {
         name: Path(value).name if PATHS.search(name) else value
         for name, value in changes.items()
@@ -148,16 +146,6 @@ def made(run: RunDirectory, summary: Mapping[str, Any]) -> str:
         f"## How it was made\n\n{table(('', ''), rows)}\n\n"
         f"Settings that differ from those of the preset `{preset}`:\n\n```yaml\n{shown}```"
     )
-
-
-def settings(run: RunDirectory) -> RunConfig:
-    """The settings of a run."""
-    return make_config(read_yaml(run.config), {})
-
-
-def read(file: Path) -> dict[str, Any]:
-    """A file of JSON; empty for the summary of a run in progress."""
-    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import yaml
 
 from ssp_env.errors import RunError
 from ssp_env.replay import read_games
+from ssp_experiments.commands.cards import table
 from ssp_experiments.config import RunConfig, make_config, nearest_preset
 from ssp_experiments.run.rundir import CHANGEABLE, RunDirectory
 
@@ -25,19 +25,19 @@ COLUMNS = (
     "commit",
     "line",
 )
-"""Of a row. ``false`` is the share of valid questions whose answer is not the truth: what the gate
-lets through, and cheats live on."""
+"""Of a row. ``false`` is the share of wrong questions among the valid ones, as far as the world
+knows: what the gate lets through, and cheats live on."""
 
 
 def run(path: Path, name: str, out: Path | None) -> int:
     """Prints the row of a run, and adds it to a page."""
     row = row_of(RunDirectory(path), name)
-    line = "| " + " | ".join(str(row[column]) for column in COLUMNS) + " |"
+    *head, line = table(COLUMNS, [[str(row[column]) for column in COLUMNS]]).splitlines()
     print(line)
     if out is not None:
-        head = "" if out.exists() else f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}\n"
+        lines = [line] if out.exists() else [*head, line]
         with out.open("a", encoding="utf-8") as page:
-            page.write(f"{head}{line}\n")
+            page.writelines(f"{text}\n" for text in lines)
     return 0
 
 
@@ -47,20 +47,21 @@ def row_of(directory: RunDirectory, name: str) -> dict[str, Any]:
     Raises:
         RunError: if it is not finished, or was played with changes that no commit has.
     """
-    if not directory.summary.exists():
+    summary = directory.read_summary()
+    if summary is None:
         raise RunError(f"{directory.path} holds no finished run: finish it with --resume")
-    summary = json.loads(directory.summary.read_text(encoding="utf-8"))
     if "+changes" in (commit := summary["git_commit"] or "unknown"):
         raise RunError(f"{directory.path} was played with changes: commit them and play it again")
 
-    valid = false = games = 0
+    known = false = games = 0
     for file in sorted(directory.games.glob("step_*.jsonl")):
         for saved in read_games(file):
             game = saved.record
             games += 1
-            if game.origin == "proposed" and game.outcome == "valid":
-                valid += 1
-                false += game.truly_correct is not True
+            valid = game.origin == "proposed" and game.outcome == "valid"
+            if valid and game.truly_correct is not None:
+                known += 1
+                false += not game.truly_correct
     accuracy = summary["accuracy"]["final"]
     return {
         "recipe": name,
@@ -69,7 +70,7 @@ def row_of(directory: RunDirectory, name: str) -> dict[str, Any]:
         "games": games,
         "accuracy by group": ", ".join(f"{g}: {share:.3f}" for g, share in accuracy.items()),
         "mean": f"{sum(accuracy.values()) / len(accuracy):.3f}",
-        "false": f"{false / valid:.3f}" if valid else "-",
+        "false": f"{false / known:.3f}" if known else "-",
         "commit": commit[:10],
         "line": f"`{command_of(make_config(directory.read_config()))}`",
     }
