@@ -5,9 +5,8 @@ BIN := $(VENV)/bin
 # Python compiles what it imports at the first import; for training, all 23,000 files would take a minute too long.
 PIP := $(BIN)/python -m pip install --no-compile --disable-pip-version-check
 ARGS ?=
-# Two processes more than there are cores, up to four: many tests wait for a Ray or a server to
-# start. See tests/conftest.py for how they are dealt.
-WORKERS ?= -n $(shell $(PYTHON) -c "import os; print(min((os.cpu_count() or 1) + 2, 4))") --max-worker-restart 4 --dist loadgroup --no-loadscope-reorder
+# A process per core, up to four. See tests/conftest.py for how the tests are dealt.
+WORKERS ?= -n $(shell $(PYTHON) -c "import os; print(min(os.cpu_count() or 1, 4))") --max-worker-restart 4 --dist loadgroup --no-loadscope-reorder
 # Small models run fastest with one thread per process.
 export OMP_NUM_THREADS := 1
 # Compiled modules have to be kept, whatever the shell says: pip does not compile them here.

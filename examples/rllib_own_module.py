@@ -99,7 +99,7 @@ def main() -> None:
     """Learns, and prints one line per update."""
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+    ray.init(include_dashboard=False, log_to_driver=False)
     algorithm = make_config(arguments.steps, arguments.batch, arguments.seed).build_algo()
     curve, began, steps = [], time.process_time(), 0
 

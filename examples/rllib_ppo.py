@@ -82,7 +82,7 @@ def main() -> None:
     """Learns, and prints one line per update."""
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+    ray.init(include_dashboard=False, log_to_driver=False)
     algorithm = make_config(
         arguments.policies, arguments.steps, arguments.batch, arguments.seed
     ).build_algo()

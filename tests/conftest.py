@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +43,24 @@ TOGETHER = {
 """What one worker does alone: tests that share a Ray, a whole training run or the process that
 theirs are forked from, and those that start servers or hold a clock against them, of which two
 never run at once."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Starts one Ray for all workers, and for the commands and examples that they run."""
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        return
+
+    from ray.cluster_utils import Cluster
+
+    # Actors import what lies beside the tests, and compute with one thread.
+    beside = [str(Path(__file__).parent), str(Path(__file__).parent / "agents"), *sys.path]
+    os.environ["PYTHONPATH"] = os.pathsep.join(beside)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    # It believes in GPUs, which only those that ask for them are given.
+    has = {"num_cpus": 32, "num_gpus": 16, "object_store_memory": 512 * 1024**2}
+    cluster = Cluster(initialize_head=True, head_node_args={**has, "include_dashboard": False})
+    os.environ["RAY_ADDRESS"] = cluster.address
+    config.add_cleanup(cluster.shutdown)
 
 
 @pytest.hookimpl(optionalhook=True)

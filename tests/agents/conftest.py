@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -61,15 +62,18 @@ def cluster() -> Iterator[None]:
     """One local Ray for the whole session."""
     import ray
 
-    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
     with pytest.MonkeyPatch.context() as patch:
-        # Workers import what lies beside the tests, and compute with one thread.
+        # Actors import what lies beside the tests, and compute with one thread.
         patch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
         patch.setenv("OMP_NUM_THREADS", "1")
 
-        # The one that tests/experiments started, if they ran before on this worker.
+        # The one that tests/experiments started, if they ran before in this process.
         ray.shutdown()
-        # It believes in GPUs, which only those that ask for them are given.
-        ray.init("local", num_cpus=3, num_gpus=16, object_store_memory=128 * 1024**2, **quiet)
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if "RAY_ADDRESS" not in os.environ:
+            # It believes in GPUs, which only those that ask for them are given.
+            quiet |= {"num_cpus": 3, "num_gpus": 16, "object_store_memory": 128 * 1024**2}
+            quiet |= {"include_dashboard": False}
+        ray.init(os.environ.get("RAY_ADDRESS", "local"), **quiet)
         yield
         ray.shutdown()

@@ -1,4 +1,7 @@
-"""Every example runs: each script in a process of its own, with a budget of a few updates."""
+"""Every example runs: each script in a process of its own, with a budget of a few updates.
+
+That for TRL is run by tests/integrations.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,6 @@ def test_a_curve_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "arguments", "prints"),
     [
-        ("trl_grpo", "--steps 1 --warm-up 2", "step 1: mean reward "),
         ("gem_text_agent", "--steps 10", "20 games, 1.00 of them answered right"),
         ("heuristic_player", "--world wiki-mini --games 5", "solved 1.00 of the valid ones"),
         ("self_play", "--steps 1 --questions 1", "accuracy after: "),

@@ -127,7 +127,7 @@ def test_ctrl_c_again_and_again_is_status_130_and_no_dead_end(
             command,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            env={**environment(), "PYTHONFAULTHANDLER": "1"},
+            env={**environment(), "PYTHONFAULTHANDLER": "1", "RAY_ADDRESS": "local"},
             start_new_session=True,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )

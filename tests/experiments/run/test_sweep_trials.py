@@ -60,7 +60,7 @@ def test_what_is_left_of_a_sweep_is_played_to_the_same_table(
     # And as if a process still held the directory of another, which is found out beforehand.
     directory.run(held).path.mkdir()
     directory.run(held).write_config(held.config)
-    command = ["sweep", str(file), "--out", str(directory.path), "--resume"]
+    command = ["sweep", str(file), "--out", str(directory.path), "--resume", "--parallel", "1"]
     with locked(directory.run(held).path):
         assert main(command) == 2
         assert "it is in use by a run that is still going on" in capsys.readouterr().err
