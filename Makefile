@@ -12,7 +12,7 @@ export OMP_NUM_THREADS := 1
 # Compiled modules have to be kept, whatever the shell says: pip does not compile them here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install train test real lint settings site notebooks size bench sweeps science vllm-check integrations clean
+.PHONY: install train test slow real lint settings site notebooks size bench sweeps science vllm-check integrations clean
 
 install: $(VENV)/.everything
 
@@ -36,7 +36,11 @@ train: $(VENV)/.training
 	$(BIN)/ssp train --preset tiny $(ARGS)
 
 test: install
-	$(BIN)/python -m pytest $(WORKERS) --ignore=tests/integrations $(ARGS)
+	$(BIN)/python -m pytest $(WORKERS) --ignore=tests/integrations -m "not slow" $(ARGS)
+
+# Tests of half a minute each.
+slow: install
+	$(BIN)/python -m pytest -m slow --ignore=tests/integrations $(ARGS)
 
 # What only a real language model tests, with SmolLM2-135M-Instruct (Apache-2.0; 93 MB are downloaded once): at most
 # ten minutes on two cores.

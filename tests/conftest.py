@@ -53,8 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
     from ray.cluster_utils import Cluster
 
     # Actors import what lies beside the tests, and compute with one thread.
-    beside = [str(Path(__file__).parent), str(Path(__file__).parent / "agents"), *sys.path]
-    os.environ["PYTHONPATH"] = os.pathsep.join(beside)
+    folders = {str(file.parent) for file in Path(__file__).parent.rglob("*.py")}
+    os.environ["PYTHONPATH"] = os.pathsep.join([*sorted(folders), *sys.path])
     os.environ["OMP_NUM_THREADS"] = "1"
     # It believes in GPUs, which only those that ask for them are given.
     has = {"num_cpus": 32, "num_gpus": 16, "object_store_memory": 512 * 1024**2}

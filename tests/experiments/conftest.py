@@ -70,11 +70,11 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def whole_run(policy: Path, cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of an uninterrupted run of 6 steps."""
+    """The directory of an uninterrupted run of 4 steps."""
     from ssp_env.cli import main
 
     out = tmp_path_factory.mktemp("runs") / "whole"
-    assert main(arguments(policy, out, "--steps", "6")) == 0
+    assert main(arguments(policy, out, "--steps", "4")) == 0
     return out
 
 

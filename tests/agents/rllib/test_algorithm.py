@@ -260,6 +260,7 @@ def gpus_of(actor: Any) -> tuple[int, ...]:
     return tuple(ray.get_gpu_ids())
 
 
+@pytest.mark.slow
 def test_two_runners_and_two_learners_are_as_one_whoever_dies(
     uninterrupted: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

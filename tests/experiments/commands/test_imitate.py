@@ -27,7 +27,7 @@ def imitate(policy: Path, out: Path, *more: str) -> Path:
 def test_a_script_is_learnt_from(
     untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    taught = imitate(untrained, tmp_path / "run", "--steps", "25", "--lr", "4e-3")
+    taught = imitate(untrained, tmp_path / "run", "--steps", "12", "--lr", "4e-3")
     shown = capsys.readouterr()
     before, after = shown.out.splitlines()
     assert re.fullmatch(r"before: \d+ of 2 proposals and \d+ of 2 attempts in the format", before)
@@ -36,8 +36,8 @@ def test_a_script_is_learnt_from(
 
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     losses = [json.loads(line)["imitation_loss"] for line in lines]
-    assert len(losses) == 25
-    assert losses[-1] < 0.7 * losses[0]
+    assert len(losses) == 12
+    assert losses[-1] < 0.8 * losses[0]
     kept, own = (load_file(path / "model.safetensors") for path in (untrained, taught))
     assert kept.keys() == own.keys()
     assert not all(torch.equal(kept[name], own[name]) for name in kept)

@@ -88,6 +88,7 @@ def test_a_run_is_planned_for_the_gpus_that_it_will_have(
     config = make_config({**load_preset("tiny"), "compute": {"gpus": "shared"}})
     asked: list[list[int]] = [[80 << 30] * 2, [80 << 30, 1 << 20], [], []]
     monkeypatch.setattr(planner, "gpu_memories", lambda: asked.pop(0))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     assert check_memory(config) is not None
     with pytest.raises(ConfigError, match=r"of the 1\.0 MiB of its GPU"):
         check_memory(config)  # the smallest one decides

@@ -35,13 +35,13 @@ write = RunDirectory.write_games
 
 def written(run, step, *games):
     write(run, step, *games)
-    if step == 3:
+    if step == 2:
         os.kill(os.getpid(), signal.SIGKILL)
 
 RunDirectory.write_games = written
 script()
 """
-"""The command, which is killed between the games and the figures of its third step."""
+"""The command, which is killed between the games and the figures of its second step."""
 
 
 def check_resumed(
@@ -61,13 +61,13 @@ def test_a_killed_run_ends_as_if_it_had_never_stopped(
     policy: Path, whole_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "a run"
-    words = arguments(policy, run, "--steps", "6", "--set", "checkpoint_every=2")
+    words = arguments(policy, run, "--steps", "4", "--set", "checkpoint_every=1")
     command = [sys.executable, "-c", KILLED, *words]
     ended = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=400)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert "Traceback" not in ended.stderr
     assert not (run / "summary.json").exists()
-    check_resumed(run, 2, whole_run, capsys)
+    check_resumed(run, 1, whole_run, capsys)
 
 
 def test_after_sigterm_the_step_is_done_and_saved(
@@ -82,19 +82,19 @@ def test_after_sigterm_the_step_is_done_and_saved(
 
     def written(directory: RunDirectory, step: int, *games: Any) -> None:
         write(directory, step, *games)
-        if step == 3:
+        if step == 2:
             os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch:
         patch.setattr(RunDirectory, "write_games", written)
-        assert main(arguments(policy, run, "--steps", "6", "--set", "checkpoint_every=2")) == 143
+        assert main(arguments(policy, run, "--steps", "4", "--set", "checkpoint_every=3")) == 143
     said = capsys.readouterr().err
-    assert metrics(run)[-1]["step"] == 3
-    assert f"saved up to step 3. Go on with: ssp train --resume --out '{run}'" in said
+    assert metrics(run)[-1]["step"] == 2
+    assert f"saved up to step 2. Go on with: ssp train --resume --out '{run}'" in said
     known = r"loading PyTorch|\s*\d+:\d\d |ssp: stopped"
     assert [line for line in said.splitlines() if not re.match(known, line)] == []
     assert not (run / "summary.json").exists()
-    check_resumed(run, 3, whole_run, capsys)
+    check_resumed(run, 2, whole_run, capsys)
 
 
 def test_a_damaged_byte_in_a_checkpoint_ends_whatever_reads_it(
@@ -105,7 +105,7 @@ def test_a_damaged_byte_in_a_checkpoint_ends_whatever_reads_it(
     (share,) = checkpoint.glob("algorithm/learner/*.safetensors")
     policy, out = checkpoint / "policy", str(tmp_path / "out")
     for file, command in (
-        (share, ["train", "--resume", "--out", str(run), "--steps", "7"]),
+        (share, ["train", "--resume", "--out", str(run), "--steps", "5"]),
         (policy / "model.safetensors", ["eval", str(policy)]),
         (policy / "model.safetensors", ["export", str(run), "-o", out]),
     ):
@@ -117,6 +117,7 @@ def test_a_damaged_byte_in_a_checkpoint_ends_whatever_reads_it(
         damage(file)  # twice is not at all
 
 
+@pytest.mark.slow
 def test_ctrl_c_again_and_again_is_status_130_and_no_dead_end(
     policy: Path, whole_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,13 +19,13 @@ def test_the_directory_holds_what_its_docstring_lists(whole_run: Path, policy: P
     names = {"config.yaml", "metrics.jsonl", "games", "checkpoints", "tensorboard", "summary.json"}
     assert {child.name for child in whole_run.iterdir()} == names
     config = make_config(yaml.safe_load((whole_run / "config.yaml").read_text()))
-    assert (config.model, config.steps, config.learning.batch_size) == (str(policy), 6, 8)
+    assert (config.model, config.steps, config.learning.batch_size) == (str(policy), 4, 8)
 
 
 def test_metrics_have_a_line_a_step_from_the_base(whole_run: Path) -> None:
     lines = metrics(whole_run)
-    assert [line["step"] for line in lines] == list(range(7))
-    assert all(("accuracy" in line) == (line["step"] in (0, 6)) for line in lines)
+    assert [line["step"] for line in lines] == list(range(5))
+    assert all(("accuracy" in line) == (line["step"] in (0, 4)) for line in lines)
     assert set(lines[0]["accuracy"]) == set(lines[0]["interval"]) == {"1", "2", "3", "4"}
     assert lines[0]["questions"] == dict.fromkeys("1234", 3)
     for line in lines[1:]:
@@ -40,7 +40,7 @@ def test_metrics_have_a_line_a_step_from_the_base(whole_run: Path) -> None:
 def test_every_game_is_recorded_and_replays_offline(
     whole_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert list(games(whole_run)) == [f"step_{step:06d}.jsonl" for step in range(1, 7)]
+    assert list(games(whole_run)) == [f"step_{step:06d}.jsonl" for step in range(1, 5)]
     played = all_games(whole_run)
     for line in metrics(whole_run)[1:]:
         of_step = list(read_games(whole_run / "games" / f"step_{line['step']:06d}.jsonl"))
@@ -59,7 +59,7 @@ def test_every_game_is_recorded_and_replays_offline(
 
 def test_the_summary_says_what_was_reached(whole_run: Path) -> None:
     summary, lines = json.loads((whole_run / "summary.json").read_text()), metrics(whole_run)
-    expected = {"seed": 0, "steps": 6, "world": "mini", "verifier": "none"}
+    expected = {"seed": 0, "steps": 4, "world": "mini", "verifier": "none"}
     assert {name: summary[name] for name in expected} == expected
     assert summary["accuracy"] == {"base": lines[0]["accuracy"], "final": lines[-1]["accuracy"]}
     wall = sum(line["seconds"]["wall"] for line in lines)
@@ -72,7 +72,7 @@ def test_tensorboard_has_the_figures(whole_run: Path) -> None:
 
     events = EventAccumulator(str(whole_run / "tensorboard"))
     events.Reload()
-    for name, at in (("valid_rate", [1, 2, 3, 4, 5, 6]), ("accuracy/2", [0, 6])):
+    for name, at in (("valid_rate", [1, 2, 3, 4]), ("accuracy/2", [0, 4])):
         assert [event.step for event in events.Scalars(name)] == at
     shown = {event.step: event.value for event in events.Scalars("valid_rate")}
     assert shown[3] == pytest.approx(metrics(whole_run)[3]["valid_rate"])
