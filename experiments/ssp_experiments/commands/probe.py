@@ -9,7 +9,6 @@ from dataclasses import asdict
 from json import dumps
 from typing import Any
 
-import pandas as pd
 from rich.console import Console
 
 from ssp_env.doors.setup import set_up
@@ -128,8 +127,11 @@ def show(report: dict[str, Any]) -> None:
     """Prints the table, then the gate's figures, then the cheats that pay and their remedies."""
     games = f"{report['honest']['games']} games each, margin {report['margin']:g}"
     print(f"who is paid what ({report['world']}, {games})\n")
-    table = pd.DataFrame(rows(report), columns=COLUMNS)
-    print(f"{table.to_string(index=False)}\n")
+    table = [COLUMNS, *rows(report)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        print("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)))
+    print()
 
     gate = report["gate"]
     if gate["precision"] is not None:
