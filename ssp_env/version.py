@@ -1,3 +1,3 @@
 """The version of the package. Its own module, so that any floor can name it."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

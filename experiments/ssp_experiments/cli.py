@@ -279,7 +279,8 @@ def report(
     """Writes a page with the curves, settings and games of runs.
 
     Args:
-        runs: Run directories; those that differ in nothing but their seed become one line.
+        runs: Directories of runs or sweeps; runs that differ in nothing but their seed become one
+            line.
         out: The page (default: report-RUN.html).
         tokens: Include token ids and log-probabilities.
     """
@@ -292,7 +293,7 @@ def view(runs: list[str], /, *, host: str = "127.0.0.1", port: int = 8321) -> in
     """Serves that page, live, while runs go on.
 
     Args:
-        runs: Run directories, which may be in progress.
+        runs: Directories of runs or sweeps, which may be in progress.
         host: Address to bind; anyone who reaches it can read the runs.
         port: Port to bind, 0 for a free one.
     """
@@ -305,7 +306,8 @@ def plot(runs: list[str], /, *, out: str = "plot.png", smooth: PositiveInt = 5) 
     """Draws rewards, hops, validity and accuracy of runs against steps.
 
     Args:
-        runs: Run directories; those that differ in nothing but their seed become one line.
+        runs: Directories of runs or sweeps; runs that differ in nothing but their seed become one
+            line.
         out: The picture.
         smooth: Steps of the running mean.
     """

@@ -77,9 +77,10 @@ class Run:
 def open_runs(paths: Sequence[str], live: bool = False) -> list[Run]:
     """Reads everything of run directories but their games; runs may be in progress.
 
-    Says where the last line of metrics is cut off and left out, unless ``live``: then the next
-    look finds its end.
+    A sweep's directory stands for its trials, in the order in which they began. Says where the last
+    line of metrics is cut off and left out, unless ``live``: then the next look finds its end.
     """
+    paths = [run for path in paths for run in _trials(path) or [path]]
     parts = [Path(path).resolve().parts for path in paths]
     # The shortest ends of paths that tell the runs apart.
     for length in range(1, max(map(len, parts)) + 1):
@@ -96,11 +97,18 @@ def open_runs(paths: Sequence[str], live: bool = False) -> list[Run]:
     return runs
 
 
+def _trials(path: str) -> list[str]:
+    begun = [file.parent / "config.yaml" for file in Path(path).glob("trials/*/metrics.jsonl")]
+    return [str(file.parent) for file in sorted(begun, key=lambda file: file.stat().st_mtime_ns)]
+
+
 def read_run(key: str, path: str | Path) -> Run:
     """A run, with the name that it gets; see :func:`open_runs`."""
     directory = RunDirectory(path)
     if not directory.config.exists():
-        raise RunError(f"{path} is no run directory (no config.yaml); of a sweep, name trials/*")
+        raise RunError(
+            f"{path} is no run directory (no config.yaml), and no sweep with a trial that began"
+        )
     summary, lines = directory.read_summary(), directory.read_metrics()
     config, files = directory.read_config(), step_files(directory.games)
     return Run(key, directory.path, config, lines, summary, files)

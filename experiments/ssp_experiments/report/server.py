@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 from ssp_env.errors import SSPError
 from ssp_env.replay import read_games
 from ssp_experiments.report.page import described, game_html, packed, page_html, row
-from ssp_experiments.report.runs import open_runs, step_files
+from ssp_experiments.report.runs import open_runs
 
 LOCAL = ("127.0.0.1", "localhost")
 
@@ -28,7 +28,7 @@ def view(paths: Sequence[str], host: str, port: int) -> int:
     """Serves until Ctrl-C; see :func:`ssp_experiments.cli.view`."""
     with Viewer(paths, host, port) as server:
         address = f"http://{host}:{server.server_port}/"
-        print(f"ssp view: {', '.join(server.keys)} at {address} (Ctrl-C ends it)", flush=True)
+        print(f"ssp view: {', '.join(paths)} at {address} (Ctrl-C ends it)", flush=True)
         server.serve_forever()
     return 0
 
@@ -40,7 +40,7 @@ class Viewer(ThreadingHTTPServer):
 
     def __init__(self, paths: Sequence[str], host: str, port: int) -> None:
         self.paths, self.only_local = list(paths), host in LOCAL
-        self.keys = [run.key for run in open_runs(paths, live=True)]
+        open_runs(paths, live=True)  # raises before there is a server
         try:
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError) as error:
@@ -48,27 +48,27 @@ class Viewer(ThreadingHTTPServer):
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[str, str]:
         """Content type and body; a ``LookupError`` where there is no such page, run or game."""
+        runs = open_runs(self.paths, live=True)
         if path == "/":
-            runs = open_runs(self.paths, live=True)
             return "text/html", page_html(
                 runs, {"data": packed(described(runs, live=True))}, live=True
             )
         if path == "/api/state":
-            state = described(open_runs(self.paths, live=True), live=True)
-            return "application/json", json.dumps(state)
+            return "application/json", json.dumps(described(runs, live=True))
         if path not in ("/api/index", "/api/game"):
             raise LookupError("there is no such page")
 
-        run = int(query["run"])
-        files = step_files(Path(dict(enumerate(self.paths))[run]) / "games")
+        run = dict(enumerate(runs))[int(query["run"])]
         data: Any
         if path == "/api/index":
-            wanted = {int(step) for step in query["steps"].split(",")} & files.keys()
-            data = {step: _rows(files[step], files[step].stat().st_mtime_ns) for step in wanted}
+            wanted = {int(step) for step in query["steps"].split(",")} & run.files.keys()
+            data = {
+                step: _rows(run.files[step], run.files[step].stat().st_mtime_ns) for step in wanted
+            }
         else:
             step, slot = int(query["step"]), int(query["slot"])
-            (saved,) = [game for game in read_games(files[step]) if game.record.slot == slot]
-            data = game_html(self.keys[run], step, saved, tokens=True)
+            (saved,) = [game for game in read_games(run.files[step]) if game.record.slot == slot]
+            data = game_html(run.key, step, saved, tokens=True)
         return "application/json", json.dumps(data)
 
 

@@ -22,13 +22,13 @@ from ssp_experiments.run.rundir import RunDirectory
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
-    """A run that is at its first step."""
-    return make_run(tmp_path / "run", steps=1, finished=False)
+    """The first trial of a sweep, at its first step."""
+    return make_run(tmp_path / "trials" / "run", steps=1, finished=False)
 
 
 @pytest.fixture
 def port(run: RunDirectory) -> Iterator[int]:
-    with Viewer([str(run.path)], "127.0.0.1", 0) as server:
+    with Viewer([str(run.path.parents[1])], "127.0.0.1", 0) as server:
         thread = Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         yield server.server_port
@@ -47,7 +47,7 @@ def ask(port: int, path: str, **headers: str) -> tuple[int, Any]:
     return reply.status, json.loads(text) if is_json else text
 
 
-def test_a_run_is_followed_while_it_goes_on(run: RunDirectory, port: int) -> None:
+def test_runs_of_a_sweep_are_followed_while_they_go_on(run: RunDirectory, port: int) -> None:
     status, page = ask(port, "/")
     assert status == 200
     assert "connect-src &#39;self&#39;" in page
@@ -73,3 +73,7 @@ def test_a_run_is_followed_while_it_goes_on(run: RunDirectory, port: int) -> Non
     add_step(run, 1, seed=5)
     assert dict(ask(port, "/api/state")[1]["runs"][0]["steps"])[1] != versions[1]
     assert ask(port, "/api/index?run=0&steps=1") != before
+
+    make_run(run.path.with_name("before it in the alphabet"), steps=2)
+    assert [len(run["steps"]) for run in ask(port, "/api/state")[1]["runs"]] == [2, 2]
+    assert {*ask(port, "/api/index?run=1&steps=1,2")[1]} == {"1", "2"}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.ssp_env.worlds.few import few_passages
 
 from ssp_env.doors.episode import Episode
 from ssp_env.doors.setup import set_up
@@ -14,13 +12,11 @@ from ssp_env.game.game import Game
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.protocol import Tags
 from ssp_env.game.round import advance_all
-from ssp_env.players import ClozePlayer, MiniPlayer, Player, WikiPlayer
+from ssp_env.players import ClozePlayer, MiniPlayer, Player
 from ssp_env.players.scripted import GAP
 from ssp_env.worlds import open_world
 from ssp_env.worlds.files import WikiMini
-from ssp_env.worlds.wiki import WikiSentences
 
-few_passages = few_passages
 TAGS = Tags()
 
 
@@ -44,17 +40,6 @@ def test_the_mini_player_asks_for_as_many_hops_as_it_is_told() -> None:
     assert max(found) == hops
     assert found.count(hops) > 15
     assert {game.solve_rate for game in games} == {1.0}
-
-
-def test_the_wiki_player_asks_for_what_its_rules_read(few_passages: Path) -> None:
-    """Nearly all of its games are valid and solved, and some have two hops."""
-    world = WikiSentences()
-    games = play(WikiPlayer(TAGS, world), 20, world=world, game={"verifier": "world"})
-    asked = [world.analyse(game.question or "") for game in games if game.outcome is Outcome.VALID]
-    assert len(asked) >= 10
-    known = [analysis for analysis in asked if analysis is not None]
-    assert max(analysis.hops for analysis in known) == 2
-    assert np.mean([game.solve_rate or 0.0 for game in games]) >= 0.8
 
 
 def test_the_cloze_player_on_real_text(wiki: WikiMini) -> None:

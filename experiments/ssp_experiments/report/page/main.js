@@ -24,7 +24,7 @@ class App {
     this.data = data;
     this.list = new GameList(this);
     this.reader = h("div.reader", {});
-    this.versions = data.runs.map(() => new Map());
+    this.versions = [];
     this.chunks = new Map();
     addEventListener("hashchange", () => this.route());
     addEventListener("keydown", (event) => this.key(event));
@@ -129,8 +129,9 @@ class App {
   /** Reads the rows of the list: all of them, or those of steps that are new or have changed. */
   async load() {
     for (const [run, { steps }] of this.data.runs.entries()) {
+      this.list.steps[run] ??= new Map();
       const now = new Map(steps);
-      const known = this.versions[run];
+      const known = (this.versions[run] ??= new Map()); // a sweep begins further runs
       for (const step of known.keys()) if (!now.has(step)) (known.delete(step), this.list.steps[run].delete(step));
       const missing = [...now.keys()].filter((step) => known.get(step) !== now.get(step));
       for (let i = 0; i < missing.length; i += this.data.live ? STEPS_AT_ONCE : missing.length) {
