@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,15 @@ def test_tools_of_both_roles_train_in_one_run(tmp_path: Path) -> None:
     trainer = trainer_of(tmp_path, tokenizer, rows * 2, environment_factory=roles)
     trainer.train()
     assert {"rewards/Solver/mean", "rewards/Proposer/mean"} <= trainer.state.log_history[0].keys()
+
+
+def test_the_policy_that_ships_is_trained_and_saved(tmp_path: Path) -> None:
+    words = ["--steps", "1", "--attempts", "3", "--save", str(tmp_path / "policy")]
+    command = [sys.executable, str(EXAMPLES / "trl_self_play.py"), *words]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert "step 1: mean reward " in ran.stdout
+    assert (tmp_path / "policy" / "model.safetensors").is_file()
 
 
 @pytest.mark.parametrize("setup", [{"world": "small"}, SETUP])
