@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from ssp_env.config import Settings, section_of
-from ssp_env.game.config import GameConfig, ViewConfig, suited
+from ssp_env.game.config import GameConfig, ViewConfig, world_defaults
 from ssp_experiments.config import RunConfig
 
 PAGE = Path(__file__).with_name("settings.md")
@@ -72,7 +72,7 @@ def worlds(kind: type[Settings]) -> str:
         values = [
             getattr(own, name)
             for world in ("mini", "small")
-            for own in suited(world)
+            for own in world_defaults(world)
             if isinstance(own, kind)
         ]
         if any(value != field.default for value in values):

@@ -54,7 +54,7 @@ def _refuse_fractions(app: App, commands: Sequence[str], arguments: ArgumentColl
             kinds += get_args(kind)
         for token in argument.tokens:
             if int in kinds and "." in token.value:
-                what = f'"{token.value}" is no whole number'
+                what = f'"{token.value}" is not a whole number'
                 raise CoercionError(what, token=token, argument=argument)
 
 

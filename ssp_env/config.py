@@ -71,7 +71,7 @@ def _complaint(kind: type[Settings], error: dict[str, Any]) -> tuple[str, object
     if error["type"] == "literal_error" and isinstance(value, str):
         return prefix + name, value, nearest(value, re.findall(r"'([^']*)'", error["msg"]))
     if error["type"] == "tuple_type":
-        return prefix + name, value, "give a list, such as [1, 3] or [spoiler]"
+        return prefix + name, value, "give a list, in square brackets"
     if error["type"] in ("model_type", "dict_type") and name in kind.model_fields:
         inside = section_of(kind.model_fields[name])
         if inside is not None:
@@ -120,6 +120,9 @@ def load(field: str, name: str) -> Any:
         try:
             return pkgutil.resolve_name(name)
         except (ImportError, AttributeError, ValueError) as error:
+            missing = getattr(error, "name", None)
+            if isinstance(error, ImportError) and missing and not name.startswith(missing):
+                raise  # the module is there, and what it imports is not
             raise ConfigError(field, name, f"give module:name ({error})") from error
 
 

@@ -65,7 +65,7 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         new.replace(path)
         sync(path.parent)
     except OSError as error:
-        raise unwritten(path, error) from error
+        raise write_error(path, error) from error
     finally:
         if new.is_file():
             new.unlink()
@@ -77,7 +77,7 @@ def write_atomically(path: Path, text: str) -> None:
         file.write(text)
 
 
-def unwritten(path: Path, error: OSError) -> RunError:
+def write_error(path: Path, error: OSError) -> RunError:
     if not path.parent.is_dir():
         return RunError(f"{path} cannot be written: there is no directory {path.parent}; make it")
     why = error.strerror or error

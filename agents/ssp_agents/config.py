@@ -84,7 +84,7 @@ class LearningConfig(Settings):
     kl_cap: PositiveFloat | None = 10.0
     """Most nats that a token below the reference counts in that KL, as in veRL; ``None``: no bound.
     """
-    clip_low: NonNegativeFloat = 0.2
+    clip_low: Annotated[float, Field(ge=0, le=1)] = 0.2
     """Distance below 1 to which the importance ratio may fall before it is clipped."""
     clip_high: NonNegativeFloat = 0.28
     """Distance above 1 to which it may rise."""
@@ -210,12 +210,13 @@ def side_by_side(
     return [{name: a.get(name, 0) + b.get(name, 0) for name in {**a, **b}} for a, b in pairs]
 
 
-def compares(algorithm: str) -> bool:
-    """True if an algorithm compares rewards within groups."""
+def compares(learning: LearningConfig, role: str) -> bool:
+    """True if a role's algorithm compares rewards within groups."""
+    algorithm = learning.algorithm(role)
     if algorithm in ALGORITHMS:
         return algorithm != "reinforce"
     # Whether it is an Algorithm at all is checked where it is used.
-    return bool(getattr(load("learning.algorithm", algorithm), "grouped", False))
+    return bool(getattr(load(f"learning.{role}_algorithm", algorithm), "grouped", False))
 
 
 def played_at_once(game: GameConfig, learning: LearningConfig) -> int:
@@ -230,9 +231,8 @@ def check_settings(
     _check_layout(engine.kind, compute)
     # All but REINFORCE need something to compare; one of your own may.
     for role, name in (("solver", "attempts"), ("proposer", "proposals")):
-        algorithm = learning.algorithm(role)
-        if role in learning.learning_roles and getattr(game, name) < 2 and compares(algorithm):
-            fix = f"{algorithm} compares {name}: give at least 2"
+        if role in learning.learning_roles and getattr(game, name) < 2 and compares(learning, role):
+            fix = f"{learning.algorithm(role)} compares {name}: give at least 2"
             raise ConfigError(f"game.{name}", getattr(game, name), fix)
 
     # A step is rounds of whole groups, one at least per env runner.

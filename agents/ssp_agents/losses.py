@@ -280,13 +280,15 @@ ALGORITHMS = {
 """Values of ``learning.solver_algorithm`` and ``learning.proposer_algorithm``."""
 
 
-def find_algorithm(name: str) -> Algorithm:
-    """An algorithm of the table, or your own as ``module:NAME``, which every process imports."""
+def find_algorithm(learning: LearningConfig, role: str) -> Algorithm:
+    """A role's algorithm: of the table, or your own as ``module:NAME``, which every process
+    imports."""
+    name, field = learning.algorithm(role), f"learning.{role}_algorithm"
     if name in ALGORITHMS:
         return ALGORITHMS[name]
 
-    found = load("learning.algorithm", name)
+    found = load(field, name)
     if not isinstance(found, Algorithm):
         fix = f"is a {type(found).__name__}, not an ssp_agents.losses.Algorithm"
-        raise ConfigError("learning.algorithm", name, fix)
+        raise ConfigError(field, name, fix)
     return found

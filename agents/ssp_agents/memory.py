@@ -162,7 +162,7 @@ def _learner(shape: Shape, config: Run) -> tuple[dict[str, int], dict[str, int]]
     sharded = compute.sharding == "fsdp2" and compute.learners > 1
     half = compute.gpus != "none"
     trained = learning.lora_rank * shape.adapted or shape.parameters
-    algorithms = [find_algorithm(learning.algorithm(role)) for role in learning.learning_roles]
+    algorithms = [find_algorithm(learning, role) for role in learning.learning_roles]
     has_kl = learning.kl_coeff > 0 and any(algorithm.kl for algorithm in algorithms)
     size, shares = HALF if half else FLOAT, compute.learners if sharded else 1
 

@@ -139,7 +139,7 @@ def credited(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
         numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
         groups = np.array([numbers[name] for name in names], dtype=np.int64)
 
-        algorithm = find_algorithm(config.algorithm(role))
+        algorithm = find_algorithm(config, role)
         found = algorithm.advantage(rewards, groups, config)
         advantages[own] = found
         # Without KL, a row with A = 0 has no gradient, but its tokens count in a mean over all
@@ -175,7 +175,7 @@ def deal(rows: Sequence[Row], learning: LearningConfig) -> list[tuple[list[Row],
 def _aggregation(config: LearningConfig, role: str) -> Aggregation:
     """Sum or mean by which a role's token losses are put together."""
     given = config.proposer_aggregation if role == "proposer" else config.solver_aggregation
-    return given or find_algorithm(config.algorithm(role)).aggregation
+    return given or find_algorithm(config, role).aggregation
 
 
 def with_loss_weights(

@@ -107,7 +107,7 @@ def _make_room(module: torch.nn.Module, device: torch.device) -> None:
                     held[name] = made.setdefault(id(tensor), empty)
 
 
-def whole(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """A tensor, gathered if it is spread; then every process has to call this."""
     gathered: Tensor = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
     return gathered

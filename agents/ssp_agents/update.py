@@ -20,7 +20,7 @@ from ssp_agents.losses import Tokens, find_algorithm, is_clipped, is_vetoed, kl_
 from ssp_agents.metrics import ROLE_NORMS
 from ssp_agents.rows import ROLE_IDS, Columns, idle, microbatches, of_role, one_of_each
 from ssp_agents.scoring import Scores
-from ssp_agents.sharding import whole
+from ssp_agents.sharding import full_tensor
 
 Scorer = Callable[[Columns], Scores]
 """From columns of rows to the scores of the tokens that the policy wrote, row by row."""
@@ -76,7 +76,7 @@ class Update:
         self._no_sync = no_sync or contextlib.nullcontext
         self._agree, self._loss = agree, loss
         # By role id; found here, so that a wrong name fails before the first pass.
-        self._algorithms = [find_algorithm(learning.algorithm(role)) for role in ROLE_IDS]
+        self._algorithms = [find_algorithm(learning, role) for role in ROLE_IDS]
 
     def __call__(self, columns: Columns, step: int) -> dict[str, float]:
         """Learns from one batch: tensors on the policy's device, as of
@@ -108,7 +108,7 @@ class Update:
             figures |= dict(zip(ROLE_NORMS, self._role_norms(proposer_gradients), strict=True))
 
         # g <- g min(1, MAX_GRAD_NORM / |g|), over all parameters together.
-        norm = whole(torch.nn.utils.clip_grad_norm_(self._parameters(), MAX_GRAD_NORM))
+        norm = full_tensor(torch.nn.utils.clip_grad_norm_(self._parameters(), MAX_GRAD_NORM))
         finite = bool(torch.isfinite(norm))
         if finite:
             self.optimizer.step()
@@ -267,4 +267,5 @@ def _scored(scorer: Scorer, part: Columns) -> Scores:
 
 
 def _norm(gradients: Sequence[Tensor | None]) -> float:
-    return float(whole(torch.nn.utils.get_total_norm([g for g in gradients if g is not None])))
+    norm = torch.nn.utils.get_total_norm([g for g in gradients if g is not None])
+    return float(full_tensor(norm))

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from ssp_env.errors import UsageError
 from ssp_experiments.options import (
     Chosen,
     EvalOptions,
@@ -69,6 +70,8 @@ def sweep(
     """
     from ssp_experiments.commands.sweep import run
 
+    if name is None and (chosen, options) != (Chosen(), SweepOptions()):
+        raise UsageError("name a sweep, or give its YAML file; `ssp sweep` lists those that ship")
     return run(chosen, options, name)
 
 

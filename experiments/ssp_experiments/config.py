@@ -14,7 +14,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from ssp_agents.config import ComputeConfig, EngineConfig, LearningConfig, check_settings
 from ssp_env.config import Settings, setting_names
 from ssp_env.errors import ConfigError, DataError, ModelError, nearest
-from ssp_env.game.config import GameConfig, suited
+from ssp_env.game.config import GameConfig, world_defaults
 from ssp_env.judge.chat import ChatConfig
 from ssp_env.search.index import SearchConfig
 
@@ -78,7 +78,7 @@ class RunConfig(Settings):
         game, world = given.get("game", {}), given.get("world", "mini")
         if not isinstance(game, Mapping) or not isinstance(world, str):
             return given
-        return {**given, "game": suited(world)[0].model_dump() | dict(game)}
+        return {**given, "game": world_defaults(world)[0].model_dump() | dict(game)}
 
     @model_validator(mode="after")
     def _check_sections_together(self) -> Self:

@@ -62,7 +62,7 @@ class Chosen:
             **(options or {}),
         }
         changes = {name: value for name, value in named.items() if value is not None}
-        if self.search is not None and self.search.startswith("http"):
+        if self.search is not None and "://" in self.search:
             changes |= {"search.index": "", "search.server": self.search}
         elif self.search is not None:
             changes |= {"search.server": "", "search.index": self.search}

@@ -25,7 +25,7 @@ def judge(
     model: str | None = None,
     key_env: str | None = None,
 ) -> int:
-    """Measure a judge on labelled pairs of answers.
+    """Measures a judge on labelled pairs of answers.
 
     A line of the file: {"question": "Who ...?", "answers": ["George Smith"], "prediction": "George
     P. Smith", "right": true}.
@@ -33,12 +33,12 @@ def judge(
     Exit status: 0, 1 if the judge's model left a pair without a verdict, 2 for a mistake.
 
     Args:
-        file: labelled pairs: JSON lines, plain or gzip.
-        judge: which judge: lenient (default), exact, f1 or openai.
-        json: print one JSON object.
-        url: with openai: the API's root, http://127.0.0.1:8000/v1.
-        model: with openai: the model to ask.
-        key_env: with openai: environment variable with the API key.
+        file: Labelled pairs: JSON lines, plain or gzip.
+        judge: Its name: lenient (default), exact, f1 or openai.
+        json: Print one JSON object.
+        url: With openai: the API's root, http://127.0.0.1:8000/v1.
+        model: With openai: the model to ask.
+        key_env: With openai: environment variable with the API key.
     """
     if judge == "openai":
         if url is None or model is None:

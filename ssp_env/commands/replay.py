@@ -131,8 +131,9 @@ def _games(path: Path, chosen: Chosen) -> Iterator[_Found]:
         raise DataError(path, "holds no game")
     if count == 0:
         held = [step for _, step in files if step is not None]
-        there = f"; it has steps {held[0]} to {held[-1]}" if held else ""
-        raise SSPError(f"{path} holds {number} games, but none that is asked for{there}")
+        there = f" of steps {held[0]} to {held[-1]}" if held else ""
+        asked = ", ".join(f"{n} {value}" for n, value in vars(chosen).items() if value is not None)
+        raise SSPError(f"{path} holds {number} games{there}, but none with {asked}")
 
 
 def _files(path: Path) -> list[tuple[Path, int | None]]:

@@ -59,7 +59,8 @@ class Source:
         if Path(self.place).is_file():
             return BM25Retriever(read_corpus(self.place))
         if self.place not in WORLDS:
-            fix = f"there is no such file, directory or world; {nearest(self.place, WORLDS)}"
+            worlds = nearest(self.place, {*WORLDS} - {"files"})
+            fix = f"there is no such file, directory or world; {worlds}"
             raise ConfigError("--in", self.place, fix)
         return own_retriever(open_world(self.place))
 
@@ -181,7 +182,11 @@ def serve(
 
     local = host in ("127.0.0.1", "::1", "localhost")
     anyone = no_token or (local and TOKEN_VARIABLE not in os.environ)
-    token = None if anyone else read_key("token", TOKEN_VARIABLE)
+    try:
+        token = None if anyone else read_key("token", TOKEN_VARIABLE)
+    except ConfigError as error:
+        fix = f"{error.fix} that clients send, or let anyone ask by --no-token"
+        raise ConfigError(error.field, error.value, fix) from None
 
     def ready(address: str) -> None:
         print(f"ssp serve: ready at {address}, searching {source.place}", flush=True)

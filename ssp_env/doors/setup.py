@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ssp_env.errors import ConfigError, named_values, nearest
-from ssp_env.game.config import UNMASKED, GameConfig, ViewConfig, suited
+from ssp_env.game.config import UNMASKED, GameConfig, ViewConfig, world_defaults
 from ssp_env.game.prompts import tags_of
 from ssp_env.game.rules import Parts, Rules
 from ssp_env.search.base import Retriever
@@ -89,7 +89,7 @@ def set_up(setup: Setup) -> ResolvedSetup:
         raise ConfigError("world", world, f"give a World, or the name of one: {', '.join(WORLDS)}")
 
     named = setup.get("world", "mini")
-    default_game, default_view = suited(named if isinstance(named, str) else world.name)
+    default_game, default_view = world_defaults(named if isinstance(named, str) else world.name)
     game = _config(GameConfig, setup.get("game"), default_game)
     view = _config(ViewConfig, setup.get("view"), default_view)
 

@@ -109,7 +109,7 @@ class GameBatch:
             pairs = list(zip(turns, written, behaviour, strict=True))
         except (TypeError, ValueError) as error:
             what = f"{len(turns)} turns are open: give a list of token ids for each"
-            raise UsageError(f"{what}, and of log-probabilities, if any ({error})") from error
+            raise UsageError(f"{what}, and as many of log-probabilities, if any") from error
 
         # All are checked before any is taken.
         checked = []

@@ -223,6 +223,6 @@ _SUITED = {
 }
 
 
-def suited(world: str) -> tuple[GameConfig, ViewConfig]:
+def world_defaults(world: str) -> tuple[GameConfig, ViewConfig]:
     """Rules and view that suit a world, by its name; for other worlds, the paper's rules."""
     return _SUITED.get(world, (GameConfig(), ViewConfig()))

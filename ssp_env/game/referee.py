@@ -22,7 +22,7 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.game.verification import NoiseDocument, Retrieved, find_among, fit_documents
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
-from ssp_env.search.base import Results, search_each, whole
+from ssp_env.search.base import Results, all_found, search_each
 from ssp_env.types import Document
 
 Verdicts = list[Verdict | ServiceError]
@@ -72,7 +72,7 @@ class Referee:
         """Result of a search among the documents of a verification, as it is shown."""
         rules = self.rules
         with blaming("retriever"):
-            (found,) = whole(search_each(rules.retriever, [query], rules.config.top_k))
+            (found,) = all_found(search_each(rules.retriever, [query], rules.config.top_k))
         among = find_among(game.materials, query, found)
         limit = rules.config.max_document_tokens
         return tuple(rules.prompts.as_shown(document, limit) for document in among)

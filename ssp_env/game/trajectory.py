@@ -72,8 +72,8 @@ class Limits(Immutable):
             whole = list(map(operator.index, ids))
             behaviour = None if logprobs is None else array("d", logprobs)
         except TypeError as error:
-            what = "a turn is a list of token ids, and another one of their log-probabilities"
-            raise UsageError(f"{what} ({error}): {ids!r:.200}; encode text first") from error
+            what = "tokens are whole numbers (encode text first), their log-probabilities numbers"
+            raise UsageError(f"{what}, not {ids!r:.200} and {logprobs!r:.200}") from error
 
         # A negative id would index the table of pieces from its end.
         size = self.tokenizer.vocab_size

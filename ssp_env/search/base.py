@@ -66,7 +66,7 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
     return results
 
 
-def whole(results: Results) -> list[list[Document]]:
+def all_found(results: Results) -> list[list[Document]]:
     """The rankings of a batch; raises the first error among the results."""
     for result in results:
         if isinstance(result, ServiceError):

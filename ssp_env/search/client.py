@@ -18,7 +18,7 @@ import httpx
 
 from ssp_env.errors import ServiceError, TransientServiceError
 from ssp_env.net import OVERLOADED, Client, check_url, read_key, retried, run
-from ssp_env.search.base import Results, check_request, split_contents, well_formed, whole
+from ssp_env.search.base import Results, all_found, check_request, split_contents, well_formed
 from ssp_env.types import Document
 
 BATCH = 64
@@ -75,7 +75,7 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
         return {"server": str(url.copy_with(query=None, fragment=None))}
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        return whole(self.search_each(queries, k))
+        return all_found(self.search_each(queries, k))
 
     def search_each(self, queries: Sequence[str], k: int) -> Results:
         check_request(queries, k)

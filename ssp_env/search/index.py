@@ -185,11 +185,9 @@ class SearchConfig(Settings):
 
     @classmethod
     def of(cls, given: str | Path | Mapping[str, Any] | SearchConfig) -> Self:
-        """Settings from a mapping of them or a single text: a server's address, which begins with
-        ``http``, or an index directory; empty: the world's own retriever."""
+        """Settings from a mapping of them or a single text: a server's address, or an index directory; empty: the world's own retriever."""
         if isinstance(given, str | Path):
-            name = "server" if str(given).startswith(("http://", "https://")) else "index"
-            given = {name: str(given)}
+            given = {"server" if "://" in str(given) else "index": str(given)}
         fix = "give an index directory, a server's address, or a mapping of fields"
         fix += "; a retriever of your own is retriever=..."
         return cls(**named_values("search", dict(given) if isinstance(given, cls) else given, fix))

@@ -1,4 +1,4 @@
-"""The search server: Search-R1's protocol over any retriever, by FastAPI (extra ``serve``)."""
+"""The search server: Search-R1's protocol over any retriever, by FastAPI (extra ``services``)."""
 
 from __future__ import annotations
 

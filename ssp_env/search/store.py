@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
-from ssp_env.disk import locked, new_folder, unfinished, write_atomically
+from ssp_env.disk import locked, make_directories, new_folder, unfinished, write_atomically
 from ssp_env.errors import DataError, RunError
 from ssp_env.search.base import digest_of, encode, read_passages
 from ssp_env.types import Document, Passages
@@ -88,7 +88,7 @@ def building(folder: Path, *, resume: bool = False) -> Iterator[Path]:
 
     ``DataError`` if another process builds in its parent, or the disk is full or not writable."""
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(folder.parent)
         with locked(folder.parent), new_folder(folder, resume=resume) as path:
             yield path
     except (OSError, RunError) as error:

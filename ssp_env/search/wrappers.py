@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssp_env.errors import ConfigError, DataError, ServiceError
-from ssp_env.search.base import Results, Retriever, identify, search_each, whole
+from ssp_env.search.base import Results, Retriever, all_found, identify, search_each
 from ssp_env.types import Document, Passages
 
 DEPTH = 100
@@ -131,7 +131,7 @@ class CachedRetriever:
             raise DataError(path, f"cannot be used as a cache: {error}") from error
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        return whole(self.search_each(queries, k))
+        return all_found(self.search_each(queries, k))
 
     def search_each(self, queries: Sequence[str], k: int) -> Results:
         # Keys of a fixed length, whatever a policy searches for.

@@ -143,7 +143,7 @@ def test_an_algorithm_is_its_papers_equation(name: str) -> None:
 
     game = GameConfig(attempts=3, max_response_tokens=LONGEST)
     weighted = with_loss_weights(credited(rows, learning), learning, SLOTS, game)
-    found = find_algorithm(name).loss(
+    found = find_algorithm(learning, "solver").loss(
         Tokens(
             torch.cat([leaves[row.ids[0]] for row in weighted]),
             tensor(np.concatenate([row.logprobs for row in weighted])),

@@ -29,7 +29,7 @@ from ssp_agents.rllib.learner import SSPLearner
 from ssp_agents.rllib.module import MODULE_ID, LLMModule, module_spaces
 from ssp_env.config import named
 from ssp_env.errors import ConfigError, nearest
-from ssp_env.game.config import GameConfig, suited
+from ssp_env.game.config import GameConfig, world_defaults
 from ssp_env.game.prompts import tags_of
 from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.rules import Rules
@@ -151,6 +151,10 @@ class SSPConfig(AlgorithmConfig):
             if name not in LEARNING:
                 fix = f"no such setting; {nearest(name, LEARNING)}"
                 raise ConfigError(f"training.{name}", kwargs[name], fix)
+            if isinstance(kwargs[name], int | float) and kwargs[name] == -1:
+                # It would be dropped when the algorithm copies its config.
+                fix = "give another number: RLlib takes this one for a setting that is not set"
+                raise ConfigError(f"training.{name}", kwargs[name], fix)
             setattr(self, name, kwargs.pop(name))
 
         super().training(**kwargs)
@@ -213,7 +217,7 @@ class SSPConfig(AlgorithmConfig):
         if isinstance(game, GameConfig):
             return game
 
-        default, _ = suited(world if isinstance(world, str) else "")
+        default, _ = world_defaults(world if isinstance(world, str) else "")
         return default.replace(**game)
 
     def search(self) -> SearchConfig:

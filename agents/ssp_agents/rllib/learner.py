@@ -32,11 +32,11 @@ from ssp_agents.rows import Columns, Row, columns_of
 from ssp_agents.scoring import Scores, TokenScorer, checkpoint_layers
 from ssp_agents.sharding import (
     agreed_maximum,
+    full_tensor,
     load_first,
     load_shares,
     save_shares,
     shard,
-    whole,
 )
 from ssp_agents.update import Scorer, Update, adam
 from ssp_env.errors import ConfigError, LearnerDied, RunError
@@ -69,7 +69,7 @@ class SSPLearner(TorchLearner):
         super().build()
         learning, module = self.learning, self.module[MODULE_ID]
         device = torch.device(self._device)
-        algorithms = [find_algorithm(learning.algorithm(role)) for role in learning.learning_roles]
+        algorithms = [find_algorithm(learning, role) for role in learning.learning_roles]
         self._reference: Scorer | None = None
         if learning.kl_coeff > 0 and any(algorithm.kl for algorithm in algorithms):
             # With adapters, no second copy of the policy is needed.
@@ -148,7 +148,8 @@ class SSPLearner(TorchLearner):
     def _uncompiled_update(
         self, batch: dict[str, Columns], **kwargs: Any
     ) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
-        """The whole update."""
+        """Learns from a batch. RLlib's ``Learner.update`` calls this, its only hook that leaves the
+        order of passes to us, after the connectors."""
         figures = self.update_step(batch[MODULE_ID], self._training_step)
         self.metrics.log_dict(figures, key=MODULE_ID, window=1)
 
@@ -218,7 +219,7 @@ class SSPLearner(TorchLearner):
         # One weight at a time is whole on those that only help to gather it.
         arrays = {}
         for name, tensor in state.items():
-            gathered = whole(tensor)
+            gathered = full_tensor(tensor)
             if self._is_first:
                 arrays[name] = pack(name, gathered, half)
         if self.config.gpus == "shared":
@@ -230,7 +231,7 @@ class SSPLearner(TorchLearner):
         are computed in; all learners have to be asked."""
         weights = {}
         for name, tensor in state_of(self.module[MODULE_ID].unwrapped()).items():
-            gathered = whole(tensor)
+            gathered = full_tensor(tensor)
             if self._is_first and name.startswith(LM):
                 weights[name.removeprefix(LM)] = gathered.cpu()
         if self._is_first:

@@ -121,8 +121,9 @@ def _check_targets(model: str | None, options: EvalOptions, targets: Sequence[st
     if out and not Path(out).parent.is_dir():
         raise ConfigError("--out", out, "its directory is not there")
     if out and Path(out).exists():
-        shown = f"ssp eval {shlex.quote(out)} shows it"
-        fix = f"it is there already; {shown}, or remove it or name another file"
+        fix = f"it is there already: ssp eval {shlex.quote(out)} shows it; name another file"
+        if not Path(out).is_file():
+            fix = "it is no file; name one that is not there yet"
         raise ConfigError("--out", out, fix)
     if options.attempts > 1 and options.temperature == 0:
         fix = "greedy attempts are all alike: give more than 0, or --attempts 1"

@@ -20,7 +20,7 @@ from ssp_agents.sharding import read_weights
 from ssp_agents.tiny import bootstrap as tiny
 from ssp_agents.tiny.bootstrap import HEAD_SIZE, WIDTH
 from ssp_agents.wiki_small import bootstrap as wiki
-from ssp_env.disk import make_directories, new_folder, remove_empty, unwritten
+from ssp_env.disk import make_directories, new_folder, remove_empty, write_error
 from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.config import MINI_GAME, WIKI_GAME
 from ssp_experiments.commands.cards import CARD, DATA, data_card, model_card
@@ -74,7 +74,7 @@ def make_policy(out: Path, world: str, seed: int, width: int | None, steps: int 
             text = json.dumps(origin, indent=2) + "\n"
             (folder / "origin.json").write_text(text, encoding="utf-8")
     except OSError as error:
-        raise unwritten(out, error) from error
+        raise write_error(out, error) from error
     except KeyboardInterrupt:
         kept = "the same command goes on from what it has saved" if small else "nothing is kept"
         print(f"stopped; {kept}", file=sys.stderr)

@@ -76,7 +76,7 @@ def open_run(
         what = f"its tokenizer has {tokenizer.vocab_size} tokens, its model {model.vocab_size}"
         raise ModelError(f"{config.model_dir} does not fit together: {what}")
     for role in config.learning.learning_roles:
-        find_algorithm(config.learning.algorithm(role))
+        find_algorithm(config.learning, role)
     check_memory(config)
     if config.learning.partner:
         check_model(Path(config.learning.partner))

@@ -33,6 +33,7 @@ from ssp_env.disk import (
     remove_empty,
     replacing,
     write_atomically,
+    write_error,
 )
 from ssp_env.errors import ConfigError, DataError, RunError
 from ssp_env.game.record import GameRecord
@@ -143,7 +144,7 @@ class RunDirectory:
             with open(self.metrics, "a", encoding="utf-8") as file:
                 file.write(json.dumps(line, allow_nan=False) + "\n")
         except OSError as error:
-            raise RunError(f"{self.metrics} cannot be written: {error}") from error
+            raise write_error(self.metrics, error) from error
         return line
 
     def write_games(self, step: int, rules: SavedRules, games: Iterable[GameRecord]) -> None:
@@ -176,7 +177,8 @@ class RunDirectory:
             for _, old in self.kept_checkpoints()[: -kept if kept else 0]:
                 shutil.rmtree(old)
         except (OSError, SafetensorError) as error:
-            raise RunError(f"the checkpoint {final} cannot be written: {error}") from error
+            what = f"the checkpoint {final} cannot be written: {error}"
+            raise RunError(f"{what}; make room, then resume the run") from error
 
     # -- what was written ----------------------------------------------------------------------
 
@@ -238,7 +240,10 @@ class RunDirectory:
         return step
 
     def _clear(self) -> None:
-        """Deletes a run that has no checkpoint."""
+        """Deletes a run that ended before its first checkpoint."""
+        if self.summary.exists():
+            why = "the run is finished, but its checkpoints are gone"
+            raise RunError(f"{self.path}: {why}; begin another one with another --out")
         for file in (self.metrics, self.config, self.tracked):
             file.unlink(missing_ok=True)
         for folder in (self.tensorboard, self.path / "wandb", self.games, self.checkpoints):

@@ -150,6 +150,14 @@ MISTAKES = [
     ("train --set engine.kind=vllm", "engine.kind=vllm needs a package"),
     ("train --set tracker=wandb", "run: pip install 'ssp-env[track]'"),
     ("train --set learning.solver_algorithm=own:LIMIT", "is a int, not an ssp_agents."),
+    ("train --set learning.proposer_algorithm=no:X", "learning.proposer_algorithm = 'no:X'"),
+    ("train --rules broken:make", "No module named 'nothing_like_it'; mend it"),
+    ("train --search htp://127.0.0.1:9", "give an address such as http://"),
+    ("eval --out empty", "it is no file; name one that is not there yet"),
+    ("index file --out file", "file is a file"),
+    ("search -k 1 --in file.txt x", "there is no such file, directory or world"),
+    ("serve --host 0.0.0.0", "or let anyone ask by --no-token"),
+    ("sweep --resume", "name a sweep, or give its YAML file"),
     ("train --resume --out run --preset best", "other settings (engine."),
     ("train --resume --out empty", "empty holds no run to resume"),
     ("eval a b c", "at most two are compared"),
@@ -180,6 +188,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(
     # Neither vLLM nor the trackers are there.
     monkeypatch.setattr("ssp_experiments.run.checks.find_spec", lambda name: None)
     (place / "own.py").write_text("LIMIT = 3\n")
+    (place / "broken.py").write_text("import nothing_like_it\n")
     command, _, more = words.partition(" ")
     (place / "mine.yaml").write_text(more)
     given = ["mine.yaml"] if ": " in more else more.split()
