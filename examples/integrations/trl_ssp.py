@@ -153,6 +153,7 @@ def rollouts(
             "logprobs": logprobs[start:],
             "env_mask": mask[start:],
             "earned": reward,
+            "role": "solver" if own is None else own.role.value,
         }
 
     return rollout
