@@ -130,7 +130,9 @@ async def play_chat(
         sampling: further fields of each request, such as ``temperature`` or ``logprobs``.
         timeout: seconds for one call; failed ones are repeated for half a minute.
         role: play this role alone, and let ``other`` play the rest; both when not given.
-        other, questions, setup: as of :class:`~ssp_env.doors.turns.TextRole`.
+        other: as of :class:`~ssp_env.doors.turns.TextRole`, like those that follow.
+        questions: for the solver alone.
+        setup: of the game.
 
     Returns:
         The conversations of the policy, in the order in which they began. If the server stays away,
