@@ -13,7 +13,6 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
 sys.path.insert(0, str(Path(__file__).parent / "integrations"))
@@ -28,9 +27,6 @@ import ssp_env
 from ssp_agents.models import tiny_directory
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
-PROPOSER_WEIGHT = 0.03
-"""As in the preset ``tiny``."""
-
 parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
 )
@@ -40,16 +36,6 @@ parser.add_argument("--lr", type=float, default=3e-4)
 parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--save", default="runs/trl", help="directory of the policy that comes of it")
 parser.add_argument("--out", type=curve_file, help="write the curve here, as JSON lines")
-
-
-def weighted(earned: list[float | None], role: list[str], **_: Any) -> list[float | None]:
-    """The game's rewards, a proposer's scaled down: it has to learn more slowly than the solver.
-
-    TRL has no weight for a role, but with ``scale_rewards="none"`` advantages are of this scale."""
-    return [
-        reward if reward is None or by == "solver" else PROPOSER_WEIGHT * reward
-        for reward, by in zip(earned, role, strict=True)
-    ]
 
 
 class Curve(TrainerCallback):
@@ -79,7 +65,7 @@ if __name__ == "__main__":
     trainer = GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager"),
         processing_class=AutoTokenizer.from_pretrained(folder),
-        reward_funcs=[weighted],
+        reward_funcs=[trl_ssp.earned],
         rollout_func=trl_ssp.rollouts(rules=rules),
         train_dataset=Dataset.from_list(
             [{"prompt": seed} for seed in seeds for _ in range(1 + given.attempts)]

@@ -153,7 +153,6 @@ def rollouts(
             "logprobs": logprobs[start:],
             "env_mask": mask[start:],
             "earned": reward,
-            "role": "solver" if own is None else own.role.value,
         }
 
     return rollout
