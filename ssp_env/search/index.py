@@ -185,7 +185,8 @@ class SearchConfig(Settings):
 
     @classmethod
     def of(cls, given: str | Path | Mapping[str, Any] | SearchConfig) -> Self:
-        """Settings from a mapping of them or a single text: a server's address, or an index directory; empty: the world's own retriever."""
+        """Settings from a mapping of them or a single text: a server's address or an index
+        directory; empty: the world's own retriever."""
         if isinstance(given, str | Path):
             given = {"server" if "://" in str(given) else "index": str(given)}
         fix = "give an index directory, a server's address, or a mapping of fields"
