@@ -18,6 +18,7 @@ from ssp_experiments.sweeps.tuning import play
 STEPS = 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 def test_what_is_left_of_a_sweep_is_played_to_the_same_table(
     policy: Path,
