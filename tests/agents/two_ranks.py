@@ -28,7 +28,7 @@ from ssp_agents.config import LearningConfig
 from ssp_agents.models import adapt, load_model
 from ssp_agents.rows import Row, columns_of
 from ssp_agents.scoring import TokenScorer, checkpoint_layers
-from ssp_agents.sharding import MOMENTS, agreed_maximum, load_first, save_shares, shard, whole
+from ssp_agents.sharding import MOMENTS, agreed_maximum, full_tensor, load_first, save_shares, shard
 from ssp_agents.update import Update, adam
 
 LEARNING = LearningConfig(lr=1e-3, warmup_steps=0, kl_coeff=0.1, microbatch_tokens=64)
@@ -46,7 +46,9 @@ def moments_of(
 ) -> dict[str, torch.Tensor]:
     """Each of Adam's moments, of all weights in one vector; every process has to ask."""
     held = [optimizer.state[parameter] for parameter in policy.parameters()]
-    return {name: torch.cat([whole(state[name]).flatten() for state in held]) for name in MOMENTS}
+    return {
+        name: torch.cat([full_tensor(state[name]).flatten() for state in held]) for name in MOMENTS
+    }
 
 
 def bytes_of(policy: torch.nn.Module) -> int:
@@ -83,7 +85,7 @@ def distances(folder: Path) -> dict[str, float]:
             adapt(lm, rank, seed=1)
         shard(policy, CPU)
         weights = dict(saved.named_parameters())
-        apart = [whole(p.detach()) - weights[name] for name, p in policy.named_parameters()]
+        apart = [full_tensor(p.detach()) - weights[name] for name, p in policy.named_parameters()]
         apart += [b - dict(saved.named_buffers())[name] for name, b in policy.named_buffers()]
         assert len(apart) == len([*saved.parameters(), *saved.buffers()]), "tied ones once"
         found[name] = max(float(x.abs().max()) for x in apart)
@@ -123,7 +125,7 @@ def main(rank: int, model_dir: Path, folder: Path, updates: list[list[Row]]) -> 
             if name == "fsdp2" and step == 0:
                 save_shares(policy, optimizer, folder / "checkpoint", alone=False)
 
-        weights = {key: whole(t.detach()).clone() for key, t in policy.state_dict().items()}
+        weights = {key: full_tensor(t.detach()).clone() for key, t in policy.state_dict().items()}
         moments = moments_of(policy, optimizer)
         if rank == 0:
             torch.save(
