@@ -67,11 +67,12 @@ def plain_fields(kind: type[Settings]) -> list[tuple[str, FieldInfo]]:
 
 def worlds(kind: type[Settings]) -> str:
     """What the worlds with rules of their own set instead of the defaults."""
-    lines = ["| in the worlds | `mini` | `small` |", "|---|---|---|"]
+    names = ("mini", "small", "wiki-sentences", "wiki-mini")
+    lines = [f"| in the worlds | {' | '.join(f'`{name}`' for name in names)} |", "|---" * 5 + "|"]
     for name, field in plain_fields(kind):
         values = [
             getattr(own, name)
-            for world in ("mini", "small")
+            for world in names
             for own in world_defaults(world)
             if isinstance(own, kind)
         ]

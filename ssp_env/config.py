@@ -123,7 +123,8 @@ def load(field: str, name: str) -> Any:
             missing = getattr(error, "name", None)
             if isinstance(error, ImportError) and missing and not name.startswith(missing):
                 raise  # the module is there, and what it imports is not
-            raise ConfigError(field, name, f"give module:name ({error})") from error
+            where = "it is looked for in the working directory and on PYTHONPATH"
+            raise ConfigError(field, name, f"give module:name; {where} ({error})") from error
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ssp_agents.config import ROLES, Aggregation, LearningConfig
 from ssp_agents.losses import find_algorithm
+from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import Outcome
@@ -141,6 +142,10 @@ def credited(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
 
         algorithm = find_algorithm(config, role)
         found = algorithm.advantage(rewards, groups, config)
+        if np.shape(found) != rewards.shape:
+            fix = f"its advantages have to be {rewards.shape}, one a trajectory, "
+            fix += f"not {np.shape(found)}"
+            raise ConfigError(f"learning.{role}_algorithm", config.algorithm(role), fix)
         advantages[own] = found
         # Without KL, a row with A = 0 has no gradient, but its tokens count in a mean over all
         # tokens. With KL, the rows of a group stay or go together.

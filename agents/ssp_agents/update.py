@@ -21,6 +21,7 @@ from ssp_agents.metrics import ROLE_NORMS
 from ssp_agents.rows import ROLE_IDS, Columns, idle, microbatches, of_role, one_of_each
 from ssp_agents.scoring import Scores
 from ssp_agents.sharding import full_tensor
+from ssp_env.errors import ConfigError
 
 Scorer = Callable[[Columns], Scores]
 """From columns of rows to the scores of the tokens that the policy wrote, row by row."""
@@ -182,7 +183,12 @@ class Update:
         for number, algorithm in enumerate(self._algorithms):
             chosen = role == number  # bool (tokens,)
             tokens = Tokens(*(x[chosen] for x in (logprobs, behaviour, advantages, rows)))
-            losses = losses.masked_scatter(chosen, algorithm.loss(tokens, learning))
+            of_tokens = algorithm.loss(tokens, learning)
+            if of_tokens.shape != tokens.logprobs.shape:
+                fix = f"its loss has to return {(*tokens.logprobs.shape,)}, one a token, "
+                fix += f"not {(*of_tokens.shape,)}"
+                raise ConfigError("algorithm", algorithm.loss.__qualname__, fix)
+            losses = losses.masked_scatter(chosen, of_tokens)
             if algorithm.clips is not None:
                 found = is_clipped(algorithm.clips(tokens).detach(), tokens.advantages, learning)
                 clipped = clipped.masked_scatter(chosen, found)

@@ -19,11 +19,13 @@ from hypothesis import strategies as st
 from learning import some_rows, tensors
 
 from ssp_agents.config import ALGORITHMS, Aggregation, LearningConfig
+from ssp_agents.losses import Algorithm, Tokens, grpo_advantages, grpo_loss
 from ssp_agents.metrics import merge_figures
 from ssp_agents.models import adapt, load_model
 from ssp_agents.rows import Columns, Row, credited, rows_of, with_loss_weights
 from ssp_agents.scoring import Scores, checkpoint_layers, token_scores
 from ssp_agents.update import Update
+from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.round import Round
 
@@ -203,3 +205,25 @@ def test_figures_are_what_numpy_makes_of_the_logits(model_dir: Path, rows: list[
     assert 0 < figures["clipped_share"] < 1
     for role, values in entropies.items():
         assert figures[f"{role}_entropy"] == pytest.approx(np.mean(values), rel=1e-5)
+
+
+def one_number(tokens: Tokens, learning: LearningConfig) -> torch.Tensor:
+    return tokens.logprobs.sum()
+
+
+def too_few(rewards: Any, groups: Any, learning: LearningConfig) -> Any:
+    return rewards[1:]
+
+
+SCALAR = Algorithm(grpo_advantages, one_number, grouped=True, kl=False, aggregation="sum")
+SHORT = Algorithm(too_few, grpo_loss, grouped=True, kl=False, aggregation="sum")
+
+
+def test_a_shape_that_does_not_fit_is_named(model_dir: Path) -> None:
+    rows = some_rows(model_dir, 4)
+    learning = PLAIN.replace(solver_algorithm=f"{__name__}:SCALAR")
+    with pytest.raises(ConfigError, match=r"one_number.*its loss has to return \(\d+,\)"):
+        Bench(model_dir, learning).update(tensors(rows), 0)
+    learning = PLAIN.replace(solver_algorithm=f"{__name__}:SHORT")
+    with pytest.raises(ConfigError, match=r"learning.solver_algorithm.*advantages have to be"):
+        credited(rows, learning)

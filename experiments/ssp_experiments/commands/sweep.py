@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ssp_env.config import named
 from ssp_env.disk import make_directories, remove_empty, write_atomically
 from ssp_env.errors import ConfigError, RunError, SSPError
 from ssp_experiments.config import shipped
@@ -44,6 +45,9 @@ def run(chosen: Chosen, options: SweepOptions, file: str | None) -> int:
 
     sweep = _changed(sweep, chosen, options)
     planned = trials(sweep)
+    for trial in planned:
+        with named(trial.name):
+            trial.config.check()
     if options.dry_run:
         _show_plan(sweep, planned)
         return 0
@@ -79,9 +83,9 @@ def _changed(sweep: Sweep, chosen: Chosen, options: SweepOptions) -> Sweep:
         raise ConfigError("--seed", chosen.seed, "give --seeds, each arm is played with each")
     seeds, arms = options.seeds or (), options.arms or ()
     if options.resume:
-        if more := sorted({*arms} - {*sweep.all_arms()}):
-            fix = "a sweep keeps the arms that it began with; choose another --out"
-            raise ConfigError("--arms", more, fix)
+        if arms:
+            fix = "a sweep that is resumed keeps the arms that it began with; leave it out"
+            raise ConfigError("--arms", arms, fix)
         seeds = tuple(dict.fromkeys([*sweep.seeds, *seeds]))
     elif arms:
         sweep = sweep.choose(arms)

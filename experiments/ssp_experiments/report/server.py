@@ -99,11 +99,15 @@ class _Handler(BaseHTTPRequestHandler):
                 wrong = f"there is no such thing: {self.path} ({error})"
                 status, text = HTTPStatus.NOT_FOUND, json.dumps({"error": wrong})
 
-        body = gzip.compress(text.encode("utf-8", "replace"), 4)
+        body = text.encode("utf-8", "replace")
+        packs = "gzip" in self.headers.get("Accept-Encoding", "")
+        if packs:
+            body = gzip.compress(body, 4)
         with suppress(ConnectionError):  # the page was closed
             self.send_response(status)
             self.send_header("Content-Type", f"{kind}; charset=utf-8")
-            self.send_header("Content-Encoding", "gzip")
+            if packs:
+                self.send_header("Content-Encoding", "gzip")
             self.send_header("Content-Length", str(len(body)))
             self.send_header("Cache-Control", "no-cache")
             self.end_headers()

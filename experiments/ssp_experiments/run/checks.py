@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from ssp_env.search.index import check_search, open_search
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World
+from ssp_env.wording.answers import normalise
 from ssp_env.worlds import check_world, open_world
 from ssp_experiments.config import RunConfig, check_model_directory, check_policy
 from ssp_experiments.run.rundir import RunDirectory
@@ -85,6 +87,13 @@ def open_run(
     check_search(config.search)
     world = open_world(config.world, **config.world_options)
     rules = build_rules(config, world, tokenizer, config.game)
+    answers = [truth.answer for truth in islice(rules.world.answers, 100)]
+    spelled = [tokenizer.decode(tokenizer.encode(answer)) for answer in answers]
+    garbled = [a for a, s in zip(answers, spelled, strict=True) if normalise(a) != normalise(s)]
+    if len(garbled) > len(answers) / 2:
+        what = f"its tokenizer cannot spell {len(garbled)} of {len(answers)} answers of the world"
+        fix = f"{what}, such as {garbled[0]!r}; take a model with a vocabulary for any text"
+        raise ConfigError("model", config.model_dir, fix)
     try:
         if questions is None:
             questions = rules.world.questions(seed, config.per_group)

@@ -105,6 +105,8 @@ def test_settings_that_do_not_fit_the_world_or_each_other(refused: Refused) -> N
     assert line.startswith("per_group = 3000: this graph has only about")
     unread = ("world=wiki-mini", "game.verifier=world", "game.max_prompt_tokens=512")
     assert "cannot read documents" in refused(settings=unread)
+    words = ("world=wiki-mini", "game.max_prompt_tokens=512")
+    assert "take a model with a vocabulary for any text" in refused(settings=words)
     missing = ("world=files", "world_options.name=mine", "world_options.corpus_path=nowhere")
     assert "answers_path" in refused(settings=missing)
 
@@ -169,6 +171,7 @@ MISTAKES = [
     ("sweep batch --resume", "holds no sweep to resume"),
     ("sweep arms: {a: {}, b: {game.noise_document: 3}}", "'noise_documents'"),
     ("sweep arms: {a: {}, c: {seed: 3}}", "give seeds"),
+    ("sweep arms: {a: {learning.proposer_algorithm: grpo}}", "compares proposals"),
     *(
         (f"{command} {wrong}", wrong)
         for command in ("report", "plot", "view", "questions", "export -o new", "eval", "league")

@@ -39,9 +39,11 @@ def port(run: RunDirectory) -> Iterator[int]:
 def ask(port: int, path: str, **headers: str) -> tuple[int, Any]:
     """Status and answer."""
     connection = HTTPConnection("127.0.0.1", port, timeout=60)
-    connection.request("GET", path, headers=headers)
+    connection.request("GET", path, headers={"Accept-Encoding": "gzip", **headers})
     reply = connection.getresponse()
     text = gzip.decompress(reply.read()).decode()
+    connection.request("GET", path, headers=headers)
+    assert connection.getresponse().read().decode() == text
     connection.close()
     is_json = reply.headers["Content-Type"].startswith("application/json")
     return reply.status, json.loads(text) if is_json else text
