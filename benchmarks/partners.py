@@ -35,6 +35,9 @@ class Measured(NamedTuple):
     loss: float
     gradient: Tensor
     """Of the loss to all weights, (weights,)."""
+    gap: float = 0.0
+    """Largest distance of its own log-probabilities from the given ones, in nats, where it has a
+    pass of its own."""
 
 
 @dataclass(frozen=True)
@@ -142,24 +145,43 @@ def in_trl(batch: Batch, **settings: Any) -> Measured:
     trainer.current_gradient_accumulation_steps = 1
     inputs = trainer._generate_and_score_completions(rows)
 
-    # By itself TRL computes these anew, with the weights of before the step's first update.
+    # By itself, TRL computes these anew, with the weights of before the step's first update.
     inputs["old_per_token_logps"] = batch.behaviour
     inputs["ref_per_token_logps"] = batch.spread(batch.reference)
+
+    # Its pass sums in float32, so the loss gets our log-probabilities, as the others' do.
+    given = batch.spread(batch.logprobs)
+    ids, mask = (
+        torch.cat([inputs[f"prompt_{name}"], inputs[f"completion_{name}"]], dim=1)
+        for name in ("ids", "mask")
+    )
     trainer.model.load_state_dict(batch.model.state_dict())
+    with torch.no_grad():
+        passed = trainer._get_per_token_logps_and_entropies(
+            trainer.model, ids, mask, given.shape[1]
+        )
+    gap = ((passed[0] - given.detach()) * batch.mask).abs().max()
+    trainer._get_per_token_logps_and_entropies = lambda *_, **__: (given, given.detach(), None)
     loss = trainer._compute_loss(trainer.model, inputs)
-    found = gradient(loss, trainer.model)
-    tokens = inputs["completion_mask"] * inputs["tool_mask"]
-    return Measured(inputs["advantages"], int(tokens.sum()), float(loss.detach()), found)
+
+    tokens = int((inputs["completion_mask"] * inputs["tool_mask"]).sum())
+    found = gradient(loss, batch.model)
+    return Measured(inputs["advantages"], tokens, float(loss.detach()), found, float(gap))
 
 
-def in_verl(batch: Batch, *, std: bool = True, loss: str = "vanilla", **settings: Any) -> Measured:
+def in_verl(
+    batch: Batch, *, std: bool = True, loss: str = "vanilla", cap: float = 2.0, **settings: Any
+) -> Measured:
     """By ``verl.trainer.ppo.core_algos``, with ``ActorConfig(**settings)``; ``std`` is
-    ``algorithm.norm_adv_by_std_in_grpo``, ``loss`` is ``policy_loss.loss_mode``."""
+    ``algorithm.norm_adv_by_std_in_grpo``, ``loss`` is ``policy_loss.loss_mode``, and ``cap``
+    bounds the ratios of REINFORCE, which is its mode ``bypass_mode``."""
     from verl.trainer.config import RolloutCorrectionConfig
     from verl.trainer.ppo import core_algos
     from verl.workers.config import ActorConfig, PolicyLossConfig
 
-    corrected = RolloutCorrectionConfig(rollout_is="token", loss_type="reinforce")
+    corrected = RolloutCorrectionConfig(
+        rollout_is="token", rollout_is_threshold=cap, loss_type="reinforce"
+    )
     policy_loss = PolicyLossConfig(loss_mode=loss, rollout_correction=corrected)
     required = {"strategy": "fsdp", "rollout_n": 1, "ppo_micro_batch_size_per_gpu": 1}
     config = ActorConfig(policy_loss=policy_loss, **required, **settings)
@@ -183,7 +205,6 @@ def in_skyrl(batch: Batch, **settings: Any) -> Measured:
     """By SkyRL's ``ppo_utils``, with ``AlgorithmConfig(**settings)``."""
     skip_backend()
     utils = importlib.import_module("skyrl.backends.skyrl_train.utils.ppo_utils")
-    masked_mean = importlib.import_module("skyrl.backends.skyrl_train.utils.torch_utils").masked_mean
     build = importlib.import_module("skyrl.train.config.config").build_nested_dataclass
     config = build(utils.AlgorithmConfig, settings)
 
@@ -206,7 +227,7 @@ def in_skyrl(batch: Batch, **settings: Any) -> Measured:
         reference = batch.spread(batch.reference)
         kl = utils.compute_approx_kl(logprobs, reference, mask, config.kl_estimator_type)
         # A mean of means of rows, whatever the reduction is: as in its worker.
-        total = total + config.kl_loss_coef * masked_mean(kl, mask, dim=-1).mean()
+        total = total + config.kl_loss_coef * utils.masked_mean(kl, mask, dim=-1).mean()
     return batch.measured(advantages, total)
 
 

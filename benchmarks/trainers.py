@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from benchmarks.harness import headline, origin, parser, write
 from benchmarks.partners import PARTNERS, Batch, Measured, gradient
-from ssp_agents.config import LearningConfig, TrainedRole
+from ssp_agents.config import ROLES, LearningConfig, TrainedRole
 from ssp_agents.engines.base import StopRule
 from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_agents.losses import ALGORITHMS, Tokens, grpo_loss
@@ -40,7 +41,7 @@ from ssp_env.worlds import open_world
 
 GAME = MINI_GAME.replace(attempts=5)
 SLOTS = 16
-STEP = 0.1
+STEP = 0.2
 """Distance from the weights that played to those that learn, in deviations of each tensor."""
 LENGTH = GAME.max_response_tokens
 
@@ -101,6 +102,7 @@ def as_shipped(partner: str, algorithm: str, **settings: Any) -> Objective:
     return Objective({**PLAIN, **token}, {partner: settings})
 
 
+REINFORCE = "REINFORCE of the proposer"
 OBJECTIVES = {
     "sequence": alike(
         {},
@@ -156,14 +158,19 @@ OBJECTIVES = {
     "TRL as it ships": as_shipped("trl", "OF_TRL"),
     "verl as it ships": as_shipped("verl", "OF_VERL"),
     "SkyRL as it ships, no KL": as_shipped("skyrl", "OF_SKYRL", use_kl_loss=False),
-    "REINFORCE of the proposer": Objective(
-        {"proposer_algorithm": "reinforce", "importance_cap": 2.0},
+    REINFORCE: Objective(
+        {"proposer_algorithm": "reinforce", "importance_cap": 1.5},
         {
-            "verl": {"std": False, "loss": "bypass_mode", "loss_agg_mode": "seq-mean-token-sum"},
+            "verl": {
+                "std": False,
+                "loss": "bypass_mode",
+                "cap": 1.5,
+                "loss_agg_mode": "seq-mean-token-sum",
+            },
             "skyrl": {
                 "grpo_norm_by_std": False,
                 "policy_loss_type": "cispo",
-                "cispo": {"cispo_eps_clip_high": 1.0},
+                "cispo": {"cispo_eps_clip_high": 0.5},
                 "loss_reduction": "seq_mean_token_sum_norm",
                 "max_seq_len": 1,
                 "use_kl_loss": False,
@@ -172,7 +179,7 @@ OBJECTIVES = {
         "proposer",
     ),
 }
-"""The same objective for all. TRL has no group of one, and so no proposals without a group."""
+"""By name; TRL has no groups of one, and so no REINFORCE of single proposals."""
 
 
 # -- games, and our update ------------------------------------------------------------------------
@@ -223,3 +230,137 @@ class Played:
 def tensors(columns: Mapping[str, np.ndarray]) -> Columns:
     """Columns as an update takes them."""
     return {name: torch.as_tensor(column) for name, column in columns.items()}
+
+
+# -- side by side ---------------------------------------------------------------------------------
+
+
+def installed() -> dict[str, str]:
+    """Versions of the partners that are there."""
+    found = {}
+    for name in PARTNERS:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def by_default(played: Played, partners: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """What each trainer makes of the solver's rows by its defaults, and of the best proposal.
+
+    Advantages are those of the first group that has different rewards, by reward.
+    """
+    batch, proposals = played.batch("solver"), played.batch("proposer")
+    paid = {name: {r.reward for r in batch.rows if r.group == name} for name in batch.groups}
+    mixed = next(name for name, rewards in paid.items() if len(rewards) > 1)
+    best = int(np.argmax([row.reward for row in proposals.rows]))
+
+    ours = played.ours(LearningConfig(learning_roles=("solver",)), SLOTS)
+    made = {"ours": ours} | {name: PARTNERS[name](batch) for name in partners}
+    table: dict[str, dict[str, Any]] = {}
+    for name, one in made.items():
+        advantages = zip(batch.rows, one.advantages.tolist(), strict=True)
+        table[name] = {
+            "advantages": {str(r.reward): round(a, 6) for r, a in advantages if r.group == mixed},
+            "proposal": proposals.rows[best].reward if name == "ours" else None,
+            "tokens": one.tokens,
+            "loss": one.loss,
+            "gradient_norm": float(one.gradient.norm()),
+            "cosine": cosine(one, ours),
+        }
+        if name in OBJECTIVES[REINFORCE].partners:
+            table[name]["proposal"] = float(PARTNERS[name](proposals).advantages[best])
+    return table
+
+
+def set_alike(played: Played, partners: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Ours and the distance of each partner from it, by objective."""
+    batches = {role: played.batch(role) for role in ROLES}
+    table: dict[str, dict[str, Any]] = {}
+    for name, objective in OBJECTIVES.items():
+        batch = batches[objective.role]
+        # B is the questions that were played: partners have no empty slots.
+        learning = LearningConfig(learning_roles=(objective.role,), **objective.ours)
+        ours = played.ours(learning, len(set(batch.groups)))
+        norm = float(ours.gradient.norm())
+        there = {n: given for n, given in objective.partners.items() if n in partners}
+        apart = {
+            n: {"settings": given, **distances(PARTNERS[n](batch, **given), ours)}
+            for n, given in there.items()
+        }
+        table[name] = {"settings": dict(objective.ours), "loss": ours.loss, "gradient_norm": norm}
+        table[name]["distances"] = apart
+    return table
+
+
+def distances(one: Measured, ours: Measured) -> dict[str, float]:
+    """Distances of losses, and of gradients by the norm of ours; of advantages where both have all
+    rows (ours leaves out proposals that are paid nothing)."""
+    apart = float((one.gradient - ours.gradient).norm() / ours.gradient.norm())
+    found = {"loss": abs(one.loss - ours.loss), "gradient": apart, "cosine": cosine(one, ours)}
+    if len(one.advantages) == len(ours.advantages):
+        found["advantages"] = float((one.advantages - ours.advantages).abs().max())
+    if one.gap:
+        found["pass"] = one.gap
+    return found
+
+
+def cosine(one: Measured, other: Measured) -> float:
+    """Cosine of the angle between two gradients."""
+    return round(float(torch.cosine_similarity(one.gradient, other.gradient, dim=0)), 6)
+
+
+def measure(seed: int) -> dict[str, Any]:
+    """Both tables, and the games that they are of."""
+    torch.set_num_threads(1)
+    versions, played = installed(), Played(seed)
+    batch = played.batch("solver")
+    ratios = (batch.logprobs.detach() - batch.behaviour[batch.mask > 0]).exp()
+    return {
+        "seed": seed,
+        "versions": versions,
+        "slots": SLOTS,
+        "questions": len(set(batch.groups)),
+        "attempts": len(batch.rows),
+        "tokens": len(ratios),
+        "ratios": {"least": float(ratios.min()), "most": float(ratios.max())},
+        "outside_clipping": float(((ratios < 0.8) | (ratios > 1.28)).float().mean()),
+        "by_default": by_default(played, versions),
+        "set_alike": set_alike(played, versions),
+    }
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """Both tables as people read them."""
+    columns = {n: f"{n} {result['versions'].get(n, '')}".strip() for n in result["by_default"]}
+    first = {}
+    for name, one in result["by_default"].items():
+        cells = {f"advantage of reward {r[0]}": f"{a:+.4f}" for r, a in one["advantages"].items()}
+        proposal = one["proposal"]
+        cells["of the best proposal"] = "none" if proposal is None else f"{proposal:+.6f}"
+        cells |= {"tokens in the loss": str(one["tokens"]), "loss": f"{one['loss']:+.6f}"}
+        cells |= {"gradient norm": f"{one['gradient_norm']:.4f}", "cosine": f"{one['cosine']:.4f}"}
+        first[columns[name]] = cells
+    second = {}
+    for name, one in result["set_alike"].items():
+        cells = {"loss": f"{one['loss']:+.6f}", "gradient norm": f"{one['gradient_norm']:.4f}"}
+        for partner, apart in one["distances"].items():
+            cells[columns[partner]] = f"{apart['loss']:.0e}, {apart['gradient']:.0e}"
+        second[name] = cells
+
+    alike = (
+        pd.DataFrame.from_dict(second, orient="index").fillna("").to_markdown(disable_numparse=True)
+    )
+    return f"{headline(origin())}\n\n{by_default}\n\n{alike}\n"
+
+
+def main() -> int:
+    """Measures, writes the result and prints the tables."""
+    settings = parser(__doc__).parse_args()
+    result = measure(settings.seed)
+    write(settings.out, result)
+    print(markdown(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
