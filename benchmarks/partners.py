@@ -42,7 +42,7 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of one role, and the policy that learns, in float64.
+    """Rows of one role, and the policy that learns, its weights in float64.
 
     A response begins where the shortest prompt ends, so that no trainer pads on the left, which
     would move positions and change last digits; what is left of a longer prompt is masked.
@@ -105,9 +105,9 @@ def gradient(loss: Tensor, model: Any) -> Tensor:
 
 def in_trl(batch: Batch, **settings: Any) -> Measured:
     """By ``GRPOTrainer``, whose rollout is the recorded games, with ``GRPOConfig(**settings)``."""
+    import trl
     from datasets import Dataset
     from transformers import AutoTokenizer
-    from trl import GRPOConfig, GRPOTrainer
 
     def replayed(prompts: list[str], trainer: Any) -> dict[str, Any]:
         """A ``rollout_func`` that gives every row as it was played."""
@@ -124,7 +124,7 @@ def in_trl(batch: Batch, **settings: Any) -> Measured:
 
     rows = [{"prompt": "", "reward": row.reward} for row in batch.rows]
     with tempfile.TemporaryDirectory() as folder:
-        arguments = GRPOConfig(
+        arguments = trl.GRPOConfig(
             output_dir=folder,
             use_cpu=True,
             bf16=False,
@@ -134,7 +134,7 @@ def in_trl(batch: Batch, **settings: Any) -> Measured:
             report_to=[],
             **settings,
         )
-        trainer = GRPOTrainer(
+        trainer: Any = trl.GRPOTrainer(
             model=load_model(tiny_directory()).double().train(),
             args=arguments,
             train_dataset=Dataset.from_list(rows),

@@ -347,10 +347,9 @@ def markdown(result: Mapping[str, Any]) -> str:
             cells[columns[partner]] = f"{apart['loss']:.0e}, {apart['gradient']:.0e}"
         second[name] = cells
 
-    alike = (
-        pd.DataFrame.from_dict(second, orient="index").fillna("").to_markdown(disable_numparse=True)
-    )
-    return f"{headline(origin())}\n\n{by_default}\n\n{alike}\n"
+    frames = pd.DataFrame(first), pd.DataFrame.from_dict(second, orient="index").fillna("")
+    tables = [frame.to_markdown(disable_numparse=True) for frame in frames]
+    return "\n\n".join([headline(origin()), *tables])
 
 
 def main() -> int:
