@@ -147,7 +147,7 @@ packages_verifiers := verifiers==0.4.0
 packages_openenv := openenv==0.10.0 skyrl-gym==0.4.0
 packages_tinker := $(VLLM_INDEX) torch==2.13.0 tinker==0.38.0 transformers==5.23.0 chz datasets blobfile termcolor tiktoken pyrage cloudpickle
 packages_alone_tinker := tinker-cookbook==0.6.1
-packages_trainers := $(VLLM_INDEX) torch==2.13.0 ssp-env[train] trl==1.16.0 tensordict==0.10.0 hydra-core==1.3.8 codetiming \
+packages_trainers := $(VLLM_INDEX) torch==2.13.0 -e '.[train]' trl==1.16.0 tensordict==0.10.0 hydra-core==1.3.8 codetiming \
 	jaxtyping loguru cloudpathlib
 packages_alone_trainers := --ignore-requires-python verl==0.9.1 skyrl==0.4.0 skyrl-gym==0.4.0
 tests_verifiers := tests/integrations/test_verifiers.py

@@ -105,9 +105,10 @@ def gradient(loss: Tensor, model: Any) -> Tensor:
 
 def in_trl(batch: Batch, **settings: Any) -> Measured:
     """By ``GRPOTrainer``, whose rollout is the recorded games, with ``GRPOConfig(**settings)``."""
-    import trl
     from datasets import Dataset
     from transformers import AutoTokenizer
+
+    trl: Any = importlib.import_module("trl")
 
     def replayed(prompts: list[str], trainer: Any) -> dict[str, Any]:
         """A ``rollout_func`` that gives every row as it was played."""
@@ -134,7 +135,7 @@ def in_trl(batch: Batch, **settings: Any) -> Measured:
             report_to=[],
             **settings,
         )
-        trainer: Any = trl.GRPOTrainer(
+        trainer = trl.GRPOTrainer(
             model=load_model(tiny_directory()).double().train(),
             args=arguments,
             train_dataset=Dataset.from_list(rows),
