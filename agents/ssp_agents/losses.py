@@ -23,7 +23,7 @@ from ssp_env.errors import ConfigError
 VETO = 1e-4
 """A trajectory with a token whose importance ratio is below this is not learnt from: the learner
 all but rules out what the engine sampled, so one of the two is wrong there, or the trajectory
-belongs to another policy. The same value as in veRL and SkyRL."""
+belongs to another policy. The value that SkyRL suggests."""
 
 
 class Tokens(NamedTuple):
