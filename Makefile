@@ -143,7 +143,7 @@ vllm-check: $(VLLM_VENV)/.installed
 	$(VLLM_VENV)/bin/python -m benchmarks.vllm_check --out benchmarks/results/vllm_check.json
 
 # The trainers that people have, each beside the others' pins: games by their own commands, offline. Installing takes about
-# five minutes of two cores and 3 GB, once; the tests take seven. tinker-cookbook comes without tml-renderers, which not
+# nine minutes of two cores and 5 GB, once; the tests take seven. tinker-cookbook comes without tml-renderers, which not
 # every platform has and nothing here needs; PyTorch's CPU build is enough. The losses of verl and SkyRL come without
 # their pins (of GPU stacks, an older transformers, and of SkyRL Python 3.12), which nothing here needs either.
 PARTNERS := verifiers openenv tinker trainers

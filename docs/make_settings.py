@@ -67,8 +67,9 @@ def plain_fields(kind: type[Settings]) -> list[tuple[str, FieldInfo]]:
 
 def worlds(kind: type[Settings]) -> str:
     """What the worlds with rules of their own set instead of the defaults."""
-    names = ("mini", "small", "wiki-sentences", "wiki-mini")
-    lines = [f"| in the worlds | {' | '.join(f'`{name}`' for name in names)} |", "|---" * 5 + "|"]
+    names = ("mini", "small", "wiki-sentences", "wiki-mini", "files")
+    heads = " | ".join(f"`{name}`" for name in names)
+    lines = [f"| in the worlds | {heads} |", "|---" * (1 + len(names)) + "|"]
     for name, field in plain_fields(kind):
         values = [
             getattr(own, name)

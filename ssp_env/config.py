@@ -120,8 +120,8 @@ def load(field: str, name: str) -> Any:
         try:
             return pkgutil.resolve_name(name)
         except (ImportError, AttributeError, ValueError) as error:
-            missing = getattr(error, "name", None)
-            if isinstance(error, ImportError) and missing and not name.startswith(missing):
+            module = name.partition(":")[0]
+            if isinstance(error, ImportError) and not f"{module}.".startswith(f"{error.name}."):
                 raise  # the module is there, and what it imports is not
             where = "it is looked for in the working directory and on PYTHONPATH"
             raise ConfigError(field, name, f"give module:name; {where} ({error})") from error

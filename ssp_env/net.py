@@ -127,11 +127,13 @@ def check_key_name(name: str, variable: str | None) -> None:
         raise ConfigError(name, "...", "give the name of an environment variable, not the key")
 
 
-def read_key(name: str, variable: str | None) -> str | None:
-    """The key in an environment variable; ``None`` for no variable. ``name`` is the setting."""
+def read_key(name: str, variable: str | None, instead: str = "") -> str | None:
+    """The key in an environment variable; ``None`` for no variable. ``name`` is the setting,
+    ``instead`` what a user without a key can do."""
     if variable is None:
         return None
     key = os.environ.get(variable, "").strip()
     if not key or not key.isascii() or not key.isprintable():
-        raise ConfigError(name, variable, "set this environment variable to the key or token")
+        fix = f"set this environment variable to the key or token {instead}".strip()
+        raise ConfigError(name, variable, fix)
     return key

@@ -180,14 +180,14 @@ class Update:
         # Each loss gets the tokens of its own role alone, so that it may compare or average them.
         losses = torch.zeros_like(logprobs)  # (tokens,)
         clipped = torch.zeros_like(losses, dtype=torch.bool)
-        for number, algorithm in enumerate(self._algorithms):
+        for (name, number), algorithm in zip(ROLE_IDS.items(), self._algorithms, strict=True):
             chosen = role == number  # bool (tokens,)
             tokens = Tokens(*(x[chosen] for x in (logprobs, behaviour, advantages, rows)))
             of_tokens = algorithm.loss(tokens, learning)
             if of_tokens.shape != tokens.logprobs.shape:
                 fix = f"its loss has to return {(*tokens.logprobs.shape,)}, one a token, "
                 fix += f"not {(*of_tokens.shape,)}"
-                raise ConfigError("algorithm", algorithm.loss.__qualname__, fix)
+                raise ConfigError(f"learning.{name}_algorithm", learning.algorithm(name), fix)
             losses = losses.masked_scatter(chosen, of_tokens)
             if algorithm.clips is not None:
                 found = is_clipped(algorithm.clips(tokens).detach(), tokens.advantages, learning)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from operator import attrgetter
 
 import numpy as np
 
@@ -45,9 +44,6 @@ class Attempt:
     @property
     def right(self) -> bool:
         return self.verdict is not None and self.verdict.correct
-
-
-_OF_AN_ATTEMPT = attrgetter("trajectory")
 
 
 @dataclass(frozen=True)
@@ -177,8 +173,8 @@ class Game:
     def trajectories(self) -> list[Trajectory]:
         first = [] if self.proposer is None else [self.proposer]
         memory = [] if self.closed_book is None else [self.closed_book]
-        # `map` calls nothing of ours: every step of a game comes by here several times.
-        readings, attempts = map(_OF_AN_ATTEMPT, self.readings), map(_OF_AN_ATTEMPT, self.attempts)
+        readings = [attempt.trajectory for attempt in self.readings]
+        attempts = [attempt.trajectory for attempt in self.attempts]
         return [*first, *readings, *memory, *attempts]
 
     def number_of(self, trajectory: Trajectory) -> int:

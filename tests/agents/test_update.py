@@ -222,7 +222,7 @@ SHORT = Algorithm(too_few, grpo_loss, grouped=True, kl=False, aggregation="sum")
 def test_a_shape_that_does_not_fit_is_named(model_dir: Path) -> None:
     rows = some_rows(model_dir, 4)
     learning = PLAIN.replace(solver_algorithm=f"{__name__}:SCALAR")
-    with pytest.raises(ConfigError, match=r"one_number.*its loss has to return \(\d+,\)"):
+    with pytest.raises(ConfigError, match=r"solver_algorithm.*its loss has to return \(\d+,\)"):
         Bench(model_dir, learning).update(tensors(rows), 0)
     learning = PLAIN.replace(solver_algorithm=f"{__name__}:SHORT")
     with pytest.raises(ConfigError, match=r"learning.solver_algorithm.*advantages have to be"):

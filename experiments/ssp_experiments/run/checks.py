@@ -87,13 +87,7 @@ def open_run(
     check_search(config.search)
     world = open_world(config.world, **config.world_options)
     rules = build_rules(config, world, tokenizer, config.game)
-    answers = [truth.answer for truth in islice(rules.world.answers, 100)]
-    spelled = [tokenizer.decode(tokenizer.encode(answer)) for answer in answers]
-    garbled = [a for a, s in zip(answers, spelled, strict=True) if normalise(a) != normalise(s)]
-    if len(garbled) > len(answers) / 2:
-        what = f"its tokenizer cannot spell {len(garbled)} of {len(answers)} answers of the world"
-        fix = f"{what}, such as {garbled[0]!r}; take a model with a vocabulary for any text"
-        raise ConfigError("model", config.model_dir, fix)
+    check_spelling(config.model_dir, tokenizer, world)
     try:
         if questions is None:
             questions = rules.world.questions(seed, config.per_group)
@@ -136,6 +130,17 @@ def check_model(directory: Path) -> Any:
         except (OSError, SafetensorError) as error:
             raise ModelError(f"{file} cannot be read: {error}") from error
     return model.config
+
+
+def check_spelling(model: Path, tokenizer: Tokenizer, world: World) -> None:
+    """Makes sure that a model's vocabulary has the words of the world, by its first answers."""
+    answers = [truth.answer for truth in islice(world.answers, 100)]
+    spelled = [tokenizer.decode(tokenizer.encode(answer)) for answer in answers]
+    garbled = [a for a, s in zip(answers, spelled, strict=True) if normalise(a) != normalise(s)]
+    if len(garbled) > len(answers) / 2:
+        what = f"its tokenizer cannot spell {len(garbled)} of {len(answers)} answers of the world"
+        fix = f"{what}, such as {garbled[0]!r}; take a model with a vocabulary for any text"
+        raise ConfigError("model", model, fix)
 
 
 def check_lengths(rules: Rules, question: Question, positions: int | None) -> None:

@@ -79,6 +79,7 @@ class RunDirectory:
                 if step:
                     self.go_back()
                 elif resume:
+                    self._check_unsaved(config.checkpoint_every)
                     self._clear()
                 self.write_config(config)
                 yield step
@@ -239,11 +240,16 @@ class RunDirectory:
             raise RunError(f"{self.path} cannot be resumed: {error}") from error
         return step
 
+    def _check_unsaved(self, checkpoint_every: int) -> None:
+        """Refuses a run that has saved checkpoints which are not there any more."""
+        # A line for each step, and one for the base.
+        steps = self.metrics.read_text().count("\n") - 1 if self.metrics.exists() else 0
+        if self.summary.exists() or steps > checkpoint_every:
+            why = "its checkpoints are gone, and with them what it has learnt"
+            raise RunError(f"{self.path}: {why}; begin another run with another --out")
+
     def _clear(self) -> None:
-        """Deletes a run that ended before its first checkpoint."""
-        if self.summary.exists():
-            why = "the run is finished, but its checkpoints are gone"
-            raise RunError(f"{self.path}: {why}; begin another one with another --out")
+        """Deletes a run that has no checkpoint."""
         for file in (self.metrics, self.config, self.tracked):
             file.unlink(missing_ok=True)
         for folder in (self.tensorboard, self.path / "wandb", self.games, self.checkpoints):

@@ -158,7 +158,7 @@ MISTAKES = [
     ("eval --out empty", "it is no file; name one that is not there yet"),
     ("index file --out file", "file is a file"),
     ("search -k 1 --in file.txt x", "there is no such file, directory or world"),
-    ("serve --host 0.0.0.0", "or let anyone ask by --no-token"),
+    ("serve --host 0.0.0.0", "or give --no-token"),
     ("sweep --resume", "name a sweep, or give its YAML file"),
     ("train --resume --out run --preset best", "other settings (engine."),
     ("train --resume --out empty", "empty holds no run to resume"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from safetensors import SafetensorError
+from small_runs import make_run
 
 from ssp_env.errors import DataError, RunError
 from ssp_experiments.config import RunConfig, load_preset, make_config
@@ -163,3 +164,11 @@ def test_only_settings_that_decide_no_game_may_change(
     # Nor may its file be edited: the checkpoint has its own.
     directory.write_config(changed)
     assert re.search(rf"other settings .*{name}", refused(directory.path, changed, again=True))
+
+
+def test_a_run_whose_checkpoints_are_gone_is_left_alone(tmp_path: Path) -> None:
+    directory = make_run(tmp_path / "run", steps=3, finished=False)
+    config = RunConfig(**directory.read_config()).replace(checkpoint_every=2)
+    with pytest.raises(RunError, match="its checkpoints are gone"), directory.claimed(config, True):
+        pass
+    assert len(directory.read_metrics()) == 4
