@@ -1,4 +1,4 @@
-"""Scripted players: one for the mini-wiki, and two for real text."""
+"""Scripted players: one for the mini-wiki, one for real text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from ssp_env.game.trajectory import Trajectory
 from ssp_env.players.base import TextPlayer
 from ssp_env.types import Action, Document, Role
 from ssp_env.wording.answers import normalise
-from ssp_env.worlds import wiki_language
 from ssp_env.worlds.mini_language import (
     Facts,
     Hop,
@@ -21,9 +20,6 @@ from ssp_env.worlds.mini_language import (
     read_facts,
     write_question,
 )
-from ssp_env.worlds.wiki import ASKED_FOR, CUES, WikiSentences, split_of
-from ssp_env.worlds.wiki_language import BY_NAME, CHAINED, subject_of
-from ssp_env.worlds.wiki_language import parse_question as parse_wiki
 
 GAP = "_____"
 _FRAME = 'What is missing in this sentence: "{}"'
@@ -188,54 +184,3 @@ def _fill(question: str, documents: Iterable[Document]) -> str:
             if found is not None and normalise(found[1]):
                 return found[1]
     return "unknown"
-
-
-class WikiPlayer(ClozePlayer):
-    """Plays every role on Wikipedia's sentences by the rules that read them.
-
-    As proposer it searches backwards from the answer, for two facts where there are two in
-    articles to train on. Where the rules read nothing, it plays clozes."""
-
-    def __init__(self, tags: Tags, world: WikiSentences) -> None:
-        super().__init__(tags)
-        self._world = world
-
-    def write(self, trajectory: Trajectory) -> str:
-        if trajectory.role is Role.PROPOSER:
-            return self._propose(trajectory)
-        asked = parse_wiki(trajectory.about)
-        if asked is None:
-            return super().write(trajectory)
-
-        documents, path = _shown(trajectory), asked.path
-        if Action.SEARCH in trajectory.limits.actions:
-            path = path[: len(trajectory.searches)]
-        begun = wiki_language.write_question(asked.subject, path) if path else ""
-        reached = self._world.read(begun, documents) if path else {asked.subject}
-        if not reached:
-            return self.call("answer", "unknown")
-        if len(path) == len(asked.path):
-            return self.call("answer", min(reached))
-        return self.call("search", f"{min(reached)} {CUES[asked.path[len(path)].name]}")
-
-    def _propose(self, trajectory: Trajectory) -> str:
-        entity, path, among = trajectory.about, list[wiki_language.Relation](), ASKED_FOR
-        for search in trajectory.searches:
-            stated = (
-                (subject_of(document.title), BY_NAME[fact.relation])
-                for document in search.documents
-                if split_of(document.title) == "train"
-                for fact in self._world.stated.get(document.id, ())
-                if fact.value == entity and fact.relation in among
-            )
-            found = next(stated, None)
-            if found is None:
-                break
-            entity, path, among = found[0], [found[1], *path], CHAINED
-
-        searches = len(trajectory.searches)
-        if searches == len(path) < min(2, trajectory.limits.max_searches):
-            return self.call("search", entity)
-        if not path:
-            return super().write(trajectory)
-        return self.call("question", wiki_language.write_question(entity, path))

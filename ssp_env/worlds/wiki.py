@@ -140,38 +140,6 @@ ASKED_FOR = CHAINED | {
     "alma mater", "namesake",
 }  # fmt: skip
 """Relations whose values a search can begin with; a search for "American" finds anything."""
-CUES = {
-    "director": "directed by",
-    "screenwriter": "written by",
-    "author": "written by",
-    "producer": "produced by",
-    "composer": "music composed by",
-    "performer": "song by",
-    "born": "born",
-    "birthplace": "born in",
-    "father": "son daughter of",
-    "mother": "son daughter of",
-    "spouse": "married wife",
-    "founder": "founded by",
-    "founded": "founded in",
-    "headquarters": "based in",
-    "publisher": "published by",
-    "developer": "developed by",
-    "label": "released on records",
-    "club": "plays for",
-    "alma mater": "studied at university",
-    "namesake": "named after",
-    "capital": "capital is",
-    "located": "located in",
-    "country": "in",
-    "sport": "player",
-    "genre": "is a",
-    "released": "is a",
-    "nationality": "is a",
-    "occupation": "is a",
-    "died": "was",
-}
-"""Words that a search for a relation adds to the subject."""
 
 
 def worth_asking(value: str) -> bool:

@@ -57,6 +57,7 @@ class Trace:
     """1 on the player's own tokens, else 0."""
     source: list[int] = field(default_factory=list)
     """Place that each token is copied from, or -1; empty if nobody says."""
+    role: str = "solver"
 
 
 class TraceWriter:
@@ -136,7 +137,7 @@ class TraceWriter:
 
     def _propose(self, rules: Rules, answer: str) -> Trace | None:
         prompt = rules.prompts.proposer(answer, 1)
-        trace = Trace(list(prompt), [0] * len(prompt))
+        trace = Trace(list(prompt), [0] * len(prompt), role="proposer")
         wanted = self._hops(self._proposer_hops)
         slips = self._happens(PROPOSER_SLIPS)
         slip_at = int(self.rng.integers(wanted)) if slips else -1

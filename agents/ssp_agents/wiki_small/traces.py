@@ -15,7 +15,7 @@ from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import Prompts
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Document
-from ssp_env.worlds.wiki import ASKED_FOR, CUES, WikiSentences, cloze, split_of, worth_asking
+from ssp_env.worlds.wiki import ASKED_FOR, WikiSentences, cloze, split_of, worth_asking
 from ssp_env.worlds.wiki_language import BY_NAME, CHAINED, Relation, subject_of, write_question
 
 PROPOSER_SHARE = 0.45
@@ -34,6 +34,38 @@ IN_VAIN = 0.1
 """Chance that a proposer of another answer searches for a second fact, too."""
 SHUFFLED = 0.25
 """Share of the solver's searches whose documents are shown in random order."""
+CUES = {
+    "director": "directed by",
+    "screenwriter": "written by",
+    "author": "written by",
+    "producer": "produced by",
+    "composer": "music composed by",
+    "performer": "song by",
+    "born": "born",
+    "birthplace": "born in",
+    "father": "son daughter of",
+    "mother": "son daughter of",
+    "spouse": "married wife",
+    "founder": "founded by",
+    "founded": "founded in",
+    "headquarters": "based in",
+    "publisher": "published by",
+    "developer": "developed by",
+    "label": "released on records",
+    "club": "plays for",
+    "alma mater": "studied at university",
+    "namesake": "named after",
+    "capital": "capital is",
+    "located": "located in",
+    "country": "in",
+    "sport": "player",
+    "genre": "is a",
+    "released": "is a",
+    "nationality": "is a",
+    "occupation": "is a",
+    "died": "was",
+}
+"""Words that a search for a relation adds to the subject."""
 
 
 class TraceWriter:
@@ -152,7 +184,7 @@ class TraceWriter:
     def _propose(self) -> Trace | None:
         chained = self.rng.random() < TWO_HOP_PROPOSALS
         _, fact = self._stated[int(self.rng.choice(self._ends if chained else self._answers))]
-        trace = Trace()
+        trace = Trace(role="proposer")
         _append_given(trace, self.prompts.proposer(fact.value, 1))
         if not self._look_up(trace, fact.value, ""):
             return None
@@ -209,8 +241,9 @@ class TraceWriter:
 
         ids = self.prompts.information(found, self.game.max_document_tokens)
         places = _append_given(trace, ids)
-        # Documents follow each other, each with its line break.
-        self._shown, start = [], places.start + 1
+        # Documents follow the tag and each other, each with its line break.
+        opening = self.tokenizer.encode(self.tags.opening("information"))
+        self._shown, start = [], places.start + len(opening)
         for number, document in enumerate(found, 1):
             length = self.prompts.listed(document, self.game.max_document_tokens, number)
             self._shown.append(range(start, min(start + length, places.stop)))

@@ -27,6 +27,7 @@ from ssp_agents.rollout import play
 from ssp_agents.rows import Row, columns_of, recorded_row, with_loss_weights
 from ssp_agents.scoring import TokenScorer, checkpoint_layers
 from ssp_agents.update import Update, adam
+from ssp_agents.wiki_small.traces import TraceWriter as WikiTraceWriter
 from ssp_env.errors import ConfigError
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.record import GameRecord, record_game
@@ -35,6 +36,7 @@ from ssp_env.game.rules import Rules
 from ssp_env.players import scripted_player
 from ssp_env.replay import read_games
 from ssp_env.types import Question, Role
+from ssp_env.worlds.wiki import WikiSentences
 from ssp_experiments.config import RunConfig, check_policy
 from ssp_experiments.evaluation.answers import by_player, engine_of
 from ssp_experiments.options import Chosen
@@ -51,6 +53,7 @@ SUPERVISED = {
     "importance_cap": None,
     "kl_coeff": 0.0,
     "minibatches": 1,
+    "proposer_weight": 1.0,
 }
 """Settings by which the update of self-play learns from examples: for each role the mean over all
 of its tokens."""
@@ -80,11 +83,6 @@ def run(
         weights = _learn(config, rules, rows, directory)
         engine.update_weights(weights, steps)
         _show("after", rules, engine, questions[:measured], config)
-
-        def save(folder: Path) -> None:
-            save_policy(weights, config.model_dir, folder / "policy")
-
-        directory.save_checkpoint(steps, save)
     policy = directory.kept_checkpoints()[-1][1] / "policy"
     print(f"now: ssp train --model {policy} --preset {chosen.preset or 'tiny'}", file=sys.stderr)
     return 0
@@ -93,7 +91,8 @@ def run(
 def _learn(
     config: RunConfig, rules: Rules, rows: Iterator[Row], directory: RunDirectory
 ) -> dict[str, torch.Tensor]:
-    """Takes the steps, each on ``learning.batch_size`` trajectories; returns plain weights."""
+    """Takes the steps, each on ``learning.batch_size`` trajectories; returns plain weights, which
+    the last checkpoint holds."""
     learning: LearningConfig = config.learning
     device = torch.device("cpu" if config.compute.gpus == "none" else "cuda")
     lm = load_model(config.model_dir, device)
@@ -112,14 +111,30 @@ def _learn(
         loss = update(tensors, step)["loss"] / len({row.role for row in batch})
         directory.append_metrics({"step": step + 1, "imitation_loss": loss})
         print(f"step {step + 1}: {loss:.3f} nats a token", file=sys.stderr)
-    return plain_weights(state_of(lm), config.model_dir)
+
+        if (step + 1) % config.checkpoint_every == 0 or step + 1 == config.steps:
+            weights = plain_weights(state_of(lm), config.model_dir)
+
+            def save(folder: Path, weights: dict[str, torch.Tensor] = weights) -> None:
+                save_policy(weights, config.model_dir, folder / "policy")
+
+            directory.save_checkpoint(step + 1, save, config.checkpoints_kept)
+    return weights
 
 
 # -- games to learn from -----------------------------------------------------------------------
 
 
 def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
-    """Trajectories of the world's scripted player, in ever new games."""
+    """Demonstrations on Wikipedia's sentences, else trajectories of the world's scripted player;
+    ever new ones."""
+    if isinstance(rules.world, WikiSentences):
+        writer = WikiTraceWriter(rules.config, rules.tokenizer)
+        for trace in writer.stream(np.random.default_rng([seed, _SCRIPT])):
+            ids, mask = np.array(trace.ids, np.int32), np.array(trace.mask, np.uint8)
+            nobody = np.full(len(ids), np.nan, np.float32)
+            yield Row(ids, mask, nobody, trace.role, game=0, advantage=1.0)
+
     once, number = replace(rules, config=rules.config.replace(attempts=1)), 0
     play_out = by_player(scripted_player(rules))
     while True:
