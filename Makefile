@@ -38,7 +38,7 @@ train: $(VENV)/.training
 test: install
 	$(BIN)/python -m pytest $(WORKERS) --ignore=tests/integrations -m "not slow" $(ARGS)
 
-# Tests of half a minute each.
+# Tests of ten seconds or more each.
 slow: install
 	$(BIN)/python -m pytest -m slow --ignore=tests/integrations $(ARGS)
 

@@ -1,10 +1,11 @@
 """What a policy can do in wiki-sentences by itself: accuracy, sound proposals, and its own gate.
 
-    python -m benchmarks.real_text MODEL --out FILE
+    python -m benchmarks.real_text MODEL --out FILE [--set game.prompts=compact ...]
 
 A proposal is sound where the rules know its answer to be right; what they cannot tell counts as
 unsound. Precision is the sound share of the valid proposals, recall the valid share of the sound
-ones. Questions are about test articles, answered greedily.
+ones. Questions are about test articles, answered greedily; an answer is found where its words are
+in a document that a search has shown.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.wording.answers import normalise
 from ssp_env.worlds.wiki import WikiSentences
-from ssp_experiments.config import load_preset, make_config
+from ssp_experiments.options import Chosen
 from ssp_experiments.stats import share
 
 
@@ -36,10 +38,11 @@ def main() -> int:
     options.add_argument("model", type=Path)
     options.add_argument("--proposals", type=int, default=400)
     options.add_argument("--per-group", type=int, default=200)
+    options.add_argument("--set", action="append", default=[], help="settings, beside wiki-small's")
     settings = options.parse_args()
     torch.set_num_threads(1)
 
-    config = make_config(load_preset("wiki-small"))
+    config = Chosen(preset="wiki-small", set=settings.set).config()
     world, tokenizer = WikiSentences(), HuggingFaceTokenizer.load(settings.model)
     rules = Rules.build(world, tokenizer, config.game)
     stop = StopRule.of(config.game, tokenizer)
@@ -63,16 +66,22 @@ def main() -> int:
     questions = world.questions(settings.seed, settings.per_group)
     once = Rules.build(world, tokenizer, config.game.replace(attempts=1))
     solved = play(Round.of_questions(once, questions, [settings.seed]), engine, temperature=0.0)
-    right = defaultdict(list)
+    right, read = defaultdict(list), list[bool]()
     for game, question in zip(solved.games, questions, strict=True):
-        right[question.group].append(game.attempts[0].right)
+        attempt = game.attempts[0]
+        right[question.group].append(attempt.right)
+        shown = " ".join(d.text for s in attempt.trajectory.searches for d in s.documents)
+        if any(normalise(answer) in normalise(shown) for answer in question.answers):
+            read.append(bool(attempt.right))
 
     accuracy = {group: asdict(share(sum(each), len(each))) for group, each in right.items()}
     write(
         settings.out,
         {
             "seed": settings.seed,
+            "settings": settings.set,
             "accuracy": accuracy,
+            "right_where_found": asdict(share(sum(read), len(read))),
             "proposals": settings.proposals,
             "temperature": config.learning.temperature,
             "sound": round(gate["sound"] / settings.proposals, 4),

@@ -30,6 +30,7 @@ def name_of(document: Path) -> str:
     return document.relative_to(ROOT).as_posix()
 
 
+@pytest.mark.slow
 def test_every_block_works_when_pasted_alone(tmp_path: Path) -> None:
     """Each block has its own namespace, but they share a process and Ray, which take long to start.
 

@@ -19,6 +19,8 @@ from ssp_agents.sharding import load_shares
 from ssp_agents.update import Update, adam
 from ssp_env.errors import RunError
 
+pytestmark = pytest.mark.slow
+
 Run = dict[str, Any]
 
 

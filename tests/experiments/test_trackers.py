@@ -21,6 +21,7 @@ def track(tracker: TrackerName, directory: RunDirectory, first: int, last: int) 
     return directory.read_tracked() or ""
 
 
+@pytest.mark.slow
 def test_wandb_keeps_a_resumed_run_under_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,7 @@ def installed(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_installed_wheel_searches_and_plays_outside_a_checkout(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path)
     result = installed(tmp_path, "search", "-k", "1", "river", "Danube")

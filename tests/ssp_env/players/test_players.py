@@ -44,9 +44,9 @@ def test_the_mini_player_asks_for_as_many_hops_as_it_is_told() -> None:
 
 def test_the_cloze_player_on_real_text(wiki: WikiMini) -> None:
     """Most of its games are valid, and all of those are solved."""
-    games = play(ClozePlayer(TAGS), 20, world=wiki)
+    games = play(ClozePlayer(TAGS), 10, world=wiki)
     valid = [game for game in games if game.outcome is Outcome.VALID]
-    assert len(valid) >= 13
+    assert len(valid) >= 6
     assert np.mean([game.solve_rate for game in valid]) >= 0.9
     assert {t.ending for game in games for t in game.trajectories()} == {Ending.ACTION}
     for game in valid:
