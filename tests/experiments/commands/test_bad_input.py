@@ -86,7 +86,7 @@ def test_a_model_that_does_not_fit_tokenizer_tags_or_budgets(
     vocabulary = json.loads((copy / "config.json").read_text())["vocab_size"]
     rewrite(copy / "config.json", max_position_embeddings=300)
     line = refused(model=copy)
-    assert line.startswith("game.max_response_tokens = 96: with the prompt it makes 352")
+    assert line.startswith("game.max_response_tokens = 64: with the prompt it makes 320")
     assert line.endswith("; give at most 44")
     named = (copy / "tokenizer_config.json").read_text()
     rewrite(copy / "tokenizer_config.json", eos_token=None, pad_token=None)
