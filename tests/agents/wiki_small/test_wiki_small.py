@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from ssp_agents.wiki_small.bootstrap import bootstrap, wiki_model, wiki_tokenize
 from ssp_agents.wiki_small.traces import TraceWriter
 from ssp_env.game.config import WIKI_GAME
 from ssp_env.game.protocol import Tags
-from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer
 
 few_passages = few_passages
 
@@ -49,6 +50,17 @@ def test_copied_tokens_stand_where_the_demonstration_says(writer: TraceWriter) -
         last = Tags().closing("question" if "propose" in text[:12] else "answer")
         assert text.endswith(last)
     assert kinds == {"solve", "propose"}
+
+
+def test_with_tags_of_several_tokens_a_thought_begins_with_a_document(few_passages: Path) -> None:
+    game = WIKI_GAME.replace(prompts="compact", max_query_tokens=200, max_document_tokens=400)
+    thoughts, tokenizer = list[str](), ByteTokenizer()
+    for trace in islice(TraceWriter(game, tokenizer).stream(np.random.default_rng(0)), 20):
+        own = zip(trace.ids, trace.mask, strict=True)
+        text = tokenizer.decode([token for token, written in own if written])
+        thoughts += re.findall("<think>(.*?)</think>", text, re.DOTALL)
+    assert thoughts
+    assert [thought for thought in thoughts if not thought.startswith("[")] == []
 
 
 def test_a_fresh_model_attends_to_its_like() -> None:
