@@ -149,7 +149,7 @@ vllm-check: $(VLLM_VENV)/.installed
 PARTNERS := verifiers openenv tinker trainers
 packages_verifiers := verifiers==0.4.0
 packages_openenv := openenv==0.10.0 skyrl-gym==0.4.0
-packages_tinker := $(VLLM_INDEX) torch==2.13.0 tinker==0.38.0 transformers==5.23.0 chz datasets blobfile termcolor tiktoken pyrage cloudpickle
+packages_tinker := $(VLLM_INDEX) torch==2.13.0 tinker==0.38.0 transformers==5.23.0 chz datasets blobfile termcolor tiktoken pyrage cloudpickle pillow
 packages_alone_tinker := tinker-cookbook==0.6.1
 packages_trainers := $(VLLM_INDEX) torch==2.13.0 -e '.[train]' trl==1.16.0 tensordict==0.10.0 hydra-core==1.3.8 codetiming \
 	jaxtyping loguru cloudpathlib
