@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
 from ssp_env.config import Settings
 from ssp_env.errors import ConfigError
@@ -87,6 +87,9 @@ class GameConfig(Settings):
     time, and has to be right k times. The paper: (1, 1)."""
     verification_temperature: NonNegativeFloat = 0.5
     """Temperature at which it is sampled then; 0 is greedy. The paper: 1."""
+    leak: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of the questions refused by verification that pass all the same, drawn by chance: for
+    experiments on how strict the gate has to be."""
     closed_book: bool = False
     """Also reject a question that the solver answers from memory, in one try with no documents at
     all; on by default in the worlds ``wiki-mini`` and ``files``."""

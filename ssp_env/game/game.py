@@ -114,7 +114,7 @@ class Game:
     @cached_property
     def rng(self) -> np.random.Generator:
         """Decides what its prompt asks for and which documents are noise."""
-        # Streams of a seed: 0 is the round's, 1 this one, 2 the order of the documents.
+        # Streams of a seed: 0 is the round's, 1 this one, 2 the order of the documents, 3 a leak.
         return np.random.default_rng([*self.start.seed, 1, self.slot])
 
     @cached_property
@@ -130,6 +130,11 @@ class Game:
         """Documents in an order that the game's seed decides, another one for each reading."""
         rng = np.random.default_rng([*self.start.seed, 2, self.slot, *place])
         return tuple(documents[i] for i in rng.permutation(len(documents)).tolist())
+
+    @property
+    def chance(self) -> float:
+        """A number in [0, 1) by which a refused question passes where the gate leaks."""
+        return float(np.random.default_rng([*self.start.seed, 3, self.slot]).random())
 
     @property
     def accepted(self) -> bool:

@@ -178,13 +178,17 @@ class Referee:
         return readings
 
     def take_verification(self, game: Game, result: Verdict | ServiceError) -> None:
-        """Takes the verdict of a verification; an outage voids the game."""
+        """Takes the verdict of a verification; an outage voids the game.
+
+        A share ``leak`` of the questions that it refuses pass (2605.22217 asks how much a game
+        bears).
+        """
         if isinstance(result, ServiceError):
             game.void(result)
             return
 
         game.verification = result
-        if not result.correct:
+        if not result.correct and game.chance >= self.rules.config.leak:
             self.fail(game, UNVERIFIED)
 
     def judge_verifications(self, games: Iterable[Game]) -> None:
