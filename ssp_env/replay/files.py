@@ -320,7 +320,7 @@ def parse_games(lines: Iterable[bytes], path: str | Path) -> Iterator[SavedGame]
                 what += f"version of ssp-env reads {FORMAT}: use the version that wrote it"
                 raise DataError(path, what, number)
             rules = _read(SavedRules, line, path, number)
-            header = _json(rules)
+            header = line.strip()
             continue
         if rules is None:
             what = "field 'format' is missing: a file of games begins with a header line"
@@ -330,7 +330,7 @@ def parse_games(lines: Iterable[bytes], path: str | Path) -> Iterator[SavedGame]
         digest = _DIGEST.search(line)
         body = line if digest is None else line[: digest.start()] + b"}"
         record = _read(GameRecord, body, path, number)
-        if digest is None or digest[1].decode() != _digest(header, _json(record)):
+        if digest is None or digest[1].decode() != _digest(header, body):
             what = "field 'digest' does not fit: this line or its header was altered"
             raise DataError(path, what, number)
         yield SavedGame(rules, record)

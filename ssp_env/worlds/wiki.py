@@ -53,6 +53,8 @@ _SHORTEST = 20
 _CLOZE = re.compile(rf"(?<= )(?:{NAME}|{DATE})(?= )")
 _AROUND = 10
 """A cloze shows fewer words than this on either side of its gap."""
+TAUGHT = ("born", "birthplace", "nationality")
+"""Relations that a second hop of a demonstration asks for. The others are left to self-play."""
 
 
 def split_of(title: str) -> Split:
@@ -66,8 +68,9 @@ class WikiSentences:
     :mod:`ssp_env.worlds.wiki_language` have read in them.
 
     Self-play is about articles of the split ``train``. Questions are about others: ``relation``,
-    ``two hops`` and ``cloze`` by the rules, and those of wiki-mini's benchmarks. What the rules
-    know decides which questions are true; of questions in other words they know nothing.
+    ``two hops``, ``new two hops`` (whose second relation is not among :data:`TAUGHT`) and ``cloze``
+    by the rules, and those of wiki-mini's benchmarks. What the rules know decides which questions
+    are true; of questions in other words they know nothing.
     Sentences, facts and index are made once (half a minute) and kept in
     :func:`ssp_env.disk.cache_folder`."""
 
@@ -282,7 +285,8 @@ def _questions(split: Split, documents: Sequence[Document], facts: Facts) -> Ite
             if found := facts.get((next(iter(values)), second.name)):
                 text = write_question(subject, (first, second))
                 key = f"{second.name} of {name} of {subject}"
-                yield Question(key, text, tuple(sorted(found)), "two hops")
+                group = "two hops" if second.name in TAUGHT else "new two hops"
+                yield Question(key, text, tuple(sorted(found)), group)
 
     for document in documents:
         if split_of(document.title) == split:

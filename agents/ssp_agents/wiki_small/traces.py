@@ -15,7 +15,7 @@ from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import Prompts
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Document
-from ssp_env.worlds.wiki import ASKED_FOR, WikiSentences, cloze, split_of, worth_asking
+from ssp_env.worlds.wiki import ASKED_FOR, TAUGHT, WikiSentences, cloze, split_of, worth_asking
 from ssp_env.worlds.wiki_language import BY_NAME, CHAINED, Relation, subject_of, write_question
 
 PROPOSER_SHARE = 0.45
@@ -26,8 +26,6 @@ CASUAL = 0.3
 """Share of clozes that are written without capitals and question mark."""
 TWO_HOPS_SHARE = 0.2
 """Share of two-hop questions among the solver's questions."""
-TWO_HOPS = ("born", "birthplace", "nationality")
-"""Relations that a second hop of a demonstration asks for. The others are left to self-play."""
 TWO_HOP_PROPOSALS = 0.4
 """Share of proposals whose answer is known to end a chain of two facts."""
 IN_VAIN = 0.1
@@ -86,7 +84,7 @@ class TraceWriter:
             (document, fact, second)
             for document, fact in self._stated
             if fact.relation in CHAINED and split_of(fact.value) == "train"
-            for second in TWO_HOPS
+            for second in TAUGHT
             if (fact.value, second) in self.world.facts
         ]
         # Each relation as often as the square root of its number, so that rare ones are learnt.

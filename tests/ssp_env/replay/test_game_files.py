@@ -21,7 +21,7 @@ from ssp_env.errors import ConfigError, DataError, UsageError
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord
 from ssp_env.replay import SavedGame, read_games, replay, save_game, write_games
-from ssp_env.replay.files import FORMAT, LONGEST_LINE, game_lines, parse_games
+from ssp_env.replay.files import FORMAT, LONGEST_LINE, _digest, game_lines, parse_games
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer
 from ssp_env.worlds.mini import MiniWorld
 
@@ -136,7 +136,12 @@ def another(value: Any, rng: Random) -> Any:
 @settings(max_examples=100)
 @given(rng=st.randoms(use_true_random=False))
 def test_reading_notices_any_altered_leaf_of_a_line(saved: SavedGame, rng: Random) -> None:
+    def read() -> list[SavedGame]:
+        dumped = (json.dumps(each, separators=(",", ":"), ensure_ascii=False) for each in lines)
+        return list(parse_games((f"{each}\n".encode() for each in dumped), "games.jsonl"))
+
     lines = [json.loads(line) for line in game_lines([saved])]
+    assert read() == [saved]
     row = lines[rng.random() < 0.8]
     *path, last = rng.choice(list(leaves(row)))
     for step in path:
@@ -145,12 +150,18 @@ def test_reading_notices_any_altered_leaf_of_a_line(saved: SavedGame, rng: Rando
     assume(row[last] != before)
     assume(str(row[last]) != str(before))  # settings take "3" for 3
     with pytest.raises(DataError, match=r"games\.jsonl:[12]: "):
-        list(parse_games([json.dumps(line).encode() + b"\n" for line in lines], "games.jsonl"))
+        read()
 
-    # Spaces and escapes are no alteration.
-    row[last] = before
-    rows = [json.dumps(line, indent=None).encode() + b"\n" for line in lines]
-    assert list(parse_games(rows, "games.jsonl")) == [saved]
+
+def test_a_file_older_than_a_setting_is_read(saved: SavedGame) -> None:
+    """The setting has its default; the digest is of the lines as they were written."""
+    header, line = game_lines([saved])
+    older = json.loads(header)
+    del older["config"]["leak"]
+    then = json.dumps(older)
+    body = line[: line.rindex(',"digest"')] + "}"
+    lines = [then, line.replace(json.loads(line)["digest"], _digest(then.encode(), body.encode()))]
+    assert list(parse_games([each.encode() for each in lines], "games.jsonl")) == [saved]
 
 
 # -- tokenizers --------------------------------------------------------------------------------

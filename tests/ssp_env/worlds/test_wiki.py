@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.ssp_env.worlds.few import few_passages
 
 from ssp_env.testing import WorldTests
-from ssp_env.worlds.wiki import WikiSentences, split_of
+from ssp_env.worlds.wiki import TAUGHT, WikiSentences, split_of
 from ssp_env.worlds.wiki_language import (
     BY_NAME,
     CHAINED,
@@ -101,6 +101,9 @@ class TestWikiSentences(WorldTests):
                 if question.group == "relation":
                     assert asked is not None
                     assert split_of(asked.subject) == split
+                elif question.group.endswith("two hops"):
+                    assert asked is not None
+                    assert (asked.path[-1].name in TAUGHT) == (question.group == "two hops")
 
     def test_documents_support_what_the_rules_know(self) -> None:
         world = self.make_world()
