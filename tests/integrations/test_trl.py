@@ -187,8 +187,10 @@ def test_tools_of_both_roles_train_in_one_run(tmp_path: Path) -> None:
     assert {"rewards/Solver/mean", "rewards/Proposer/mean"} <= trainer.state.log_history[0].keys()
 
 
-def test_the_policy_that_ships_is_trained_and_saved(tmp_path: Path) -> None:
-    words = ["--steps", "1", "--attempts", "3", "--save", str(tmp_path / "policy")]
+@pytest.mark.parametrize("world", ["mini", "wiki-sentences"])
+def test_a_policy_that_ships_is_trained_and_saved(world: str, tmp_path: Path) -> None:
+    words = ["--world", world, "--steps", "1", "--attempts", "3"]
+    words += ["--save", str(tmp_path / "policy")]
     command = [sys.executable, str(EXAMPLES / "trl_self_play.py"), *words]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr[-3000:]
