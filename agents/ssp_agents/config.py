@@ -84,6 +84,9 @@ class LearningConfig(Settings):
     kl_cap: PositiveFloat | None = 10.0
     """Most nats that a token below the reference counts in that KL, as in veRL; ``None``: no bound.
     """
+    privileged: NonNegativeFloat = 0.0
+    """Weight of the KL of the solver's attempts to the policy itself, had it read what the proposer
+    found on its way to the question (pi-Play, 2604.14054); 0: none."""
     clip_low: Annotated[float, Field(ge=0, le=1)] = 0.2
     """Distance below 1 to which the importance ratio may fall before it is clipped."""
     clip_high: NonNegativeFloat = 0.28

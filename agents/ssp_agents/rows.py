@@ -55,6 +55,9 @@ class Row:
     reward: float = 0.0
     group: str = ""
     """Rewards are compared within one role and group."""
+    path: Sequence[int] = ()
+    """What the proposer of its question wrote and found until its last search, where a teacher is
+    to read it (``learning.privileged``)."""
 
     @property
     def tokens(self) -> int:
@@ -80,9 +83,14 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
         # r = 1 for a right answer, compared among the n attempts at one question.
         question = f"question {game.start.seed} {game.slot}"
         if game.outcome is Outcome.VALID:
+            path: Sequence[int] = ()
+            if config.privileged and (proposer := game.proposer) is not None:
+                # Its turns and what they found; the last turn, which asks, is left out.
+                ends = [stop for _, stop, own in proposer.runs() if not own]
+                path = proposer.ids[proposer.prompt_length : max(ends, default=0)]
             attempts += [
-                _row(game, attempt.trajectory, "solver", attempt.reward or 0.0, question)
-                for attempt in game.counted
+                replace(_row(game, a.trajectory, "solver", a.reward or 0.0, question), path=path)
+                for a in game.counted
             ]
         if game.outcome is Outcome.VALID and game.example is not None:
             # A right attempt that nobody sampled joins the group of those that were.
@@ -129,9 +137,11 @@ def credited(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
     """Rows with advantages, without those that nothing is learnt from.
 
     Left out are uniform groups (``drop_uniform_groups``) and rows that have neither advantage nor
-    KL, unless their tokens count in a denominator. ``rows`` are all of the step.
+    KL, unless their tokens count in a denominator or they have a teacher. ``rows`` are all of the
+    step.
     """
     advantages, kept = np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
+    taught = np.array([len(row.path) > 0 for row in rows], dtype=bool)
     for role in ROLES:
         # own: bool (rows,); rewards, groups and found: (rows of this role,).
         own = np.array([row.role == role for row in rows], dtype=bool)
@@ -156,7 +166,7 @@ def credited(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
 
     return [
         replace(row, advantage=float(advantage))
-        for row, advantage, keep in zip(rows, advantages, kept, strict=True)
+        for row, advantage, keep in zip(rows, advantages, kept | taught, strict=True)
         if keep
     ]
 
@@ -226,7 +236,8 @@ def columns_of(rows: Sequence[Row]) -> dict[str, np.ndarray]:
 
     Returns:
         ``ids`` int64, ``loss_mask`` and ``behaviour_logprobs`` float32, all (rows, longest);
-        ``lengths`` and ``role`` int64, ``advantages`` and ``weights`` float32, all (rows,).
+        ``lengths`` and ``role`` int64, ``advantages`` and ``weights`` float32, all (rows,). Where
+        rows have a path: ``paths`` int64 (rows, longest path), ``path_lengths`` int64 (rows,).
     """
     shape = len(rows), max(len(row.ids) for row in rows)
     columns: dict[str, np.ndarray] = {
@@ -244,7 +255,29 @@ def columns_of(rows: Sequence[Row]) -> dict[str, np.ndarray]:
         for name, values in zip(PADDED, (row.ids, row.mask, row.logprobs), strict=True):
             columns[name][i, : len(values)] = values
 
+    if longest := max(len(row.path) for row in rows):
+        columns["path_lengths"] = np.array([len(row.path) for row in rows], dtype=np.int64)
+        columns["paths"] = np.zeros((len(rows), longest), dtype=np.int64)
+        for i, row in enumerate(rows):
+            columns["paths"][i, : len(row.path)] = row.path
     return columns
+
+
+def informed(part: Columns) -> Columns:
+    """Rows as a teacher reads them: each with its path between its prompt and its first own token.
+    The policy's tokens are the same, in the same order."""
+    ids, mask, paths = part["ids"], part["loss_mask"], part["paths"]
+    length, longest = ids.shape[1], paths.shape[1]
+    place = torch.arange(length + longest, device=ids.device).expand(len(ids), -1)
+    start, size = (mask > 0).int().argmax(dim=1)[:, None], part["path_lengths"][:, None]
+
+    # Place t holds ids[t] of the prompt, then the path from `start` on, then ids[t - size].
+    of_path = (place >= start) & (place < start + size)  # (rows, length + longest)
+    of_row = torch.where(place < start, place, place - size)
+    last = of_row.clamp(0, length - 1)
+    read = paths.gather(1, (place - start).clamp(0, longest - 1))
+    own = mask.gather(1, last) * (~of_path & (of_row < length))
+    return {**part, "ids": torch.where(of_path, read, ids.gather(1, last)), "loss_mask": own}
 
 
 def deal_to_learners(rows: Sequence[Row], shards: int) -> list[list[Row]]:
@@ -295,11 +328,12 @@ def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
     the same for rows that are equal.
     """
     ids, mask = (columns[name].cpu().numpy() for name in ("ids", "loss_mask"))
+    paths = columns.get("paths", columns["ids"][:, :0]).cpu().numpy()
     length_of = columns["lengths"].tolist()
-    rows_of_text: dict[tuple[bytes, bytes], list[int]] = {}
+    rows_of_text: dict[tuple[bytes, ...], list[int]] = {}
     for row in sorted(range(len(length_of)), key=lambda row: -length_of[row]):
         read = slice(length_of[row])
-        text = ids[row, read].tobytes(), mask[row, read].tobytes()
+        text = ids[row, read].tobytes(), mask[row, read].tobytes(), paths[row].tobytes()
         rows_of_text.setdefault(text, []).append(row)
 
     # Different texts, longest first; a micro-batch is a run of them, padded to its first.

@@ -18,7 +18,7 @@ from torch import Tensor
 from ssp_agents.config import LearningConfig
 from ssp_agents.losses import Tokens, find_algorithm, is_clipped, is_vetoed, kl_k3
 from ssp_agents.metrics import ROLE_NORMS
-from ssp_agents.rows import ROLE_IDS, Columns, idle, microbatches, of_role, one_of_each
+from ssp_agents.rows import ROLE_IDS, Columns, idle, informed, microbatches, of_role, one_of_each
 from ssp_agents.scoring import Scores
 from ssp_agents.sharding import full_tensor
 from ssp_env.errors import ConfigError
@@ -54,6 +54,7 @@ class Update:
         learning: LearningConfig,
         *,
         reference: Scorer | None = None,
+        teacher: Scorer | None = None,
         autocast: torch.dtype | None = None,
         learners: int = 1,
         no_sync: Callable[[], contextlib.AbstractContextManager[Any]] | None = None,
@@ -64,14 +65,16 @@ class Update:
         dtype ``autocast``. Without a reference there is no KL.
 
         Where DDP *averages* the gradients of several ``learners``, ``no_sync`` is a context in
-        which it does not yet. Learners that share the weights of a policy have to pass through it
-        in step: ``agree`` gives the largest number of passes of them all. ``loss`` is minimised in
-        place of :meth:`objective`, whose figures stay.
+        which it does not yet, and ``teacher`` the policy without DDP, which would wait for learners
+        that have nothing to read. Learners that share the weights of a policy have to pass through
+        it in step: ``agree`` gives the largest number of passes of them all. ``loss`` is minimised
+        in place of :meth:`objective`, whose figures stay.
         """
         self.policy = policy
         self.optimizer = optimizer
         self.learning = learning
         self.reference = reference
+        self._teacher = teacher or policy
         self._autocast = autocast
         self._learners = learners
         self._no_sync = no_sync or contextlib.nullcontext
@@ -151,10 +154,11 @@ class Update:
         """Equations 4 and 5 over one micro-batch: the weighted sum of its token losses, and the
         figures that add up.
 
-        L = sum over rows i of w_i sum over their tokens t of (loss_it + beta KL_it), where w_i
-        holds the denominators B, n and |rho|, and the KL is that of equation 4, for the roles whose
-        algorithm has one. ``logprobs`` and ``entropies`` are float32 (tokens,), row by row; the
-        latter, without gradients, are for the figures alone.
+        L = sum over rows i of w_i sum over their tokens t of (loss_it + beta KL_it + c T_it), where
+        w_i holds the denominators B, n and |rho|, the KL is that of equation 4, for the roles whose
+        algorithm has one, and T the KL to the teacher (``privileged``). ``logprobs`` and
+        ``entropies`` are float32 (tokens,), row by row; the latter, without gradients, are for the
+        figures alone.
         """
         learning = self.learning
         # Column t of (rows, length) is scored by the logits at t - 1, so position 0 never counts.
@@ -196,8 +200,10 @@ class Update:
         loss = (counted * losses).sum()
         has_kl = self._has_kl(role)
         kl = (counted * self._kl(part, logprobs, has_kl)).sum()
+        to_teacher = (counted * self._kl_to_teacher(part, logprobs, counts)).sum()
 
-        sums = {"loss": loss + learning.kl_coeff * kl, "policy_loss": loss, "kl": kl}
+        whole = loss + learning.kl_coeff * kl + learning.privileged * to_teacher
+        sums = {"loss": whole, "policy_loss": loss, "kl": kl, "teacher_kl": to_teacher}
         with torch.no_grad():
             # Sums in place of means: micro-batches and learners add them up, merge_figures divides.
             trained = weights > 0  # (tokens,)
@@ -237,6 +243,25 @@ class Update:
             return kl
         cap = self.learning.kl_cap
         return kl.masked_scatter(has_kl, kl_k3(logprobs[has_kl], reference, cap))
+
+    def _kl_to_teacher(self, part: Columns, logprobs: Tensor, counts: Tensor) -> Tensor:
+        """KL[pi(. | read) || pi(. | path, read)] of each token (tokens,), the second held fixed; 0
+        in rows without a path.
+
+        The teacher of pi-Play (2604.14054) is the policy itself, which knows what the proposer
+        knew. ``counts`` are the policy's tokens in each row.
+        """
+        there = "paths" in part
+        # Where the policy is shared among learners, all of them read.
+        if not self.learning.privileged or not (there or self._agree):
+            return torch.zeros_like(logprobs)
+
+        with torch.no_grad(), self._arithmetic(part["ids"].device):
+            read: Callable[[Columns], Columns] = informed if there else dict
+            teacher = _scored(lambda part: self._teacher(read(part)), part).logprobs
+        lengths: Tensor = part.get("path_lengths", torch.zeros_like(counts))  # (rows,)
+        kl = kl_k3(logprobs, teacher, self.learning.kl_cap)
+        return kl * (lengths > 0).repeat_interleave(counts)
 
     def _has_kl(self, role: Tensor) -> Tensor:
         """Roles whose algorithm has a KL, by role id: bool of the same shape."""

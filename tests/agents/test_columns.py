@@ -79,3 +79,18 @@ def test_games_are_numbered_over_all_rounds(played: Round) -> None:
     assert [record.slot for record in (*first.records, *second.records)] == list(range(2 * count))
     assert [row.game for row in first.rows] == [row.game for row in rows]
     assert [row.game for row in second.rows] == [row.game + count for row in rows]
+
+
+def test_a_path_is_what_the_proposer_read_before_it_asked(played: Round) -> None:
+    rows = rows_of(played.games, LearningConfig(privileged=0.1))
+    proposers = {game.slot: game.proposer for game in played.games}
+    for row in rows:
+        proposer = proposers[row.game]
+        if row.role == "solver" and proposer is not None and proposer.searches:
+            stop = proposer.prompt_length + len(row.path)
+            assert row.path == proposer.ids[proposer.prompt_length : stop]
+            assert [proposer.mask[stop - 1], *{*proposer.mask[stop:]}] == [0, 1]
+        else:
+            assert not row.path
+    assert any(row.path for row in rows)
+    assert not any(row.path for row in rows_of(played.games, LearningConfig()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,10 @@ Run = dict[str, Any]
 
 
 def batches(model_dir: Path) -> list[list[Row]]:
-    """The rows of two updates; solver's and proposer's, of unequal lengths."""
-    return [some_rows(model_dir, 6, noise=0.3, seed=seed) for seed in (1, 2)]
+    """The rows of two updates; solver's and proposer's, of unequal lengths. One has a path for a
+    teacher to read."""
+    updates = [some_rows(model_dir, 6, noise=0.3, seed=seed) for seed in (1, 2)]
+    return [[rows[0], replace(rows[1], path=[5, 6, 7]), *rows[2:]] for rows in updates]
 
 
 def one_process(model_dir: Path, checkpoint: Path | None = None) -> Run:

@@ -159,6 +159,42 @@ def test_no_gradient_comes_from_a_token_that_the_policy_did_not_write(
     assert any(bool((hidden.grad != 0).any()) for hidden in bench.hidden)
 
 
+def test_a_teacher_reads_the_path_before_the_policys_tokens(
+    model_dir: Path, rows: list[Row]
+) -> None:
+    """The oracle: for each row, one pass over prompt, path and response; micro-batches change
+    nothing, and rows without a path are taught nothing."""
+    rng, learning = np.random.default_rng(3), PLAIN.replace(privileged=0.7, kl_coeff=0.0)
+    paths = [rng.integers(3, 90, size=size).tolist() for size in (0, 5, 9, 0, 2, 7)]
+    rows = [replace(row, path=path) for row, path in zip(rows, paths, strict=True)]
+    model = load_model(model_dir)
+    known = torch.zeros(())
+    for row in rows:
+        start, own = int(row.mask.argmax()), np.flatnonzero(row.mask)
+        read = np.concatenate([row.ids[:start], row.path, row.ids[start:]])
+        for_each = []
+        for ids, places in ((row.ids, own), (read, own + len(row.path))):
+            logits = model(input_ids=torch.as_tensor(ids, dtype=torch.int64)[None]).logits[0]
+            every = torch.log_softmax(logits.float(), dim=-1)
+            for_each.append(every[places - 1, ids[places]])
+        pi, teacher = for_each[0], for_each[1].detach()
+        assert len(row.path) > 0 or torch.equal(pi, teacher)
+        known = known + row.weight * (torch.exp(teacher - pi) - (teacher - pi) - 1).sum()
+
+    def learnt(learning: LearningConfig) -> tuple[dict[str, float], list[torch.Tensor]]:
+        figures = (bench := Bench(model_dir, learning))(rows)
+        return figures, [g * max(1.0, figures["grad_norm"]) for g in bench.gradients]  # not clipped
+
+    alone, before = learnt(learning.replace(privileged=0.0))
+    added = torch.autograd.grad(0.7 * known, list(model.parameters()))
+    for tokens in (10**6, 60):
+        figures, gradients = learnt(learning.replace(microbatch_tokens=tokens))
+        assert figures["teacher_kl"] == pytest.approx(known.item(), rel=1e-4)
+        assert figures["loss"] == pytest.approx(alone["loss"] + 0.7 * known.item(), rel=1e-4)
+        for whole, part, more in zip(gradients, before, added, strict=True):
+            torch.testing.assert_close(whole, part + more, rtol=2e-3, atol=1e-5)
+
+
 def test_an_example_counts_as_if_the_policy_had_sampled_it(
     model_dir: Path, rows: list[Row]
 ) -> None:

@@ -89,6 +89,7 @@ class SSPLearner(TorchLearner):
             self.get_optimizer(MODULE_ID),
             learning,
             reference=self._reference,
+            teacher=self._score_alone,
             autocast=autocast_dtype(device),
             learners=max(1, self.config.num_learners),
             no_sync=getattr(module, "no_sync", None),
@@ -178,13 +179,16 @@ class SSPLearner(TorchLearner):
         out = self.module[MODULE_ID].forward_train({**part, "temperature": temperature})
         return Scores(out["action_logp"], out.get(ENTROPY))
 
+    def _score_alone(self, part: Columns) -> Scores:
+        """The same, not through DDP, which would wait for the other learners."""
+        module = self.module[MODULE_ID].unwrapped()
+        out = module.forward_train({**part, "temperature": self.learning.temperature})
+        return Scores(out["action_logp"])
+
     def _score_unadapted(self, part: Columns) -> Scores:
         """Those of the policy without its adapters."""
-        # Not through DDP, which would wait for the other learners.
-        module = self.module[MODULE_ID].unwrapped()
-        with without_adapters(module):
-            out = module.forward_train({**part, "temperature": self.learning.temperature})
-        return Scores(out["action_logp"])
+        with without_adapters(self.module[MODULE_ID].unwrapped()):
+            return self._score_alone(part)
 
     def score(self, rows: Sequence[Row]) -> np.ndarray:
         """The policy's log-probabilities of what it wrote: float32 (tokens,), row by row.
