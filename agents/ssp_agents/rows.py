@@ -264,8 +264,10 @@ def columns_of(rows: Sequence[Row]) -> dict[str, np.ndarray]:
 
 
 def informed(part: Columns) -> Columns:
-    """Rows as a teacher reads them: each with its path between its prompt and its first own token.
-    The policy's tokens are the same, in the same order."""
+    """Rows as a teacher reads them: each with its path, if it has one, between its prompt and its
+    first own token. The policy's tokens are the same, in the same order."""
+    if "paths" not in part:
+        return part
     ids, mask, paths = part["ids"], part["loss_mask"], part["paths"]
     length, longest = ids.shape[1], paths.shape[1]
     place = torch.arange(length + longest, device=ids.device).expand(len(ids), -1)

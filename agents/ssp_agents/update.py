@@ -251,14 +251,12 @@ class Update:
         The teacher of pi-Play (2604.14054) is the policy itself, which knows what the proposer
         knew. ``counts`` are the policy's tokens in each row.
         """
-        there = "paths" in part
         # Where the policy is shared among learners, all of them read.
-        if not self.learning.privileged or not (there or self._agree):
+        if not self.learning.privileged or ("paths" not in part and self._agree is None):
             return torch.zeros_like(logprobs)
 
         with torch.no_grad(), self._arithmetic(part["ids"].device):
-            read: Callable[[Columns], Columns] = informed if there else dict
-            teacher = _scored(lambda part: self._teacher(read(part)), part).logprobs
+            teacher = _scored(lambda read: self._teacher(informed(read)), part).logprobs
         lengths: Tensor = part.get("path_lengths", torch.zeros_like(counts))  # (rows,)
         kl = kl_k3(logprobs, teacher, self.learning.kl_cap)
         return kl * (lengths > 0).repeat_interleave(counts)
