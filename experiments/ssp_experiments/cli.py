@@ -120,15 +120,27 @@ def play(
     return run(chosen, role=role, games=games)
 
 
-def probe(*, chosen: Chosen = Chosen(), options: ProbeOptions = ProbeOptions()) -> int:
+def probe(
+    played: Annotated[str | None, Parameter(name="RUN")] = None,
+    /,
+    *,
+    chosen: Chosen = Chosen(),
+    options: ProbeOptions = ProbeOptions(),
+) -> int:
     """Plays scripted cheats against your rules, and prints who is paid what.
 
     Exit status: 0, 1 if a cheat pays more than an honest player by more than the margin, 2 for a
     mistake, 3 if a service was down.
+
+    Args:
+        played: A run directory: how often its own games were won by something else than searching.
     """
     from ssp_experiments.commands.probe import run
 
-    return run(chosen, options)
+    alone = Chosen(), ProbeOptions(json=options.json)
+    if played and (chosen, options) != alone:
+        raise UsageError("ssp probe RUN reads games that were played, and takes --json alone")
+    return run(chosen, options, played)
 
 
 def plan(

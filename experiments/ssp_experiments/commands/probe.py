@@ -1,4 +1,4 @@
-"""``ssp probe``: scripted cheats against the rules of a run."""
+"""``ssp probe``: scripted cheats against the rules of a run, or what was exploited in its games."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ssp_env.players import ChatPlayer
 from ssp_env.testing.hacks import CHEATS, Finding, Report, find_cheat, probe
 from ssp_env.tokenizers import HuggingFaceTokenizer, Tokenizer
 from ssp_env.worlds import open_world
+from ssp_experiments.commands.questions import as_text, by_step, figures, games_of, written
 from ssp_experiments.config import RunConfig
 from ssp_experiments.options import Chosen, ProbeOptions
 from ssp_experiments.run.checks import build_rules
@@ -29,8 +30,22 @@ PAYS, NO_RESULT = 1, 3
 COLUMNS = ("cheat", "gains", "accepted", "proposer", "solver", "more than honest", "finding")
 
 
-def run(chosen: Chosen, options: ProbeOptions) -> int:
-    """Plays the cheats and prints who was paid what."""
+EXPLOITS = {
+    "wrong": ("accepted though the answer is wrong", "a stronger game.verifier"),
+    "ambiguous": ("accepted though others are right too", "game.noise_documents"),
+    "paid": ("share of the proposer's pay that these two earn", "4p(1-p), or the above"),
+    "unsolved": ("accepted, solved in no attempt", "game.proposer_reward=4p(1-p)"),
+    "unread": ("right attempts that found no passage with the answer", "game.closed_book=true"),
+}
+"""Figures of :func:`ssp_experiments.commands.questions.figures` that say how often a game was won
+by something else than searching; what each counts, and what may bring it down."""
+
+
+def run(chosen: Chosen, options: ProbeOptions, played: str | None = None) -> int:
+    """Plays the cheats and prints who was paid what; of a run that was ``played``, what its own
+    games exploited."""
+    if played is not None:
+        return show_exploits(played, options.json)
     if options.list:
         for cheat in CHEATS.values():
             print(f"{cheat.name:<28}{cheat.gains.value:<10}{cheat.about}")
@@ -145,3 +160,19 @@ def show(report: dict[str, Any]) -> None:
         elif cheat["finding"] == Finding.NO_RESULT:
             void = f"{cheat['void']} of {cheat['games']} games are void"
             print(f"{cheat['name']}: {void}, so nothing is known")
+
+
+def show_exploits(played: str, as_json: bool) -> int:
+    """Prints how often the games of a run were won by something else than searching."""
+    asked = written(games_of(played))
+    windows, whole = by_step(asked), figures(asked)
+    if as_json:
+        print(dumps({"run": played, "windows": [*windows.values()], "all": whole}, indent=2))
+        return 0
+
+    shown, columns = ("accepted", *EXPLOITS), {**windows, "all": whole}
+    print(as_text({name: {row: each[row] for row in shown} for name, each in columns.items()}))
+    print()
+    for name, (about, cure) in EXPLOITS.items():
+        print(f"{name:<10} {about}; {cure}")
+    return 0

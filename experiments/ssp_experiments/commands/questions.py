@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ from pydantic import TypeAdapter
 
 from ssp_env.disk import replacing
 from ssp_env.errors import RunError
-from ssp_env.game.record import GameRecord
+from ssp_env.game.record import GameRecord, TrajectoryRecord
 from ssp_env.replay import read_games
+from ssp_env.wording.mention import mentions
 from ssp_experiments.options import plural
 from ssp_experiments.report.runs import step_files
 from ssp_experiments.run.rundir import RunDirectory
@@ -41,13 +42,11 @@ Played = tuple[int, GameRecord]
 def run(directory: str, *, out: str | None, all: bool, window: int | None, json: bool) -> int:
     """Writes the ledger, if asked to, and prints the figures."""
     games = list(games_of(directory))
-    entries = ledger(games, directory)
+    entries, asked = ledger(games, directory), written(games)
     kept = [entry for entry in entries if all or entry["accepted"]]
     accepted = sum(entry["accepted"] for entry in entries)
 
-    steps, asked = max((step for step, _ in games), default=1), written(games)
-    size = window or -(-steps // COLUMNS)
-    windows = [figures(part) for _, part in asked.groupby((asked["step"] - 1) // size)]
+    windows = by_step(asked, window)
     lengths = {int(hops): figures(part) for hops, part in asked.groupby("hops")}
     if out:
         with replacing(Path(out)) as file:
@@ -55,17 +54,15 @@ def run(directory: str, *, out: str | None, all: bool, window: int | None, json:
 
     if json:
         counts = {"run": directory, "questions": len(entries), "accepted": accepted}
-        print(dumps({**counts, "windows": windows, "hops": lengths}, indent=2))
+        print(dumps({**counts, "windows": [*windows.values()], "hops": lengths}, indent=2))
         return 0
 
-    by_step = {f"{each['first_step']}-{each['last_step']}": each for each in windows}
-    by_hops = {plural(hops, "hop"): each for hops, each in lengths.items()}
-    for title, columns in {"by step": by_step, "by length": by_hops}.items():
-        if not columns:
-            continue
-        table = pd.DataFrame(columns, dtype=object).drop(["first_step", "last_step"])
-        shown = table.map(lambda v: "-" if v is None else f"{v:.2f}" if v % 1 else f"{v:.0f}")
-        print(f"{title}\n{shown.to_string()}\n")
+    for title, columns in {
+        "by step": windows,
+        "by length": {plural(hops, "hop"): each for hops, each in lengths.items()},
+    }.items():
+        if columns:
+            print(f"{title}\n{as_text(columns)}\n")
     print(f"{len(entries)} different questions, {accepted} of them accepted")
     if out:
         print(f"{len(kept)} questions are in {out}")
@@ -147,43 +144,72 @@ def written(games: Iterable[Played]) -> pd.DataFrame:
     """One row per question that a proposer wrote, in the order of play.
 
     Questions are ``sound`` that are right and have one answer; worlds that do not know the truth
-    leave this, ``wrong`` and ``ambiguous`` empty.
+    leave this, ``wrong`` and ``ambiguous`` empty. ``right`` attempts are ``unread`` if nothing that
+    they found shows the answer.
     """
     rows = []
     for step, game in games:
         if game.origin != "proposed" or not game.question:
             continue
-        right, answers = game.truly_correct, len(game.right_answers or ())
+        true, answers = game.truly_correct, len(game.right_answers or ())
+        truth = (true and answers == 1, answers > 1, not true) if true is not None else [None] * 3
         verified = None if game.verification is None else game.verification.correct
-        truth = (
-            (right and answers == 1, answers > 1, not right) if right is not None else [None] * 3
-        )
+        right = [attempt for attempt in game.attempts if attempt.right]
+        unread = sum(not _shows(attempt, game.start.truth.wordings) for attempt in right)
         known = (step, game.question, game.outcome == "valid", game.hops, game.solve_rate, verified)
-        rows.append((*known, *truth))
+        rows.append((*known, *truth, game.proposer_reward, len(right), unread))
 
     shares = ["hops", "solve_rate", "verified", "sound", "ambiguous", "wrong"]
-    frame = pd.DataFrame(rows, columns=["step", "question", "accepted", *shares])
-    frame = frame.astype({**dict.fromkeys(shares, float), "accepted": bool})
+    counts = ["pay", "right", "unread"]
+    frame = pd.DataFrame(rows, columns=["step", "question", "accepted", *shares, *counts])
+    frame = frame.astype({**dict.fromkeys([*shares, *counts], float), "accepted": bool})
     frame["repeated"] = frame["question"].duplicated()
     return frame
+
+
+def _shows(attempt: TrajectoryRecord, wordings: Sequence[str]) -> bool:
+    """True if a passage that an attempt has found shows the answer."""
+    found = (f"{d.title} {d.text}" for search in attempt.searches for d in search.documents)
+    return any(wordings[0] in text or mentions(text, wordings) for text in found)
+
+
+def by_step(asked: pd.DataFrame, window: int | None = None) -> dict[str, dict[str, Any]]:
+    """Figures of the questions of every so many steps (default: an eighth of all), by name."""
+    size = window or -(-asked["step"].max() // COLUMNS)
+    parts = (figures(part) for _, part in asked.groupby((asked["step"] - 1) // size))
+    return {f"{part['first_step']}-{part['last_step']}": part for part in parts}
 
 
 def figures(rows: pd.DataFrame) -> dict[str, Any]:
     """Figures of some questions; ``None`` stands for the share of nothing.
 
-    Precision and recall are of verification alone, over the questions that it read.
+    Precision and recall are of verification alone, over the questions that it read. ``paid`` is the
+    share of what proposers were paid that questions earned which are not sound.
     """
     accepted, read = rows[rows["accepted"]], rows.dropna(subset=["verified", "sound"])
+    unsound = accepted.loc[accepted["sound"] == 0, "pay"]
     means = {
         "repeated": rows["repeated"],
         "precision": read.loc[read["verified"] == 1, "sound"],
         "recall": read.loc[read["sound"] == 1, "verified"],
         **{name: accepted[name] for name in ("ambiguous", "wrong", "hops", "solve_rate")},
+        "unsolved": accepted["solve_rate"] == 0,
     }
+    pay, right = accepted["pay"].sum(), accepted["right"].sum()
+    knows = pay > 0 and accepted["sound"].notna().any()
     return {
         "first_step": int(rows["step"].min()),
         "last_step": int(rows["step"].max()),
         "written": len(rows),
         "accepted": len(accepted),
         **{name: float(v.mean()) if v.notna().any() else None for name, v in means.items()},
+        "paid": float(unsound.sum() / pay) if knows else None,
+        "unread": float(accepted["unread"].sum() / right) if right else None,
     }
+
+
+def as_text(columns: Mapping[str, Mapping[str, Any]]) -> str:
+    """A table of figures, a column for each mapping."""
+    table = pd.DataFrame(columns, dtype=object).drop(["first_step", "last_step"], errors="ignore")
+    shown = table.map(lambda v: "-" if pd.isna(v) else f"{v:.2f}" if v % 1 else f"{v:.0f}")
+    return str(shown.to_string())

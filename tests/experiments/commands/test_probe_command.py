@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 from runs import sets
 from scripted_model import ChatServer, obedient
+from small_runs import make_run
 
 from ssp_env import cli
 
@@ -63,3 +65,18 @@ def test_papers_settings_with_a_model_behind_an_api(capsys: pytest.CaptureFixtur
     assert forged["solver"] > printed["honest"]["solver"]
     assert printed["gate"]["precision"] is None
     assert printed["fingerprint"]["judge"].startswith("OpenAIJudge (scripted")
+
+
+def test_what_the_games_of_a_run_exploited(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(make_run(tmp_path / "run").path)
+    assert probed(run) == 0
+    shown = capsys.readouterr().out
+    assert probed(run, "--json") == 0
+    figures = json.loads(capsys.readouterr().out)["all"]
+    line = next(line for line in shown.splitlines() if line.startswith("accepted"))
+    assert line.split()[-1] == str(figures["accepted"])
+
+    assert probed(run, "--games", "3") == 2
+    assert "takes --json alone" in capsys.readouterr().err

@@ -100,3 +100,21 @@ def test_precision_and_recall_of_the_gate(games: list[tuple[int, GameRecord]]) -
     assert window["recall"] == pytest.approx(2 / 3)
     assert window["ambiguous"] == pytest.approx(1 / 4)
     assert window["wrong"] == pytest.approx(1 / 4)
+
+
+def test_pay_of_what_is_not_sound_and_answers_that_nobody_read(
+    games: list[tuple[int, GameRecord]],
+) -> None:
+    _, solved = next((s, g) for s, g in games if g.origin == "proposed" and g.solve_rate == 1)
+    sound = replace(solved, proposer_reward=0.25)
+    guessed = replace(
+        solved,
+        truly_correct=False,
+        proposer_reward=0.75,
+        trajectories=tuple(replace(t, searches=()) for t in solved.trajectories),
+    )
+    unsolved = replace(sound, solve_rate=0.0, proposer_reward=1.0, trajectories=())
+    window = figures(written([(1, game) for game in (sound, guessed, unsolved)]))
+    assert window["paid"] == pytest.approx(0.75 / 2)
+    assert window["unread"] == pytest.approx(1 / 2)
+    assert window["unsolved"] == pytest.approx(1 / 3)
