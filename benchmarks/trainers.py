@@ -24,13 +24,14 @@ from torch import Tensor
 
 from benchmarks.harness import headline, origin, parser, write
 from benchmarks.partners import PARTNERS, Batch, Measured, gradient
+from ssp_agents.columns import Columns, columns_of
 from ssp_agents.config import ROLES, LearningConfig, TrainedRole
 from ssp_agents.engines.base import StopRule
 from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_agents.losses import ALGORITHMS, Tokens, grpo_loss
 from ssp_agents.models import load_model, tiny_directory
 from ssp_agents.rollout import answers_of, play
-from ssp_agents.rows import Columns, columns_of, credited, rows_of, with_loss_weights
+from ssp_agents.rows import credited, rows_of, with_loss_weights
 from ssp_agents.scoring import TokenScorer
 from ssp_agents.update import Update
 from ssp_env.game.config import MINI_GAME

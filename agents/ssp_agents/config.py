@@ -87,6 +87,9 @@ class LearningConfig(Settings):
     privileged: NonNegativeFloat = 0.0
     """Weight of the KL of the solver's attempts to the policy itself, had it read what the proposer
     found on its way to the question (pi-Play, 2604.14054); 0: none."""
+    turn_credit: NonNegativeFloat = 0.0
+    """Weight of a turn's own advantage in the solver's attempts: the rise in the likelihood of the
+    right answer by what its search found (IGPO, 2510.14967); 0: none."""
     clip_low: Annotated[float, Field(ge=0, le=1)] = 0.2
     """Distance below 1 to which the importance ratio may fall before it is clipped."""
     clip_high: NonNegativeFloat = 0.28

@@ -88,7 +88,7 @@ def repeated(questions: Sequence[str]) -> list[bool]:
 
 # -- updates -----------------------------------------------------------------------------------
 
-SUMS = ("loss", "policy_loss", "kl", "teacher_kl", "trained_tokens", "vetoed_rows")
+SUMS = ("loss", "policy_loss", "kl", "teacher_kl", "turn_gain", "trained_tokens", "vetoed_rows")
 """Figures of an update that add up over micro-batches and learners."""
 MEANS = {
     "logprob_gap": ("logprob_gap_sum", "trained_tokens"),

@@ -1,19 +1,16 @@
-"""From played games to what a model is trained on: rows, advantages, weights, padded columns.
+"""From played games to what a model is trained on: rows, their advantages and weights.
 
 Paper, Algorithm 1, lines 8 to 13. ``rows_of`` works on one runner's games; advantages and weights
-need the whole step, whose rows come together in :func:`credited` and :func:`with_loss_weights`.
-Columns are dealt to learners as shards, and cut into micro-batches there. No Ray.
+need the whole step, whose rows come together in :func:`credited` and :func:`with_loss_weights`, and
+are then dealt to learners. No Ray.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ssp_agents.config import ROLES, Aggregation, LearningConfig
 from ssp_agents.losses import find_algorithm
@@ -23,16 +20,9 @@ from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import TrajectoryRecord
 from ssp_env.game.trajectory import Trajectory
+from ssp_env.types import Action
 
 ROLE_IDS = {"proposer": 0, "solver": 1}
-
-Columns = dict[str, Any]
-"""One array or tensor per column, all with the same first dimension (rows)."""
-PADDED = ("ids", "loss_mask", "behaviour_logprobs")
-"""Columns with a second dimension: the length of the longest row."""
-MAX_PADDING = 1.15
-"""A micro-batch holds at most this many padded tokens per true token. Padding costs as much
-arithmetic as text; at the tiny preset, unbounded, it was more than half of the learner's time."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +48,9 @@ class Row:
     path: Sequence[int] = ()
     """What the proposer of its question wrote and found until its last search, where a teacher is
     to read it (``learning.privileged``)."""
+    answer: tuple[Sequence[int], Sequence[int]] = ((), ())
+    """The tag before an answer, and the right one, where turns are paid by its likelihood
+    (``learning.turn_credit``)."""
 
     @property
     def tokens(self) -> int:
@@ -88,10 +81,10 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
                 # Its turns and what they found; the last turn, which asks, is left out.
                 ends = [stop for _, stop, own in proposer.runs() if not own]
                 path = proposer.ids[proposer.prompt_length : max(ends, default=0)]
-            attempts += [
-                replace(_row(game, a.trajectory, "solver", a.reward or 0.0, question), path=path)
-                for a in game.counted
-            ]
+            for a in game.counted:
+                row = _row(game, a.trajectory, "solver", a.reward or 0.0, question)
+                answer = _answer(game, a.trajectory) if config.turn_credit else row.answer
+                attempts.append(replace(row, path=path, answer=answer))
         if game.outcome is Outcome.VALID and game.example is not None:
             # A right attempt that nobody sampled joins the group of those that were.
             reward = game.example.reward or 0.0
@@ -122,6 +115,14 @@ def _row(game: Game, trajectory: Trajectory, role: str, reward: float, group: st
     )
 
 
+def _answer(game: Game, trajectory: Trajectory) -> tuple[Sequence[int], Sequence[int]]:
+    """The opening tag of an answer, and the ground truth after it, in tokens."""
+    limits = trajectory.limits
+    tag = next(t for t, kind in limits.tags.openings.items() if kind is Action.ANSWER).decode()
+    opening = limits.tokenizer.encode(tag)
+    return opening, limits.tokenizer.encode(f"{tag} {game.truth.answer}")[len(opening) :]
+
+
 def recorded_row(played: TrajectoryRecord, role: str, game: int = 0) -> Row:
     """Row of a recorded trajectory, without reward or advantage."""
     mask = np.frombuffer(played.mask, dtype=np.uint8)
@@ -137,11 +138,11 @@ def credited(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
     """Rows with advantages, without those that nothing is learnt from.
 
     Left out are uniform groups (``drop_uniform_groups``) and rows that have neither advantage nor
-    KL, unless their tokens count in a denominator or they have a teacher. ``rows`` are all of the
-    step.
+    KL, unless their tokens count in a denominator, or a teacher or their turns' own credit teaches
+    them. ``rows`` are all of the step.
     """
     advantages, kept = np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
-    taught = np.array([len(row.path) > 0 for row in rows], dtype=bool)
+    taught = np.array([len(row.path) + len(row.answer[1]) > 0 for row in rows], dtype=bool)
     for role in ROLES:
         # own: bool (rows,); rewards, groups and found: (rows of this role,).
         own = np.array([row.role == role for row in rows], dtype=bool)
@@ -187,6 +188,31 @@ def deal(rows: Sequence[Row], learning: LearningConfig) -> list[tuple[list[Row],
     return [([row for row in rows if turn[row.game] == i], size) for i, size in enumerate(sizes)]
 
 
+def deal_to_learners(rows: Sequence[Row], shards: int) -> list[list[Row]]:
+    """Shards of rows: longest first, each to the shard with the fewest tokens.
+
+    Rows of one text go to one learner, which reads it once. A shard that would stay empty gets a
+    row of weight 0, because a learner without rows hangs its peers."""
+    dealt: list[list[Row]] = [[] for _ in range(shards)]
+    loads = [0] * shards
+    texts: dict[tuple[bytes, bytes], list[Row]] = {}
+    # Ties are broken by game and role, so that any order of rows is dealt in the same way.
+    for row in sorted(rows, key=lambda row: (-len(row.ids), row.game, row.role)):
+        texts.setdefault((row.ids.tobytes(), row.mask.tobytes()), []).append(row)
+
+    # Largest first, to the least loaded: at most 4/3 of the best split's longest (Graham 1969).
+    for equal in texts.values():
+        lightest = loads.index(min(loads))
+        dealt[lightest].extend(equal)
+        loads[lightest] += len(equal[0].ids)
+
+    for part in dealt:
+        if not part:
+            part.append(replace(min(rows, key=lambda row: len(row.ids)), weight=0.0))
+
+    return dealt
+
+
 def _aggregation(config: LearningConfig, role: str) -> Aggregation:
     """Sum or mean by which a role's token losses are put together."""
     given = config.proposer_aggregation if role == "proposer" else config.solver_aggregation
@@ -226,166 +252,3 @@ def with_loss_weights(
         weighted.append(replace(row, weight=weight))
 
     return weighted
-
-
-# -- columns -----------------------------------------------------------------------------------
-
-
-def columns_of(rows: Sequence[Row]) -> dict[str, np.ndarray]:
-    """The columns of an update; ids, mask and log-probabilities are padded on the right.
-
-    Returns:
-        ``ids`` int64, ``loss_mask`` and ``behaviour_logprobs`` float32, all (rows, longest);
-        ``lengths`` and ``role`` int64, ``advantages`` and ``weights`` float32, all (rows,). Where
-        rows have a path: ``paths`` int64 (rows, longest path), ``path_lengths`` int64 (rows,).
-    """
-    shape = len(rows), max(len(row.ids) for row in rows)
-    columns: dict[str, np.ndarray] = {
-        # Any id pads: the loss mask is 0 there, and layers are causal.
-        "ids": np.zeros(shape, dtype=np.int64),
-        "loss_mask": np.zeros(shape, dtype=np.float32),
-        "behaviour_logprobs": np.zeros(shape, dtype=np.float32),
-        "lengths": np.array([len(row.ids) for row in rows], dtype=np.int64),
-        "role": np.array([ROLE_IDS[row.role] for row in rows], dtype=np.int64),
-        "advantages": np.array([row.advantage for row in rows], dtype=np.float32),
-        "weights": np.array([row.weight for row in rows], dtype=np.float32),
-    }
-
-    for i, row in enumerate(rows):
-        for name, values in zip(PADDED, (row.ids, row.mask, row.logprobs), strict=True):
-            columns[name][i, : len(values)] = values
-
-    if longest := max(len(row.path) for row in rows):
-        columns["path_lengths"] = np.array([len(row.path) for row in rows], dtype=np.int64)
-        columns["paths"] = np.zeros((len(rows), longest), dtype=np.int64)
-        for i, row in enumerate(rows):
-            columns["paths"][i, : len(row.path)] = row.path
-    return columns
-
-
-def informed(part: Columns) -> Columns:
-    """Rows as a teacher reads them: each with its path, if it has one, between its prompt and its
-    first own token. The policy's tokens are the same, in the same order."""
-    if "paths" not in part:
-        return part
-    ids, mask, paths = part["ids"], part["loss_mask"], part["paths"]
-    length, longest = ids.shape[1], paths.shape[1]
-    place = torch.arange(length + longest, device=ids.device).expand(len(ids), -1)
-    start, size = (mask > 0).int().argmax(dim=1)[:, None], part["path_lengths"][:, None]
-
-    # Place t holds ids[t] of the prompt, then the path from `start` on, then ids[t - size].
-    of_path = (place >= start) & (place < start + size)  # (rows, length + longest)
-    of_row = torch.where(place < start, place, place - size)
-    last = of_row.clamp(0, length - 1)
-    read = paths.gather(1, (place - start).clamp(0, longest - 1))
-    own = mask.gather(1, last) * (~of_path & (of_row < length))
-    return {**part, "ids": torch.where(of_path, read, ids.gather(1, last)), "loss_mask": own}
-
-
-def deal_to_learners(rows: Sequence[Row], shards: int) -> list[list[Row]]:
-    """Shards of rows: longest first, each to the shard with the fewest tokens.
-
-    Rows of one text go to one learner, which reads it once. A shard that would stay empty gets a
-    row of weight 0, because a learner without rows hangs its peers."""
-    dealt: list[list[Row]] = [[] for _ in range(shards)]
-    loads = [0] * shards
-    texts: dict[tuple[bytes, bytes], list[Row]] = {}
-    # Ties are broken by game and role, so that any order of rows is dealt in the same way.
-    for row in sorted(rows, key=lambda row: (-len(row.ids), row.game, row.role)):
-        texts.setdefault((row.ids.tobytes(), row.mask.tobytes()), []).append(row)
-
-    # Largest first, to the least loaded: at most 4/3 of the best split's longest (Graham 1969).
-    for equal in texts.values():
-        lightest = loads.index(min(loads))
-        dealt[lightest].extend(equal)
-        loads[lightest] += len(equal[0].ids)
-
-    for part in dealt:
-        if not part:
-            part.append(replace(min(rows, key=lambda row: len(row.ids)), weight=0.0))
-
-    return dealt
-
-
-def of_role(columns: Columns, role: int) -> Columns:
-    """The rows of one role.
-
-    Where there are none, the shortest row with weight 0: learners exchange gradients, so that each
-    has to have some.
-    """
-    mine = columns["role"] == role
-    chosen = torch.nonzero(mine).flatten() if mine.any() else columns["lengths"].argmin()[None]
-    part = {name: column[chosen] for name, column in columns.items() if isinstance(column, Tensor)}
-    return {**part, "weights": part["weights"] * mine[chosen]}
-
-
-def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
-    """Cuts the rows of an update, tensors as :func:`columns_of` names them, into groups of similar
-    length, longest first.
-
-    A group is closed before it would exceed ``max_tokens`` padded tokens, or ``MAX_PADDING`` times
-    its true tokens. A single text always fits. Attempts at one question are often equal to the last
-    token: such rows stay together and count once, because the model reads each text once, see
-    :func:`one_of_each`. Groups have one more column, ``text`` int64 (rows,), which rises, and is
-    the same for rows that are equal.
-    """
-    ids, mask = (columns[name].cpu().numpy() for name in ("ids", "loss_mask"))
-    paths = columns.get("paths", columns["ids"][:, :0]).cpu().numpy()
-    length_of = columns["lengths"].tolist()
-    rows_of_text: dict[tuple[bytes, ...], list[int]] = {}
-    for row in sorted(range(len(length_of)), key=lambda row: -length_of[row]):
-        read = slice(length_of[row])
-        text = ids[row, read].tobytes(), mask[row, read].tobytes(), paths[row].tobytes()
-        rows_of_text.setdefault(text, []).append(row)
-
-    # Different texts, longest first; a micro-batch is a run of them, padded to its first.
-    texts = list(rows_of_text.values())
-    lengths = [length_of[rows[0]] for rows in texts]
-    device, start = columns["ids"].device, 0
-    while start < len(texts):
-        longest, true, stop = lengths[start], lengths[start], start + 1
-        while stop < len(texts):
-            padded = longest * (stop + 1 - start)
-            true += lengths[stop]
-            if padded > max_tokens or padded > MAX_PADDING * true:
-                break
-            stop += 1
-
-        numbered = [(number, row) for number in range(start, stop) for row in texts[number]]
-        rows = torch.tensor([row for _, row in numbered], device=device)
-        part = {name: c[rows] for name, c in columns.items() if isinstance(c, Tensor)}
-        part |= {name: part[name][:, :longest] for name in PADDED if name in part}
-        yield {**part, "text": torch.tensor([number for number, _ in numbered], device=device)}
-        start = stop
-
-
-def one_of_each(part: Columns) -> tuple[Columns, Tensor | None]:
-    """Columns that a model has to read of a micro-batch, or of some of its rows: equal ones once.
-
-    Also the place of each of the policy's tokens (of all rows, row by row) among those of the rows
-    that are read: int64 (tokens,); ``None`` where all rows are read, as all are of columns that are
-    not from :func:`microbatches`.
-    """
-    if "text" not in part:
-        return part, None
-
-    numbers, text = torch.unique_consecutive(part["text"], return_inverse=True)
-    if len(numbers) == len(text):
-        return part, None
-
-    # The first row of each text; ``text`` rises, so that a binary search finds it.
-    first = torch.searchsorted(part["text"], numbers)  # (texts,)
-    read = {name: column[first] for name, column in part.items()}
-    own = read["loss_mask"][:, 1:] > 0  # (texts, length - 1)
-    # Place of each own token among those that are read: a running count, from 0.
-    places = own.flatten().cumsum(0).view_as(own) - 1
-    return read, places[text][own[text]]  # (rows, length - 1) -> (tokens,)
-
-
-def idle(part: Columns) -> Columns:
-    """A pass that adds nothing: the last row of a micro-batch, its shortest, with weight 0."""
-    last = {name: column[-1:] for name, column in part.items()}
-    longest = int(last["lengths"])
-
-    last |= {name: last[name][:, :longest] for name in PADDED}
-    return {**last, "weights": torch.zeros_like(last["weights"])}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from ssp_agents.rows import Columns
+from ssp_agents.columns import Columns
 
 LOGITS_PER_CHUNK = 2**25
 """Logits that exist at a time (128 MiB in float32): 220 tokens of a vocabulary of 152,000."""

@@ -15,10 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ssp_agents.columns import Columns, answered, idle, informed, microbatches, of_role, one_of_each
 from ssp_agents.config import LearningConfig
 from ssp_agents.losses import Tokens, find_algorithm, is_clipped, is_vetoed, kl_k3
 from ssp_agents.metrics import ROLE_NORMS
-from ssp_agents.rows import ROLE_IDS, Columns, idle, informed, microbatches, of_role, one_of_each
+from ssp_agents.rows import ROLE_IDS
 from ssp_agents.scoring import Scores
 from ssp_agents.sharding import full_tensor
 from ssp_env.errors import ConfigError
@@ -84,7 +85,7 @@ class Update:
 
     def __call__(self, columns: Columns, step: int) -> dict[str, float]:
         """Learns from one batch: tensors on the policy's device, as of
-        :func:`ssp_agents.rows.columns_of`, and the number of the training step, from 0.
+        :func:`ssp_agents.columns.columns_of`, and the number of the training step, from 0.
 
         Returns:
             Figures that :func:`ssp_agents.metrics.merge_figures` puts together with those of other
@@ -169,6 +170,8 @@ class Update:
             part[name].repeat_interleave(counts) for name in ("role", "advantages", "weights")
         )
         rows = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
+        gains = self._gains(part)
+        advantages = advantages + learning.turn_credit * gains
         behaviour = part["behaviour_logprobs"][:, 1:][own]  # (tokens,)
         # What nobody sampled is learnt from as if the policy had, with a ratio of 1.
         behaviour = torch.where(behaviour.isnan(), logprobs.detach(), behaviour)
@@ -204,6 +207,7 @@ class Update:
 
         whole = loss + learning.kl_coeff * kl + learning.privileged * to_teacher
         sums = {"loss": whole, "policy_loss": loss, "kl": kl, "teacher_kl": to_teacher}
+        sums["turn_gain"] = (counted * gains).sum()
         with torch.no_grad():
             # Sums in place of means: micro-batches and learners add them up, merge_figures divides.
             trained = weights > 0  # (tokens,)
@@ -260,6 +264,46 @@ class Update:
         lengths: Tensor = part.get("path_lengths", torch.zeros_like(counts))  # (rows,)
         kl = kl_k3(logprobs, teacher, self.learning.kl_cap)
         return kl * (lengths > 0).repeat_interleave(counts)
+
+    @torch.no_grad()
+    def _gains(self, part: Columns) -> Tensor:
+        """Rise in the likelihood of the right answer by the turn that each token is of: (tokens,);
+        0 in the last turn, after which nothing is read, and in rows without an answer.
+
+        IGPO (2510.14967), without its normalisation over the group: a token of turn k gets
+        p_(k+1) - p_k, where p_k = exp(1/|a| sum_j log pi(a_j | all before turn k, a_<j)).
+        """
+        own = part["loss_mask"][:, 1:] > 0  # (rows, length - 1)
+        none = torch.zeros(own.shape, device=own.device)
+        if not self.learning.turn_credit or ("answers" not in part and self._agree is None):
+            return none[own]
+
+        # A turn begins where a token of the policy's follows one that is not.
+        begins = own & ~torch.nn.functional.pad(own, (1, -1))
+        turn = begins.cumsum(1) - 1  # (rows, length - 1)
+        sizes = part.get("answer_mask", none[:, :0]).sum(1)  # |a|, (rows,)
+        turns = begins.sum(1) * (sizes > 0)  # (rows,)
+        most = int(turns.max())
+
+        likely = torch.zeros(len(own), most + 2, device=own.device)  # p_k
+        # Where the policy is shared among learners, all of them read as often.
+        for k in range(most if self._agree is None else self._agree(most)):
+            chosen = turns > k
+            seen = idle(part)
+            if k < most:
+                start = (begins & (turn == k)).int().argmax(1) + 1
+                read = {name: column[chosen] for name, column in part.items()}
+                seen = answered(read, start[chosen])
+            with self._arithmetic(own.device):
+                logprobs = _scored(self._teacher, seen).logprobs
+            if k < most:
+                of_row = chosen.nonzero().repeat_interleave(sizes[chosen].long())
+                sums = torch.zeros_like(sizes).index_add(0, of_row, logprobs)
+                likely[chosen, k] = (sums / sizes)[chosen].exp()
+
+        rises = likely[:, 1:] - likely[:, :-1]
+        rises *= torch.arange(1, most + 2, device=own.device) < turns[:, None]
+        return rises.gather(1, turn.clamp(0, most))[own]
 
     def _has_kl(self, role: Tensor) -> Tensor:
         """Roles whose algorithm has a KL, by role id: bool of the same shape."""

@@ -12,6 +12,7 @@ import torch
 from playful import LEARNING
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 
+from ssp_agents.columns import Columns, columns_of
 from ssp_agents.config import LearningConfig
 from ssp_agents.losses import Algorithm, reinforce_loss
 from ssp_agents.metrics import merge_figures
@@ -19,7 +20,7 @@ from ssp_agents.models import load_model
 from ssp_agents.rllib.config import SSPConfig
 from ssp_agents.rllib.learner import SSPLearner
 from ssp_agents.rllib.module import MODULE_ID, to_batch
-from ssp_agents.rows import Columns, Row, columns_of
+from ssp_agents.rows import Row
 
 Weights = dict[str, Any]
 """Tensors or arrays, named as the model names them."""

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from learning import tensors
 
+from ssp_agents.columns import MAX_PADDING, microbatches, one_of_each
 from ssp_agents.config import LearningConfig
 from ssp_agents.rllib.env_runner import Sample, renumber
-from ssp_agents.rows import MAX_PADDING, Row, deal_to_learners, microbatches, one_of_each, rows_of
+from ssp_agents.rows import Row, deal_to_learners, rows_of
 from ssp_env.game.record import record_game
 from ssp_env.game.round import Round
 
@@ -94,3 +95,14 @@ def test_a_path_is_what_the_proposer_read_before_it_asked(played: Round) -> None
             assert not row.path
     assert any(row.path for row in rows)
     assert not any(row.path for row in rows_of(played.games, LearningConfig()))
+
+
+def test_an_answer_is_what_the_solver_would_have_to_write(played: Round) -> None:
+    rows = rows_of(played.games, LearningConfig(turn_credit=0.1))
+    games = {game.slot: game for game in played.games}
+    attempts = [row for row in rows if row.role == "solver"]
+    assert attempts
+    for row in attempts:
+        written = played.rules.tokenizer.decode([i for part in row.answer for i in part])
+        assert written.split() == ["<answer>", *games[row.game].truth.answer.split()]
+    assert not any(row.answer[1] for row in rows if row.role == "proposer")

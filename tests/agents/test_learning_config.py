@@ -77,6 +77,7 @@ KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, Settings]] = {
     "kl_coeff": (1.0, learnt),
     "kl_cap": (1e-9, learnt, {"kl_coeff": 1.0}),
     "privileged": (0.5, dealt, {"drop_uniform_groups": True}),
+    "turn_credit": (0.5, dealt, {"drop_uniform_groups": True}),
     "clip_low": (0.02, learnt),
     "clip_high": (0.02, learnt),
     "std_normalise": (True, dealt),

@@ -29,7 +29,10 @@ def batches(model_dir: Path) -> list[list[Row]]:
     """The rows of two updates; solver's and proposer's, of unequal lengths. One has a path for a
     teacher to read."""
     updates = [some_rows(model_dir, 6, noise=0.3, seed=seed) for seed in (1, 2)]
-    return [[rows[0], replace(rows[1], path=[5, 6, 7]), *rows[2:]] for rows in updates]
+    return [
+        [rows[0], replace(rows[1], path=[5, 6, 7], answer=([8], [9])), *rows[2:]]
+        for rows in updates
+    ]
 
 
 def one_process(model_dir: Path, checkpoint: Path | None = None) -> Run:

@@ -18,11 +18,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from learning import some_rows, tensors
 
+from ssp_agents.columns import Columns
 from ssp_agents.config import ALGORITHMS, Aggregation, LearningConfig
 from ssp_agents.losses import Algorithm, Tokens, grpo_advantages, grpo_loss
 from ssp_agents.metrics import merge_figures
 from ssp_agents.models import adapt, load_model
-from ssp_agents.rows import Columns, Row, credited, rows_of, with_loss_weights
+from ssp_agents.rows import Row, credited, rows_of, with_loss_weights
 from ssp_agents.scoring import Scores, checkpoint_layers, token_scores
 from ssp_agents.update import Update
 from ssp_env.errors import ConfigError
@@ -193,6 +194,45 @@ def test_a_teacher_reads_the_path_before_the_policys_tokens(
         assert figures["loss"] == pytest.approx(alone["loss"] + 0.7 * known.item(), rel=1e-4)
         for whole, part, more in zip(gradients, before, added, strict=True):
             torch.testing.assert_close(whole, part + more, rtol=2e-3, atol=1e-5)
+
+
+def test_a_turn_is_paid_by_how_much_likelier_the_answer_became(
+    model_dir: Path, rows: list[Row]
+) -> None:
+    """The oracle: for each row and turn, one pass over what was read before it and the answer. Then
+    the update is that of rows whose turns are rows of their own, with the advantage of each."""
+    rng, credit = np.random.default_rng(5), 0.7
+    learning = PLAIN.replace(turn_credit=credit, solver_algorithm="reinforce")
+    learning = learning.replace(kl_coeff=0.0)
+    answers = [rng.integers(3, 90, size=size).tolist() for size in (0, 1, 3, 0, 2, 1)]
+    rows = [replace(r, role="solver", answer=([5], a)) for r, a in zip(rows, answers, strict=True)]
+    model, gains, alone = load_model(model_dir), [], []
+    for row in rows:
+        begins = np.flatnonzero(np.diff(row.mask, prepend=0) == 1)
+        likely = []
+        for start in begins:
+            ids = torch.as_tensor([*row.ids[:start], 5, *row.answer[1]], dtype=torch.int64)
+            with torch.no_grad():
+                every = torch.log_softmax(model(input_ids=ids[None]).logits[0].float(), dim=-1)
+            places = range(start + 1, len(ids))
+            likely.append(np.exp(np.mean([every[t - 1, ids[t]] for t in places] or [0.0])))
+        assert len(begins) == 2
+        gain = likely[1] - likely[0]
+        for turn, paid in enumerate((gain, 0.0)):
+            own = np.zeros_like(row.mask)
+            stop = begins[1] if turn == 0 else len(own)
+            own[begins[turn] : stop] = row.mask[begins[turn] : stop]
+            gains.append(row.weight * own.sum() * paid)
+            advantage = row.advantage + credit * paid
+            alone.append(replace(row, mask=own, advantage=advantage, answer=((), ())))
+
+    known = Bench(model_dir, learning.replace(turn_credit=0.0))
+    known(alone)
+    for tokens in (10**6, 60):
+        bench = Bench(model_dir, learning.replace(microbatch_tokens=tokens))
+        assert bench(rows)["turn_gain"] == pytest.approx(sum(gains), rel=1e-4)
+        for found, expected in zip(bench.gradients, known.gradients, strict=True):
+            torch.testing.assert_close(found, expected, rtol=2e-3, atol=1e-5)
 
 
 def test_an_example_counts_as_if_the_policy_had_sampled_it(

@@ -24,15 +24,16 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoModelForCausalLM, Qwen2Config
 
+from ssp_agents.columns import columns_of
 from ssp_agents.config import LearningConfig
 from ssp_agents.models import adapt, load_model
-from ssp_agents.rows import Row, columns_of
+from ssp_agents.rows import Row
 from ssp_agents.scoring import TokenScorer, checkpoint_layers
 from ssp_agents.sharding import MOMENTS, agreed_maximum, full_tensor, load_first, save_shares, shard
 from ssp_agents.update import Update, adam
 
 LEARNING = LearningConfig(
-    lr=1e-3, warmup_steps=0, kl_coeff=0.1, privileged=0.1, microbatch_tokens=64
+    lr=1e-3, warmup_steps=0, kl_coeff=0.1, privileged=0.1, turn_credit=0.5, microbatch_tokens=64
 )
 CPU = torch.device("cpu")
 

@@ -17,6 +17,7 @@ from ray.rllib.core import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from torch import Tensor
 
+from ssp_agents.columns import Columns, columns_of
 from ssp_agents.config import LearningConfig
 from ssp_agents.losses import find_algorithm
 from ssp_agents.models import (
@@ -28,7 +29,7 @@ from ssp_agents.models import (
     without_adapters,
 )
 from ssp_agents.rllib.module import ENTROPY, LM, MODULE_ID, pack
-from ssp_agents.rows import Columns, Row, columns_of
+from ssp_agents.rows import Row
 from ssp_agents.scoring import Scores, TokenScorer, checkpoint_layers
 from ssp_agents.sharding import (
     agreed_maximum,

@@ -17,8 +17,9 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from torch import Tensor
 
+from ssp_agents.columns import columns_of
 from ssp_agents.models import adapt, as_tensor, load_model, load_state
-from ssp_agents.rows import Row, columns_of
+from ssp_agents.rows import Row
 from ssp_agents.scoring import token_scores
 from ssp_agents.sharding import load_first, read_weights
 

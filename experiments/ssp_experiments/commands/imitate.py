@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ssp_agents.columns import columns_of
 from ssp_agents.config import LearningConfig
 from ssp_agents.engines.base import Engine
 from ssp_agents.models import (
@@ -24,7 +25,7 @@ from ssp_agents.models import (
     state_of,
 )
 from ssp_agents.rollout import play
-from ssp_agents.rows import Row, columns_of, recorded_row, with_loss_weights
+from ssp_agents.rows import Row, recorded_row, with_loss_weights
 from ssp_agents.scoring import TokenScorer, checkpoint_layers
 from ssp_agents.update import Update, adam
 from ssp_agents.wiki_small.traces import TraceWriter as WikiTraceWriter

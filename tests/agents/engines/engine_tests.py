@@ -15,9 +15,10 @@ import torch
 from transformers import LlamaConfig, Qwen2Config
 from transformers.models.auto import AutoModelForCausalLM
 
+from ssp_agents.columns import columns_of
 from ssp_agents.config import EngineConfig
 from ssp_agents.engines.base import Engine, Generation, Request, StopRule, generate
-from ssp_agents.rows import Row, columns_of
+from ssp_agents.rows import Row
 from ssp_agents.scoring import TokenScorer
 from ssp_agents.tiny.bootstrap import tiny_model
 from ssp_env.tokenizers import WordTokenizer

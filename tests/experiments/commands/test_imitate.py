@@ -14,8 +14,9 @@ from runs import sets
 from safetensors.torch import load_file
 from tests.ssp_env.worlds.few import few_passages
 
+from ssp_agents.columns import columns_of
 from ssp_agents.models import shipped_directory
-from ssp_agents.rows import Row, columns_of
+from ssp_agents.rows import Row
 from ssp_env.cli import main
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
