@@ -1,0 +1,89 @@
+"""How strict a gate has to be: what self-play comes to, against what its gate lets pass.
+
+    ssp sweep gate
+    python -m benchmarks.strictness runs/sweeps/gate --out benchmarks/results/sweeps/gate
+
+Of each trial's last 20 steps, the leak is the share of the unsound questions, those that are wrong
+or ambiguous, that verification read and the game accepted; ``unsound`` is their share of what was
+accepted, ``paid`` of what the proposer was paid. Writes ``strictness.json`` and ``strictness.png``.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from benchmarks.harness import parser, write
+from ssp_experiments.commands.questions import figures, games_of, written
+from ssp_experiments.report.curves import panels, save_figure
+from ssp_experiments.sweeps.definition import ENDED, SweepDirectory, trials
+
+WINDOW = 20
+PANELS = {
+    "unsound": "accepted questions that are wrong or ambiguous",
+    "paid": "share of the proposer's pay that they earn",
+    "3 hops": "accuracy at three hops after training",
+}
+
+
+def main() -> int:
+    """Reads the trials that have ended, and writes both files."""
+    options = parser(__doc__, seed=False)
+    options.add_argument("sweep", type=Path)
+    settings = options.parse_args()
+    directory = SweepDirectory(settings.sweep)
+    sweep, _ = directory.read("gate")
+
+    rows = []
+    for trial in trials(sweep):
+        run = directory.run(trial)
+        if directory.state(trial) not in ENDED:
+            continue
+        asked = written(games_of(run.path))
+        last = asked[asked["step"] > trial.config.steps - WINDOW]
+        refusable = last[(last["sound"] == 0) & last["verified"].notna()]
+        accepted = last.loc[last["accepted"], "sound"]
+        summary: dict[str, Any] = run.read_summary() or {}
+        rows.append(
+            {
+                "arm": trial.arm,
+                "seed": trial.seed,
+                "leak": refusable["accepted"].mean(),
+                "unsound": 1 - accepted.mean(),
+                "paid": figures(last)["paid"],
+                "3 hops": summary["accuracy"]["final"]["3"],
+            }
+        )
+    table = pd.DataFrame(rows).round(4)
+    settings.out.mkdir(parents=True, exist_ok=True)
+    draw(table, settings.out / "strictness.png")
+    write(settings.out / "strictness.json", {"window": WINDOW, "trials": table.to_dict("records")})
+    print(table.drop(columns="seed").groupby("arm", sort=False).agg(["mean", "std"]).round(3))
+    return 0
+
+
+def draw(table: pd.DataFrame, out: Path) -> None:
+    """A point per trial against its leak, and a line through the means of the arms that leak by
+    chance; the policy's own gate leaks what it does not see."""
+    figure, axes = panels(len(PANELS))
+    kinds = {"1-p": "leak", "4p(1-p)": "4p", "the policy verifies": "the policy"}
+    for axis, (name, title) in zip(axes, PANELS.items(), strict=True):
+        for place, (label, start) in enumerate(kinds.items()):
+            own = table[table["arm"].str.startswith(start)]
+            axis.plot(
+                own["leak"], own[name], "o*s"[place], color=f"C{place}", label=label, alpha=0.6
+            )
+            means = own.groupby("arm")[["leak", name]].mean().sort_values("leak")
+            axis.plot(means["leak"], means[name], color=f"C{place}", linewidth=1)
+        axis.set(xlabel="unsound questions that pass the gate", ylim=(-0.02, 1.02))
+        axis.set_title(title, fontsize="medium")
+    handles = axes[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=3, frameon=False)
+    save_figure(figure, out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
