@@ -4,13 +4,14 @@ other model, beside those of a bare loop over it.
     OMP_NUM_THREADS=1 python -m benchmarks.real_speed --out real_speed.json
 
 Prefill reads 4 prompts of 128 tokens; decode is 32 rows behind 128 tokens. Dtypes, attentions and
-the bare loop take turns.
+the bare loop take turns, with vLLM where it is installed (``make vllm-check``).
 """
 
 from __future__ import annotations
 
 import time
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -84,6 +85,9 @@ def main() -> None:
         for dtype in ("float32", "bfloat16")
         for attention in ("eager", "sdpa")
     }
+    if find_spec("vllm"):
+        config, stop = EngineConfig(kind="vllm", dtype="float32"), StopRule(frozenset(), ())
+        engines["vLLM, float32"] = open_engine(config, folder, tokenizer, stop, longest=256)
     sides = {name: partial(rates, engine, drawn) for name, engine in engines.items()}
     sides["bare loop"] = partial(bare_rates, load_model(folder, attention="sdpa"), drawn)
     found = in_turns(sides, settings.turns)
