@@ -18,7 +18,7 @@ from ssp_agents.rows import ROLE_IDS, Row
 Columns = dict[str, Any]
 """One array or tensor per column, all with the same first dimension (rows)."""
 PADDED = ("ids", "loss_mask", "behaviour_logprobs")
-"""Columns with a second dimension: the length of the longest row."""
+"""Columns with a second dimension, the longest row's length; micro-batches cut it to their own."""
 MAX_PADDING = 1.15
 """A micro-batch holds at most this many padded tokens per true token. Padding costs as much
 arithmetic as text; at the tiny preset, unbounded, it was more than half of the learner's time."""
@@ -72,16 +72,18 @@ def informed(part: Columns) -> Columns:
         return part
     ids, mask, paths = part["ids"], part["loss_mask"], part["paths"]
     length, longest = ids.shape[1], paths.shape[1]
-    place = torch.arange(length + longest, device=ids.device).expand(len(ids), -1)
+    lengths = part["lengths"] + part["path_lengths"]
+    place = torch.arange(int(lengths.max()), device=ids.device).expand(len(ids), -1)
     start, size = (mask > 0).int().argmax(dim=1)[:, None], part["path_lengths"][:, None]
 
     # Place t holds ids[t] of the prompt, then the path from `start` on, then ids[t - size].
-    of_path = (place >= start) & (place < start + size)  # (rows, length + longest)
+    of_path = (place >= start) & (place < start + size)  # (rows, place)
     of_row = torch.where(place < start, place, place - size)
     last = of_row.clamp(0, length - 1)
     read = paths.gather(1, (place - start).clamp(0, longest - 1))
     own = mask.gather(1, last) * (~of_path & (of_row < length))
-    return {**part, "ids": torch.where(of_path, read, ids.gather(1, last)), "loss_mask": own}
+    ids = torch.where(of_path, read, ids.gather(1, last))
+    return {**part, "ids": ids, "loss_mask": own, "lengths": lengths}
 
 
 def answered(part: Columns, start: Tensor) -> Columns:
@@ -95,7 +97,8 @@ def answered(part: Columns, start: Tensor) -> Columns:
     after = place - start[:, None]  # (rows, place)
     is_answer, at = (after >= 0) & (after < longest), after.clamp(0, longest - 1)
     read = torch.where(is_answer, answers.gather(1, at), ids.gather(1, place.clamp(max=length - 1)))
-    return {**part, "ids": read, "loss_mask": part["answer_mask"].gather(1, at) * is_answer}
+    own = part["answer_mask"].gather(1, at) * is_answer
+    return {**part, "ids": read, "loss_mask": own, "lengths": start + longest}
 
 
 def of_role(columns: Columns, role: int) -> Columns:
@@ -112,7 +115,7 @@ def of_role(columns: Columns, role: int) -> Columns:
 
 def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
     """Cuts the rows of an update, tensors as :func:`columns_of` names them, into groups of similar
-    length, longest first.
+    length, longest first; paths count.
 
     A group is closed before it would exceed ``max_tokens`` padded tokens, or ``MAX_PADDING`` times
     its true tokens. A single text always fits. Attempts at one question are often equal to the last
@@ -123,8 +126,10 @@ def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
     ids, mask = (columns[name].cpu().numpy() for name in ("ids", "loss_mask"))
     beside = [columns[name].cpu().numpy() for name in ("paths", "answers") if name in columns]
     length_of = columns["lengths"].tolist()
+    # A teacher reads a path as well, so a row counts with it.
+    read_of = (columns["lengths"] + columns.get("path_lengths", 0)).tolist()
     rows_of_text: dict[tuple[bytes, ...], list[int]] = {}
-    for row in sorted(range(len(length_of)), key=lambda row: -length_of[row]):
+    for row in sorted(range(len(read_of)), key=lambda row: -read_of[row]):
         read = slice(length_of[row])
         text = (
             ids[row, read].tobytes(),
@@ -135,7 +140,7 @@ def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
 
     # Different texts, longest first; a micro-batch is a run of them, padded to its first.
     texts = list(rows_of_text.values())
-    lengths = [length_of[rows[0]] for rows in texts]
+    lengths = [read_of[rows[0]] for rows in texts]
     device, start = columns["ids"].device, 0
     while start < len(texts):
         longest, true, stop = lengths[start], lengths[start], start + 1
@@ -149,7 +154,10 @@ def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
         numbered = [(number, row) for number in range(start, stop) for row in texts[number]]
         rows = torch.tensor([row for _, row in numbered], device=device)
         part = {name: c[rows] for name, c in columns.items() if isinstance(c, Tensor)}
-        part |= {name: part[name][:, :longest] for name in PADDED if name in part}
+        own = max(length_of[row] for _, row in numbered)
+        part |= {name: part[name][:, :own] for name in PADDED if name in part}
+        if "paths" in part:
+            part["paths"] = part["paths"][:, : max(1, int(part["path_lengths"].max()))]
         yield {**part, "text": torch.tensor([number for number, _ in numbered], device=device)}
         start = stop
 

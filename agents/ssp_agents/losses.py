@@ -34,7 +34,7 @@ class Tokens(NamedTuple):
     behaviour: Tensor
     """Log-probabilities under the policy that sampled."""
     advantages: Tensor
-    """Advantage of the trajectory that each token belongs to."""
+    """Advantage of each token's trajectory; with ``turn_credit``, its turn's is added."""
     rows: Tensor
     """int64: that trajectory's place in the micro-batch, from 0."""
 
@@ -48,7 +48,7 @@ Loss = Callable[[Tokens, LearningConfig], Tensor]
 
 @dataclass(frozen=True)
 class Algorithm:
-    """Way to train a role."""
+    """A way to train a role."""
 
     advantage: Advantage
     loss: Loss
@@ -116,7 +116,7 @@ def rloo_advantages(
         members = groups == group
         own = rewards[members]
         if np.ptp(own) > 0:
-            # A sample is no part of its own baseline, which so stays independent of it.
+            # A sample is no part of its own baseline, which thus stays independent of it.
             advantages[members] = own - (own.sum() - own) / (len(own) - 1)
 
     return advantages
@@ -212,8 +212,8 @@ def is_clipped(log_ratios: Tensor, advantages: Tensor, learning: LearningConfig)
 def reinforce_loss(tokens: Tokens, learning: LearningConfig) -> Tensor:
     """-R log pi (equation 5): (tokens,).
 
-    Equation 5 is on-policy. With a cap, each token is weighted by its truncated importance ratio as
-    a constant, which then is 1: the gradient is -ratio R grad log pi.
+    Equation 5 is on-policy. With a cap, each token is weighted by its truncated importance ratio,
+    held fixed, so that the gradient is -ratio R grad log pi.
     """
     # Taken for on-policy: mu = pi, and the ratio is 1.
     if learning.importance_cap is None:
@@ -241,7 +241,7 @@ def kl_k3(logprobs: Tensor, reference_logprobs: Tensor, cap: float | None = None
 
     With a ``cap``, it stops there where pi is below the reference, and pulls no more: a token 12
     nats below would weigh 160,000 and, as gradients are clipped, be all that the step learns from.
-    Where pi is far above it grows by -d alone, and is needed: veRL stops it there as well.
+    Where pi is far above, it grows by -d alone, and the pull back stays; veRL stops it there, too.
     """
     # E_pi[exp(d) - 1] = 0, so that E_pi[k3] = -E_pi[d] = KL.
     difference = reference_logprobs - logprobs

@@ -94,7 +94,7 @@ MEANS = {
     "logprob_gap": ("logprob_gap_sum", "trained_tokens"),
     "ratio": ("ratio_sum", "trained_tokens"),
     "truncated_share": ("truncated_tokens", "trained_tokens"),
-    "clipped_share": ("clipped_tokens", "kl_tokens"),
+    "clipped_share": ("clipped_tokens", "clippable_tokens"),
     "proposer_entropy": ("proposer_entropy_sum", "proposer_tokens"),
     "solver_entropy": ("solver_entropy_sum", "solver_tokens"),
 }

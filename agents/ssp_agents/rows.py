@@ -119,8 +119,7 @@ def _answer(game: Game, trajectory: Trajectory) -> tuple[Sequence[int], Sequence
     """The opening tag of an answer, and the ground truth after it, in tokens."""
     limits = trajectory.limits
     tag = next(t for t, kind in limits.tags.openings.items() if kind is Action.ANSWER).decode()
-    opening = limits.tokenizer.encode(tag)
-    return opening, limits.tokenizer.encode(f"{tag} {game.truth.answer}")[len(opening) :]
+    return limits.tokenizer.encode(tag), limits.tokenizer.encode_data(f" {game.truth.answer}")
 
 
 def recorded_row(played: TrajectoryRecord, role: str, game: int = 0) -> Row:
@@ -160,7 +159,7 @@ def credited(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
         advantages[own] = found
         # Without KL, a row with A = 0 has no gradient, but its tokens count in a mean over all
         # tokens. With KL, the rows of a group stay or go together.
-        if not algorithm.kl:
+        if not (algorithm.kl and config.kl_coeff):
             kept[own] = (found != 0) | (_aggregation(config, role) == "token")
         elif config.drop_uniform_groups:
             kept[own] = np.isin(groups, groups[found != 0])

@@ -62,14 +62,18 @@ class Update:
         agree: Callable[[int], int] | None = None,
         loss: Callable[[Columns, Scores], Tensor] | None = None,
     ) -> None:
-        """The policy's parameters are the optimizer's, and stay float32; passes are computed in the
-        dtype ``autocast``. Without a reference there is no KL.
+        """The policy's parameters are the optimizer's, and stay float32.
 
-        Where DDP *averages* the gradients of several ``learners``, ``no_sync`` is a context in
-        which it does not yet, and ``teacher`` the policy without DDP, which would wait for learners
-        that have nothing to read. Learners that share the weights of a policy have to pass through
-        it in step: ``agree`` gives the largest number of passes of them all. ``loss`` is minimised
-        in place of :meth:`objective`, whose figures stay.
+        Args:
+            reference: the policy that the KL is to; without it there is none.
+            teacher: the policy without DDP, which would wait for learners that have nothing to
+                read; the policy when not given.
+            autocast: dtype that passes are computed in.
+            learners: number of those whose gradients DDP *averages*.
+            no_sync: context in which DDP does not average yet.
+            agree: gives the largest number of passes of all learners that share the weights of a
+                policy, since they have to pass through it in step.
+            loss: minimised in place of :meth:`objective`, whose figures stay.
         """
         self.policy = policy
         self.optimizer = optimizer
@@ -84,8 +88,8 @@ class Update:
         self._algorithms = [find_algorithm(learning, role) for role in ROLE_IDS]
 
     def __call__(self, columns: Columns, step: int) -> dict[str, float]:
-        """Learns from one batch: tensors on the policy's device, as of
-        :func:`ssp_agents.columns.columns_of`, and the number of the training step, from 0.
+        """Learns from one batch: the columns of :func:`ssp_agents.columns.columns_of` as tensors on
+        the policy's device, and the number of the training step, from 0.
 
         Returns:
             Figures that :func:`ssp_agents.metrics.merge_figures` puts together with those of other
@@ -93,8 +97,8 @@ class Update:
             (``skipped_updates``).
         """
         learning = self.learning
-        # lr(k) = lr min(1, (k + 1) / warm-up) max(0, 1 - k / decay): a rise, then a plateau, or a
-        # linear fall all the way.
+        # lr(k) = lr min(1, (k + 1) / warm-up) max(0, 1 - k / decay): a rise, then a plateau, or
+        # from the first step on a linear fall.
         share = min(1.0, (step + 1) / max(1, learning.warmup_steps))
         if learning.decay_steps is not None:
             share *= max(0.0, 1.0 - step / learning.decay_steps)
@@ -157,9 +161,9 @@ class Update:
 
         L = sum over rows i of w_i sum over their tokens t of (loss_it + beta KL_it + c T_it), where
         w_i holds the denominators B, n and |rho|, the KL is that of equation 4, for the roles whose
-        algorithm has one, and T the KL to the teacher (``privileged``). ``logprobs`` and
-        ``entropies`` are float32 (tokens,), row by row; the latter, without gradients, are for the
-        figures alone.
+        algorithm has one, and T the KL to the teacher (``privileged``). The advantage in loss_it is
+        A_i + turn_credit gain_it. ``logprobs`` and ``entropies`` are float32 (tokens,), row by row;
+        the latter, without gradients, are for the figures alone.
         """
         learning = self.learning
         # Column t of (rows, length) is scored by the logits at t - 1, so position 0 never counts.
@@ -184,9 +188,9 @@ class Update:
             vetoed = is_vetoed(log_ratios, rows, len(counts))
         counted = weights * ~vetoed.repeat_interleave(counts)
 
-        # Each loss gets the tokens of its own role alone, so that it may compare or average them.
+        # Each loss gets the tokens of its own role alone; rows are whole, groups may not be.
         losses = torch.zeros_like(logprobs)  # (tokens,)
-        clipped = torch.zeros_like(losses, dtype=torch.bool)
+        clipped, clippable = (torch.zeros_like(losses, dtype=torch.bool) for _ in range(2))
         for (name, number), algorithm in zip(ROLE_IDS.items(), self._algorithms, strict=True):
             chosen = role == number  # bool (tokens,)
             tokens = Tokens(*(x[chosen] for x in (logprobs, behaviour, advantages, rows)))
@@ -198,7 +202,7 @@ class Update:
             losses = losses.masked_scatter(chosen, of_tokens)
             if algorithm.clips is not None:
                 found = is_clipped(algorithm.clips(tokens).detach(), tokens.advantages, learning)
-                clipped = clipped.masked_scatter(chosen, found)
+                clipped, clippable = clipped.masked_scatter(chosen, found), clippable | chosen
         # sum_i w_i sum_t loss_it, and the same of the KL: scalars.
         loss = (counted * losses).sum()
         has_kl = self._has_kl(role)
@@ -217,8 +221,8 @@ class Update:
                 "trained_tokens": trained.sum(),
                 "logprob_gap_sum": (log_ratios.abs() * trained).sum(),
                 "ratio_sum": ratios.sum(),
-                "kl_tokens": (has_kl & trained).sum(),
                 "clipped_tokens": (clipped & trained).sum(),
+                "clippable_tokens": (clippable & trained).sum(),
                 "truncated_tokens": (ratios > cap).sum(),
                 "vetoed_rows": (vetoed & (part["weights"] > 0)).sum(),
             }
@@ -289,15 +293,13 @@ class Update:
         # Where the policy is shared among learners, all of them read as often.
         for k in range(most if self._agree is None else self._agree(most)):
             chosen = turns > k
-            seen = idle(part)
-            if k < most:
-                start = (begins & (turn == k)).int().argmax(1) + 1
-                read = {name: column[chosen] for name, column in part.items()}
-                seen = answered(read, start[chosen])
+            start = (begins & (turn == k)).int().argmax(1) + 1
+            read = {name: column[chosen] for name, column in part.items()}
             with self._arithmetic(own.device):
+                seen = answered(read, start[chosen]) if k < most else idle(part)
                 logprobs = _scored(self._teacher, seen).logprobs
             if k < most:
-                of_row = chosen.nonzero().repeat_interleave(sizes[chosen].long())
+                of_row = chosen.nonzero()[:, 0].repeat_interleave(sizes[chosen].long())
                 sums = torch.zeros_like(sizes).index_add(0, of_row, logprobs)
                 likely[chosen, k] = (sums / sizes)[chosen].exp()
 

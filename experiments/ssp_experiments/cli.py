@@ -133,7 +133,7 @@ def probe(
     mistake, 3 if a service was down.
 
     Args:
-        played: A run directory: how often its own games were won by something else than searching.
+        played: A run directory: how often its own games were won by something other than searching.
     """
     from ssp_experiments.commands.probe import run
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from learning import tensors
 
-from ssp_agents.columns import MAX_PADDING, microbatches, one_of_each
+from ssp_agents.columns import MAX_PADDING, informed, microbatches, one_of_each
 from ssp_agents.config import LearningConfig
 from ssp_agents.rllib.env_runner import Sample, renumber
 from ssp_agents.rows import Row, deal_to_learners, rows_of
@@ -53,6 +55,24 @@ def test_every_row_is_in_one_group_within_its_bounds_and_equal_ones_are_read_onc
         computed = read["ids"][:, 1:][read["loss_mask"][:, 1:] > 0]
         assert (computed if places is None else computed[places]).tolist() == expected
         assert part["ids"][part["loss_mask"] > 0].tolist() == expected
+
+
+@given(
+    st.lists(st.tuples(st.integers(2, 200), st.integers(0, 300)), min_size=1, max_size=30),
+    st.sampled_from([1, 1000, 10**9]),
+)
+def test_what_a_teacher_reads_is_within_the_same_bounds(
+    sizes: list[tuple[int, int]], max_tokens: int
+) -> None:
+    rows = [replace(row(n, game), path=[7] * path) for game, (n, path) in enumerate(sizes)]
+    for part in microbatches(tensors(rows), max_tokens):
+        once, _ = one_of_each(part)
+        read = informed(once)
+        texts, width = read["ids"].shape
+        assert texts == 1 or texts * width <= max_tokens
+        assert int(read["lengths"].max()) == width
+        own, own_read = once["loss_mask"] > 0, read["loss_mask"] > 0
+        assert read["ids"][own_read].tolist() == once["ids"][own].tolist()
 
 
 @given(st.lists(st.integers(2, 200), min_size=1, max_size=40), st.integers(1, 5))

@@ -64,8 +64,8 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         super().__init__(config=config, **kwargs)
         self.game, self.learning = self.config.game(), self.config.learning()
         self.tokenizer = HuggingFaceTokenizer.load(self.config.model_dir)
-        self.world = self.config.make_world()
-        self.rules: Rules = self.config.make_rules(self.world, self.tokenizer)
+        world = self.config.make_world()
+        self.rules: Rules = self.config.make_rules(world, self.tokenizer)
         self._callbacks = [cls() for cls in force_list(self.config.callbacks_class)]
         self.make_module()
         if self.worker_index:  # this process is its own
@@ -127,7 +127,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         copy.set_state(ray.get(strategy) if isinstance(strategy, ray.ObjectRef) else strategy)
 
         engine.wake()
-        round_ = Round(self.rules, answers_of(self.world), slots, [_GAMES, *seed], copy)
+        round_ = Round(self.rules, answers_of(self.rules.world), slots, [_GAMES, *seed], copy)
         play(round_, engine, temperature=self.learning.temperature)
         records = [record_game(game, self.rules, engine.weights_version) for game in round_.games]
         rows = rows_of(round_.games, self.learning)

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from ssp_env.doors.setup import set_up
-from ssp_env.errors import ConfigError, ServiceError, nearest
+from ssp_env.errors import ConfigError, RunError, ServiceError, nearest
 from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.judge.chat import ChatClient
 from ssp_env.players import ChatPlayer
@@ -32,13 +32,13 @@ COLUMNS = ("cheat", "gains", "accepted", "proposer", "solver", "more than honest
 
 EXPLOITS = {
     "wrong": ("accepted though the answer is wrong", "a stronger game.verifier"),
-    "ambiguous": ("accepted though others are right too", "game.noise_documents"),
-    "paid": ("share of the proposer's pay that these two earn", "4p(1-p), or the above"),
+    "ambiguous": ("accepted though it has other right answers", "game.noise_documents"),
+    "paid": ("share of the proposer's pay for wrong and ambiguous ones", "the same"),
     "unsolved": ("accepted, solved in no attempt", "game.proposer_reward=4p(1-p)"),
     "unread": ("right attempts that found no passage with the answer", "game.closed_book=true"),
 }
 """Figures of :func:`ssp_experiments.commands.questions.figures` that say how often a game was won
-by something else than searching; what each counts, and what may bring it down."""
+by something other than searching; what each counts, and what may bring it down."""
 
 
 def run(chosen: Chosen, options: ProbeOptions, played: str | None = None) -> int:
@@ -76,7 +76,7 @@ def run(chosen: Chosen, options: ProbeOptions, played: str | None = None) -> int
                 on_cheat=lambda cheat: status.update(f"playing {cheat.name}"),
             )
     except ServiceError as error:
-        print(f"ssp: {error}; no honest game came to an end, so nothing is held", file=sys.stderr)
+        print(f"ssp: {error}; no honest game came to an end, so nothing is known", file=sys.stderr)
         return NO_RESULT
 
     told = as_json(report, config, rules)
@@ -85,10 +85,10 @@ def run(chosen: Chosen, options: ProbeOptions, played: str | None = None) -> int
     else:
         show(told)
 
-    findings = {result.name: result.finding for result in report.cheats}
-    if any(findings[name] is Finding.PAYS for name in findings.keys() - {*options.allow}):
+    findings = {r.finding for r in report.cheats if r.name not in options.allow}
+    if Finding.PAYS in findings:
         return PAYS
-    return NO_RESULT if Finding.NO_RESULT in findings.values() else 0
+    return NO_RESULT if Finding.NO_RESULT in findings else 0
 
 
 def make_rules(config: RunConfig) -> Rules:
@@ -163,8 +163,10 @@ def show(report: dict[str, Any]) -> None:
 
 
 def show_exploits(played: str, as_json: bool) -> int:
-    """Prints how often the games of a run were won by something else than searching."""
+    """Prints how often the games of a run were won by something other than searching."""
     asked = written(games_of(played))
+    if asked.empty:
+        raise RunError(f"{played}: its proposer has not written a question yet")
     windows, whole = by_step(asked), figures(asked)
     if as_json:
         print(dumps({"run": played, "windows": [*windows.values()], "all": whole}, indent=2))

@@ -80,3 +80,6 @@ def test_what_the_games_of_a_run_exploited(
 
     assert probed(run, "--games", "3") == 2
     assert "takes --json alone" in capsys.readouterr().err
+    (silent := make_run(tmp_path / "silent", steps=0)).games.mkdir(exist_ok=True)
+    assert probed(str(silent.path)) == 2
+    assert "holds no games" in capsys.readouterr().err

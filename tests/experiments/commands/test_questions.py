@@ -114,7 +114,12 @@ def test_pay_of_what_is_not_sound_and_answers_that_nobody_read(
         trajectories=tuple(replace(t, searches=()) for t in solved.trajectories),
     )
     unsolved = replace(sound, solve_rate=0.0, proposer_reward=1.0, trajectories=())
-    window = figures(written([(1, game) for game in (sound, guessed, unsolved)]))
-    assert window["paid"] == pytest.approx(0.75 / 2)
+    # A world that reads the others' questions knows that this is none.
+    unknown = {"truly_correct": None, "right_answers": None, "hops": None}
+    nonsense = replace(sound, proposer_reward=0.5, trajectories=(), **unknown)
+    window = figures(written([(1, game) for game in (sound, guessed, unsolved, nonsense)]))
+    assert window["wrong"] == pytest.approx(2 / 4)
+    assert window["paid"] == pytest.approx((0.75 + 0.5) / 2.5)
     assert window["unread"] == pytest.approx(1 / 2)
-    assert window["unsolved"] == pytest.approx(1 / 3)
+    assert window["unsolved"] == pytest.approx(1 / 4)
+    assert figures(written([(1, nonsense)]))["wrong"] is None
