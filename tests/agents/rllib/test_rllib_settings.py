@@ -6,12 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from playful import WORLD, make_rules
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from ssp_agents.rllib import SSPConfig, SSPLearner
+from ssp_agents.rllib.env_runner import SSPEnvRunner
 from ssp_agents.rllib.module import LLMModule
 from ssp_env.errors import ConfigError
+from ssp_env.worlds.mini import MiniWorld
 
 Change = Callable[[SSPConfig], object]
 
@@ -74,3 +77,14 @@ def test_a_config_survives_its_dict(algorithm_config: SSPConfig) -> None:
     assert copy.game() == algorithm_config.game()
     assert copy.model_dir == algorithm_config.model_dir
     copy.validate()
+
+
+def test_what_is_played_is_the_world_of_the_rules(algorithm_config: SSPConfig) -> None:
+    other = MiniWorld(seed=9, entities=50)
+    env = {"make_rules": lambda world, tokenizer, game: make_rules(other, tokenizer, game)}
+    algorithm_config.environment(env_config={**algorithm_config.env_config, **env})
+    state = algorithm_config.batch_strategy().get_state()
+    sample = SSPEnvRunner(config=algorithm_config).sample(step=0, slots=4, strategy=state)
+    asked_about = {record.answer for record in sample.records}
+    assert asked_about <= {truth.answer for truth in other.answers}
+    assert not asked_about <= {truth.answer for truth in MiniWorld(**WORLD).answers}
