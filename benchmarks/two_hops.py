@@ -5,7 +5,9 @@
 
 Counts are of proposed questions that were valid, over all seeds of an arm. *New* ones end in a
 relation that no demonstration of two hops asks for. A question is mixed if some of its attempts
-were right and some not: from others, GRPO learns nothing.
+were right and some not: from others, GRPO learns nothing. Also, by tens of steps, what the gate let
+pass: a question is sound if the rules know its ground truth to be its only right answer, and
+unreadable if they cannot read it.
 """
 
 from __future__ import annotations
@@ -27,11 +29,20 @@ def main() -> int:
     settings = options.parse_args()
 
     arms = defaultdict[str, Counter[str]](Counter)
+    gates = defaultdict[str, defaultdict[str, Counter[str]]](lambda: defaultdict(Counter))
     for run in settings.runs:
-        counts = arms[run.rstrip("/").rpartition("/")[2].rpartition("-seed")[0]]
-        for _, game in games_of(run):
+        arm = run.rstrip("/").rpartition("/")[2].rpartition("-seed")[0]
+        counts = arms[arm]
+        for step, game in games_of(run):
             if game.origin != "proposed" or game.outcome is not Outcome.VALID:
                 continue
+            right = game.right_answers
+            gate = gates[arm][f"steps to {step + -step % 10}"]
+            gate["valid"] += 1
+            gate["unreadable"] += right is None
+            gate["wrong"] += game.truly_correct is False
+            gate["sound"] += bool(game.truly_correct) and len(right or ()) == 1
+
             asked, rate = parse_question(game.question or ""), game.solve_rate or 0.0
             kinds = ["all"]
             if asked is not None and len(asked.path) == 2:
@@ -40,7 +51,7 @@ def main() -> int:
                 counts[kind] += 1
                 counts[f"{kind}, never solved"] += rate == 0
                 counts[f"{kind}, mixed"] += 0 < rate < 1
-    write(settings.out, {"valid questions": {arm: dict(c) for arm, c in sorted(arms.items())}})
+    write(settings.out, {"valid questions": arms, "gate": gates})
     return 0
 
 
