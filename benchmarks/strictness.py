@@ -25,7 +25,7 @@ WINDOW = 20
 PANELS = {
     "unsound": "accepted questions that are wrong or ambiguous",
     "paid": "share of the proposer's pay that they earn",
-    "3 hops": "accuracy at three hops after training",
+    "3 hops": "accuracy at three hops (dotted: before training)",
 }
 
 
@@ -55,6 +55,7 @@ def main() -> int:
                 "unsound": 1 - accepted.mean(),
                 "paid": figures(last)["paid"],
                 "3 hops": summary["accuracy"]["final"]["3"],
+                "3 hops before": summary["accuracy"]["base"]["3"],
             }
         )
     table = pd.DataFrame(rows).round(4)
@@ -78,6 +79,8 @@ def draw(table: pd.DataFrame, out: Path) -> None:
             )
             means = own.groupby("arm")[["leak", name]].mean().sort_values("leak")
             axis.plot(means["leak"], means[name], color=f"C{place}", linewidth=1)
+        if name == "3 hops":
+            axis.axhline(table["3 hops before"].mean(), color="gray", linestyle=":")
         axis.set(xlabel="unsound questions that pass the gate", ylim=(-0.02, 1.02))
         axis.set_title(title, fontsize="medium")
     handles = axes[0].get_legend_handles_labels()
