@@ -140,7 +140,7 @@ def check_spelling(model: Path, tokenizer: Tokenizer, world: World) -> None:
     if len(garbled) > len(answers) / 2:
         what = f"its tokenizer cannot spell {len(garbled)} of {len(answers)} answers of the world"
         fix = f"{what}, such as {garbled[0]!r}; take a model with a vocabulary for any text"
-        raise ConfigError("model", model, fix)
+        raise ConfigError("model", str(model), fix)
 
 
 def check_lengths(rules: Rules, question: Question, positions: int | None) -> None:
