@@ -5,7 +5,9 @@
 
 Of each trial's last 20 steps, the leak is the share of the unsound questions, those that are wrong
 or ambiguous, that verification read and the game accepted; ``unsound`` is their share of what was
-accepted, ``paid`` of what the proposer was paid. Writes ``strictness.json`` and ``strictness.png``.
+accepted, ``paid`` of what the proposer was paid; ``unsolved`` is the share of the accepted that no
+attempt solved. Writes ``strictness.json``, ``strictness.png``, and means with 95% intervals over
+seeds, ``strictness.md``.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.harness import parser, write
+from benchmarks.harness import headline, origin, parser, write
 from ssp_experiments.commands.questions import figures, games_of, written
 from ssp_experiments.report.curves import panels, save_figure
+from ssp_experiments.stats import over_runs
 from ssp_experiments.sweeps.definition import ENDED, SweepDirectory, trials
 
 WINDOW = 20
@@ -30,7 +33,7 @@ PANELS = {
 
 
 def main() -> int:
-    """Reads the trials that have ended, and writes both files."""
+    """Reads the trials that have ended, and writes the files."""
     options = parser(__doc__, seed=False)
     options.add_argument("sweep", type=Path)
     settings = options.parse_args()
@@ -53,7 +56,7 @@ def main() -> int:
                 "seed": trial.seed,
                 "leak": refusable["accepted"].mean(),
                 "unsound": 1 - accepted.mean(),
-                "paid": figures(last)["paid"],
+                **{name: figures(last)[name] for name in ("paid", "unsolved")},
                 "3 hops": summary["accuracy"]["final"]["3"],
                 "3 hops before": summary["accuracy"]["base"]["3"],
             }
@@ -62,8 +65,16 @@ def main() -> int:
     settings.out.mkdir(parents=True, exist_ok=True)
     draw(table, settings.out / "strictness.png")
     write(settings.out / "strictness.json", {"window": WINDOW, "trials": table.to_dict("records")})
-    print(table.drop(columns="seed").groupby("arm", sort=False).agg(["mean", "std"]).round(3))
+    cells = table.drop(columns=["seed", "3 hops before"]).groupby("arm", sort=False).agg(shown)
+    page = f"{headline(origin())}\n\n{cells.to_markdown()}\n"
+    (settings.out / "strictness.md").write_text(page, encoding="utf-8")
     return 0
+
+
+def shown(seeds: pd.Series[float]) -> str:
+    """A mean over seeds and half of its interval."""
+    found = over_runs(list(seeds))
+    return f"{found.mean:.3f} ±{found.half or 0:.2f}"
 
 
 def draw(table: pd.DataFrame, out: Path) -> None:
