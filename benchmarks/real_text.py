@@ -18,9 +18,6 @@ from pathlib import Path
 import torch
 
 from benchmarks.harness import parser, write
-from ssp_agents.engines.base import StopRule
-from ssp_agents.engines.transformers_engine import TransformersEngine
-from ssp_agents.models import load_model
 from ssp_agents.rollout import play
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
@@ -28,6 +25,7 @@ from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.wording.answers import normalise
 from ssp_env.worlds.wiki import WikiSentences
+from ssp_experiments.evaluation.answers import engine_of
 from ssp_experiments.options import Chosen
 from ssp_experiments.stats import share
 
@@ -45,8 +43,7 @@ def main() -> int:
     config = Chosen(preset="wiki-small", set=settings.set).config()
     world, tokenizer = WikiSentences(), HuggingFaceTokenizer.load(settings.model)
     rules = Rules.build(world, tokenizer, config.game)
-    stop = StopRule.of(config.game, tokenizer)
-    engine = TransformersEngine(load_model(settings.model), tokenizer, stop)
+    engine = engine_of(config, rules, settings.model)
 
     answers, gate = world.answers, dict[str, int]()
     proposed = Round(

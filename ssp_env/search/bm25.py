@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -16,12 +17,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import bm25s
 import numpy as np
 
 from ssp_env.search.base import check_request
 from ssp_env.search.store import track
 from ssp_env.types import Document, Passages
+
+# bm25s starts JAX as soon as it is imported, if JAX is installed: each process would take three
+# quarters of a GPU's memory, or end if CUDA_VISIBLE_DEVICES hides the GPU. We rank with numpy.
+_jax = sys.modules.get("jax")
+sys.modules["jax"] = None  # type: ignore[assignment]
+import bm25s  # noqa: E402
+
+del sys.modules["jax"]
+if _jax is not None:
+    sys.modules["jax"] = _jax
 
 Ranking = tuple[list[int], list[float]]
 """Positions of passages, best first, and their scores."""

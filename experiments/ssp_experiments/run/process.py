@@ -135,7 +135,7 @@ def provenance() -> dict[str, str]:
 
 
 def machine() -> str:
-    """Processor, usable cores, Python and PyTorch."""
+    """Processor, usable cores, GPUs, Python and PyTorch."""
     import torch
 
     name, cpuinfo = platform.processor() or platform.machine(), Path("/proc/cpuinfo")
@@ -143,4 +143,6 @@ def machine() -> str:
         lines = [line.partition(":") for line in cpuinfo.read_text().splitlines()]
         name = next((value.strip() for key, _, value in lines if "model name" in key), name)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{name}, {cores} cores, Python {platform.python_version()}, torch {torch.__version__}"
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    versions = f"Python {platform.python_version()}, torch {torch.__version__}"
+    return ", ".join([name, f"{cores} cores", *gpus, versions])
