@@ -55,8 +55,8 @@ def test_engine_and_learner_share_a_gpu(algorithm_config: SSPConfig, pairs: int)
     config.learners(num_learners=pairs, num_gpus_per_learner=learner)
     algo = config.build_algo()
     try:
-        found = [algo.train() for _ in range(2)]
+        found = [algo.train()["ssp"]["figures"] for _ in range(2)]
     finally:
         algo.stop()
-    for result in found:
-        assert result["figures"]["learner_logprob_gap"] < 0.05, result["figures"]
+    for figures in found:
+        assert figures["learner_logprob_gap"] < 0.05, figures
