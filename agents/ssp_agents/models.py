@@ -133,6 +133,9 @@ def load_model(
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()
+    # cuDNN plans attention anew for each shape, for half a second; here, each token makes a new
+    # one. PyTorch's other kernels need no plan. This holds for the whole process.
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
     unreadable = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)
     try:
