@@ -49,9 +49,15 @@ class Sampled:
 sampled = Sampled()
 
 
-def play(round_: Round, engine: Engine, *, temperature: float) -> Round:
+def play(
+    round_: Round, engine: Engine, *, temperature: float, withhold: int | None = None
+) -> Round:
     """Lets the engine play a round to its end, in place; temperature 0 is greedy. Verification has
     one of its own.
+
+    ``withhold`` plays the counterfactual of a round with the same seed: the search of this place,
+    counted from 0, finds nothing in any attempt. Attempts have the same tokens up to there, those
+    with fewer searches to their end. Where none searches as often, all is the same to the bit.
 
     No trajectory waits for another one of its phase: its search goes out while others write, and it
     writes on when the documents are there. Searches, judges and verifiers that wait for another
@@ -61,7 +67,7 @@ def play(round_: Round, engine: Engine, *, temperature: float) -> Round:
     far. So whatever finishes first, games are the same, up to the last digits of the arithmetic of
     batches; where all services are of this process, they are the same to the last bit.
     """
-    _Scheduler(round_, engine, temperature).play()
+    _Scheduler(round_, engine, temperature, withhold).play()
     return round_
 
 
@@ -131,8 +137,11 @@ class _Scheduler:
     dealt with in this thread alone.
     """
 
-    def __init__(self, round_: Round, engine: Engine, temperature: float) -> None:
+    def __init__(
+        self, round_: Round, engine: Engine, temperature: float, withhold: int | None
+    ) -> None:
         self._round, self._engine, self._temperature = round_, engine, temperature
+        self._withhold = withhold
         self._rules = round_.rules
         self._writing: dict[int, _Play] = {}
         self._due: list[_Play] = []
@@ -288,7 +297,8 @@ class _Scheduler:
 
     def _found(self, plays: Sequence[_Play], found: Sequence[_Found]) -> None:
         for play, documents in zip(plays, found, strict=True):
-            take_found(self._rules, play.game, play.trajectory, documents)
+            held_back = play.attempt and len(play.trajectory.searches) == self._withhold
+            take_found(self._rules, play.game, play.trajectory, [] if held_back else documents)
 
         # Documents may end a trajectory (its budget), and an outage its whole game.
         self._submit([play for play in plays if not play.trajectory.done])

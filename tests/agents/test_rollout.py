@@ -21,7 +21,7 @@ from ssp_agents.rollout import play, waits_for_others
 from ssp_agents.rows import rows_of
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
-from ssp_env.game.record import GameRecord, record_game
+from ssp_env.game.record import GameRecord, TrajectoryRecord, record_game
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import JudgeTask, Verdict
@@ -162,3 +162,26 @@ def test_an_outage_meanwhile_voids_what_it_hit_and_no_more(table: Table) -> None
     assert len(void) < len(games)
     assert {games[i].reason for i in void} == {"search"}
     assert table.engine.running == 0
+
+
+def test_a_withheld_search_changes_what_comes_after_it_alone(table: Table) -> None:
+    def attempts(withhold: int | None) -> list[TrajectoryRecord]:
+        round_ = play(new_round(table.rules()), table.engine, temperature=0.8, withhold=withhold)
+        played = [t for game in records(round_) for t in game.trajectories]
+        proposals = [t for t in played if t.role != "solver"]
+        assert proposals == [t for g in table.local for t in g.trajectories if t.role != "solver"]
+        return [t for t in played if t.role == "solver"]
+
+    factual = attempts(None)
+    assert attempts(99) == factual, "to the bit"
+    changed = 0
+    for place in (0, 1):
+        for was, now in zip(factual, attempts(place), strict=True):
+            if len(was.searches) <= place:
+                assert (now.ids, now.verdict) == (was.ids, was.verdict)
+                continue
+            assert now.searches[:place] == was.searches[:place]
+            assert now.searches[place].query == was.searches[place].query
+            assert not now.searches[place].documents
+            changed += now.ids != was.ids
+    assert changed
