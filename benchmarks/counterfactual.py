@@ -77,8 +77,9 @@ def main() -> int:
                 "searches": len(own),
             }
         )
-    table = pd.DataFrame(rows).round(4)
-    write(settings.out / "counterfactual.json", {"policies": table.to_dict("records")})
+    table = pd.DataFrame(rows).round(4).dropna(axis="columns", how="all")
+    kept = table.astype(object).where(table.notna(), None)
+    write(settings.out / "counterfactual.json", {"policies": kept.to_dict("records")})
     cells = table.drop(columns=["seed", "searches"]).groupby("policy", sort=False).agg(shown)
     page = f"{headline(origin())}\n\n{cells.T.to_markdown()}\n"
     (settings.out / "counterfactual.md").write_text(page, encoding="utf-8")

@@ -72,9 +72,12 @@ def main() -> int:
 
 
 def shown(seeds: pd.Series[float]) -> str:
-    """A mean over seeds and half of its interval."""
-    found = over_runs(list(seeds))
-    return f"{found.mean:.3f} ±{found.half or 0:.2f}"
+    """A mean over seeds and half of its interval, if there are several."""
+    known = seeds.dropna()
+    if known.empty:
+        return "-"
+    found = over_runs(list(known))
+    return f"{found.mean:.3f}" + ("" if found.half is None else f" ±{found.half:.2f}")
 
 
 def draw(table: pd.DataFrame, out: Path) -> None:
