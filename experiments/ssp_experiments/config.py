@@ -173,6 +173,16 @@ def read_yaml(file: Path) -> dict[str, Any]:
     return values
 
 
+def settings_beside(policy: str | Path) -> Path | None:
+    """The settings of the run that a policy is a checkpoint of; of a run directory, its own."""
+    place = Path(policy).resolve()
+    if place.name == "policy":
+        place = place.parent
+    elif not (place / "checkpoints").is_dir():
+        return None
+    return held if (held := place / "config.yaml").is_file() else None
+
+
 def make_config(values: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> RunConfig:
     """Typed settings: plain ``values``, such as a preset's, with ``changes`` by dotted name."""
     plain = copy.deepcopy(dict(values))
