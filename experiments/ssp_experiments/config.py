@@ -67,7 +67,7 @@ class RunConfig(Settings):
     compute: ComputeConfig = ComputeConfig()
     """Processes and devices."""
     search: SearchConfig = SearchConfig()
-    """An index directory or a server that answers searches, in place of the world's own."""
+    """Search in place of the world's own."""
     openai: ChatConfig | None = None
     """A model behind an API."""
 

@@ -57,23 +57,17 @@ class Chosen:
     """Any other setting, as NAME=VALUE (YAML), named as in config.yaml; repeatable."""
 
     def changes(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The settings that are named, by dotted name; ``options`` are those of a command's own.
-
-        A server that has moved keeps its token.
-        """
+        """The settings that are named, by dotted name; ``options`` are those of a command's own."""
         named = {
             "seed": self.seed,
             "world": self.world,
             "model": self.model,
             "rules": self.rules,
             "game.verifier": self.verifier,
+            "search.source": self.search,
             **(options or {}),
         }
         changes = {name: value for name, value in named.items() if value is not None}
-        if self.search is not None and "://" in self.search:
-            changes |= {"search.index": "", "search.server": self.search}
-        elif self.search is not None:
-            changes |= {"search.server": "", "search.index": self.search}
         return changes | dict(map(parse_assignment, self.set or ()))
 
     def start(self, *policies: str | None) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def command_of(config: RunConfig) -> str:
     words = [
         f"--set {shlex.quote(f'{name}={_written(value)}')}"
         for name, value in changes.items()
-        if name == "steps" or not CHANGEABLE.fullmatch(name)
+        if name == "steps" or not (CHANGEABLE.fullmatch(name) or "://" in str(value))
     ]
     return " ".join(["ssp train", "--preset", preset, *words])
 
