@@ -3,7 +3,6 @@ demonstrations over real sentences, until it searches, reads and asks."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,15 @@ from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 from transformers import Lfm2ForCausalLM, PreTrainedTokenizerFast
 
-from ssp_agents.tiny.bootstrap import POOL, batches, padded, rate, tiny_config
+from ssp_agents.tiny.bootstrap import (
+    POOL,
+    batches,
+    descend,
+    padded,
+    rate,
+    spoken_loss,
+    tiny_config,
+)
 from ssp_agents.tiny.traces import Trace
 from ssp_agents.wiki_small.traces import TraceWriter
 from ssp_env.disk import replacing
@@ -149,10 +156,7 @@ def bootstrap(
                 waits = number > 0 and step < FROZEN * steps
                 group["lr"] = 0.0 if waits else LR * group["share"] * rate(step, steps)
             spoken, attention = losses(model, batch)
-            optimizer.zero_grad(set_to_none=True)
-            (spoken + ATTENTION_WEIGHT * attention).backward()  # type: ignore[no-untyped-call]
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
+            descend(optimizer, spoken + ATTENTION_WEIGHT * attention, model)
             report(step, float(spoken.detach()))
             if step == steps:
                 break
@@ -170,15 +174,11 @@ def losses(model: Lfm2ForCausalLM, batch: list[Trace]) -> tuple[torch.Tensor, to
     """Cross-entropy of the player's own tokens, in nats a token; and of the places that they are
     copied from, under the mean attention of the last layer's heads."""
     ids = padded([trace.ids for trace in batch])  # (rows, length)
-    mask = padded([trace.mask for trace in batch])[:, 1:]
+    mask = padded([trace.mask for trace in batch])
     source = padded([trace.source for trace in batch], -1)[:, 1:]
     result: Any = model.model(input_ids=ids[:, :-1], use_cache=False, output_attentions=True)
 
-    own = mask > 0
-    logits = model.lm_head(result.last_hidden_state[own])  # (own tokens, vocabulary)
-    spoken = torch.nn.functional.cross_entropy(logits, ids[:, 1:][own])
-    if not math.isfinite(float(spoken.detach())):
-        raise FloatingPointError("the bootstrap diverged: its loss is not finite")
+    spoken = spoken_loss(model, result.last_hidden_state, ids, mask)
 
     # Attention of the token before, from which the copied one is predicted: (copied, heads).
     rows, places = torch.nonzero(source >= 0, as_tuple=True)
