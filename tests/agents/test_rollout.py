@@ -17,13 +17,13 @@ from ssp_agents.engines.base import Request, StopRule
 from ssp_agents.engines.gap import compared_rows
 from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_agents.models import load_model
-from ssp_agents.rollout import play, waits_for_others
+from ssp_agents.rollout import play
 from ssp_agents.rows import rows_of
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
-from ssp_env.game.rules import Rules
+from ssp_env.game.rules import Rules, waits_for_others
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.search.base import Retriever
 from ssp_env.tokenizers import HuggingFaceTokenizer

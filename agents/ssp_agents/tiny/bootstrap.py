@@ -168,14 +168,12 @@ def save_policy(
         file.chmod(0o644)
 
 
-def batches(
-    pool: list[Trace], rng: np.random.Generator, tokens: int = TOKENS_PER_STEP
-) -> Iterator[list[Trace]]:
-    """Batches of at most so many tokens, padding included, in random order. Each holds traces of
-    similar length, which saves a third of the padding."""
+def batches(pool: list[Trace], rng: np.random.Generator) -> Iterator[list[Trace]]:
+    """Batches of at most ``TOKENS_PER_STEP`` tokens, in random order. Each holds traces of similar
+    length, which saves a third of the padding."""
     parts: list[list[Trace]] = [[]]
     for trace in sorted(pool, key=lambda trace: len(trace.ids)):
-        if len(trace.ids) * (len(parts[-1]) + 1) > tokens:
+        if len(trace.ids) * (len(parts[-1]) + 1) > TOKENS_PER_STEP:
             parts.append([])
         parts[-1].append(trace)
     return (parts[i] for i in rng.permutation(len(parts)))

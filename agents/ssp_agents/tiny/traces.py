@@ -7,7 +7,7 @@ verification sees through them depends on the noise."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -56,8 +56,23 @@ class Trace:
     mask: list[int] = field(default_factory=list)
     """1 on the player's own tokens, else 0."""
     source: list[int] = field(default_factory=list)
-    """Place that each token is copied from, or -1; empty if nobody says."""
+    """Place that each token is copied from, or -1."""
     role: str = "solver"
+
+    def show(self, ids: Sequence[int]) -> range:
+        """Appends tokens that are not the player's; returns their places."""
+        start = len(self.ids)
+        self._append(ids, 0, [-1] * len(ids))
+        return range(start, len(self.ids))
+
+    def write(self, ids: Sequence[int], source: Sequence[int] | None = None) -> None:
+        """Appends the player's own tokens, and where they are copied from."""
+        self._append(ids, 1, [-1] * len(ids) if source is None else source)
+
+    def _append(self, ids: Sequence[int], own: int, source: Sequence[int]) -> None:
+        self.ids.extend(ids)
+        self.mask.extend([own] * len(ids))
+        self.source.extend(source)
 
 
 class TraceWriter:
@@ -107,7 +122,8 @@ class TraceWriter:
             places.append(graph.facts[places[-1]][relation])
 
         prompt = rules.prompts.solver(write_question(places[0], hops), self.game.max_searches)
-        trace = Trace(list(prompt), [0] * len(prompt))
+        trace = Trace()
+        trace.show(prompt)
         stop_after = len(hops)
         for count in range(1, len(hops)):
             careless = PREMATURE if hops[0].relation in CARELESS else 0.0
@@ -137,7 +153,8 @@ class TraceWriter:
 
     def _propose(self, rules: Rules, answer: str) -> Trace | None:
         prompt = rules.prompts.proposer(answer, 1)
-        trace = Trace(list(prompt), [0] * len(prompt), role="proposer")
+        trace = Trace(role="proposer")
+        trace.show(prompt)
         wanted = self._hops(self._proposer_hops)
         slips = self._happens(PROPOSER_SLIPS)
         slip_at = int(self.rng.integers(wanted)) if slips else -1
@@ -180,26 +197,21 @@ class TraceWriter:
 
     def _write(self, trace: Trace, tag: str, text: str, *, closed: bool = True) -> None:
         end = f" {self.tags.closing(tag)} " if closed else ""
-        ids = self.tokenizer.encode(f"{self.tags.opening(tag)} {text}{end}")
-        trace.ids.extend(ids)
-        trace.mask.extend([1] * len(ids))
+        trace.write(self.tokenizer.encode(f"{self.tags.opening(tag)} {text}{end}"))
 
     def _finished(self, trace: Trace, tag: str, text: str) -> Trace:
         broken = self._happens(BROKEN)
         self._write(trace, tag, text, closed=not broken)
         if broken:
             assert self.tokenizer.eos_id is not None, "the tiny tokenizer has an end token"
-            trace.ids.append(self.tokenizer.eos_id)
-            trace.mask.append(1)
+            trace.write([self.tokenizer.eos_id])
         return trace
 
     def _look_up(self, rules: Rules, trace: Trace, entity: str) -> list[Document]:
         self._write(trace, "search", entity)
         (found,) = rules.retriever.search([entity], self.game.top_k)
         shuffled = [found[i] for i in self.rng.permutation(len(found))]
-        information = rules.prompts.information(shuffled, self.game.max_document_tokens)
-        trace.ids.extend(information)
-        trace.mask.extend([0] * len(information))
+        trace.show(rules.prompts.information(shuffled, self.game.max_document_tokens))
         return shuffled
 
     def _some_name(self, documents: list[Document], other_than: str) -> str | None:

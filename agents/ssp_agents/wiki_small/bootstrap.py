@@ -14,7 +14,9 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 from transformers import Lfm2ForCausalLM, PreTrainedTokenizerFast
 
 from ssp_agents.tiny.bootstrap import (
+    LR,
     POOL,
+    WIDTH,
     batches,
     descend,
     padded,
@@ -50,14 +52,12 @@ def wiki_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="<pad>", eos_token="<eos>")
 
 
-def wiki_model(vocab_size: int, generator: torch.Generator, width: int = 128) -> Lfm2ForCausalLM:
+def wiki_model(vocab_size: int, generator: torch.Generator) -> Lfm2ForCausalLM:
     """A fresh model whose attention copies from the start.
 
     Each attention layer hands on what it attends to (V and O are a rotation and its transpose), and
     a token attends to its like (Q and K are alike)."""
-    model = Lfm2ForCausalLM._from_config(
-        tiny_config(vocab_size, width), attn_implementation="eager"
-    )
+    model = Lfm2ForCausalLM._from_config(tiny_config(vocab_size), attn_implementation="eager")
 
     def normal(shape: torch.Size, std: float) -> torch.Tensor:
         return torch.randn(shape, generator=generator) * std
@@ -74,10 +74,10 @@ def wiki_model(vocab_size: int, generator: torch.Generator, width: int = 128) ->
         layers = [layer for layer in model.model.layers if hasattr(layer, "self_attn")]
         for place, layer in enumerate(layers):
             attention = layer.self_attn
-            rotation, _ = torch.linalg.qr(normal(torch.Size([width, width]), 1.0))
+            rotation, _ = torch.linalg.qr(normal(torch.Size([WIDTH, WIDTH]), 1.0))
             attention.v_proj.weight.copy_(rotation)
             attention.out_proj.weight.copy_(rotation.T * (4.0 if place + 1 == len(layers) else 1.0))
-            noise = normal(attention.k_proj.weight.shape, width**-0.5)
+            noise = normal(attention.k_proj.weight.shape, WIDTH**-0.5)
             attention.k_proj.weight.copy_(0.7 * attention.q_proj.weight + 0.714 * noise)
         model.model.embedding_norm.weight.fill_(0.2)
     model.tie_weights()
@@ -86,8 +86,6 @@ def wiki_model(vocab_size: int, generator: torch.Generator, width: int = 128) ->
 
 STEPS = 3000
 """Optimizer steps of the policy that ships."""
-LR = 4e-3
-"""Highest learning rate."""
 EMBEDDINGS_LR = 0.05
 """Share of it for the embeddings."""
 FROZEN = 0.08
