@@ -15,10 +15,11 @@ import numpy as np
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import tags_of
 from ssp_env.game.rules import Rules
+from ssp_env.players.scripted import backwards, nation_of
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
-from ssp_env.worlds.mini_language import NATION, RELATIONS, Fact, Hop, read_facts, write_question
+from ssp_env.worlds.mini_language import RELATIONS, Hop, read_facts, write_question
 
 CARELESS_ORDER = (*RELATIONS[::2], *RELATIONS[1::2])
 """Relations in the order in which they become careless: some of every kind of entity first."""
@@ -181,19 +182,14 @@ class TraceWriter:
         self, documents: list[Document], entity: str, seen: set[str], citizens: bool
     ) -> tuple[str, Hop] | None:
         """An entity that these documents say leads to this one, and by which hop."""
-        facts: list[Fact] = list(read_facts(documents))
-
         # Many are citizens of a nation, so a question that begins there is ambiguous.
-        nations = [f[2] for f in facts if f[0] == entity and f[1] is NATION]
-        if citizens and nations and self._happens(PROPOSER_CITIZENS):
-            return nations[0], Hop(NATION, inverted=True)
-
-        back = [
-            (subject, Hop(relation))
-            for subject, relation, value in facts
-            if value == entity and relation.inverse is None and subject not in seen
-        ]
-        return back[int(self.rng.integers(len(back)))] if back else None
+        nation = nation_of(documents, entity) if citizens else None
+        if nation is not None and self._happens(PROPOSER_CITIZENS):
+            return nation
+        if not (back := backwards(documents, entity, seen)):
+            return None
+        subject, relation = back[int(self.rng.integers(len(back)))]
+        return subject, Hop(relation)
 
     def _write(self, trace: Trace, tag: str, text: str, *, closed: bool = True) -> None:
         end = f" {self.tags.closing(tag)} " if closed else ""
