@@ -99,7 +99,7 @@ def alike(ours: Mapping[str, Any], **partners: Mapping[str, Any]) -> Objective:
 def as_shipped(partner: str, algorithm: str, **settings: Any) -> Objective:
     """A partner's own defaults, by settings of ours and an algorithm of one's own."""
     own = f"benchmarks.trainers:{algorithm}"
-    token = {"solver_algorithm": own, "solver_aggregation": "token", "clip_high": 0.2}
+    token = {"solver_algorithm": own, "solver_aggregation": "token", "clip": (0.2, 0.2)}
     return Objective({**PLAIN, **token}, {partner: settings})
 
 
@@ -130,7 +130,7 @@ OBJECTIVES = {
         skyrl={"loss_reduction": "sequence_mean", "use_kl_loss": True, "kl_loss_coef": 0.1},
     ),
     "GSPO": alike(
-        {"solver_algorithm": "gspo", "clip_low": 0.02, "clip_high": 0.02},
+        {"solver_algorithm": "gspo", "clip": (0.02, 0.02)},
         trl={
             "loss_type": "grpo",
             "importance_sampling_level": "sequence",
@@ -151,7 +151,7 @@ OBJECTIVES = {
         },
     ),
     "CISPO": alike(
-        {"solver_algorithm": "cispo", "clip_low": 1.0, "clip_high": 1.0},
+        {"solver_algorithm": "cispo", "clip": (1.0, 1.0)},
         trl={"loss_type": "cispo", "epsilon_high": 2.0},
         verl={"loss": "cispo", "clip_ratio_low": 1.0, "clip_ratio_high": 1.0},
         skyrl={"policy_loss_type": "cispo", "cispo": {"cispo_eps_clip_high": 1.0}},

@@ -90,10 +90,9 @@ class LearningConfig(Settings):
     turn_credit: NonNegativeFloat = 0.0
     """Weight of a turn's own advantage in the solver's attempts: the rise in the likelihood of the
     right answer by what its search found (IGPO, 2510.14967); 0: none."""
-    clip_low: Annotated[float, Field(ge=0, le=1)] = 0.2
-    """Distance below 1 to which the importance ratio may fall before it is clipped."""
-    clip_high: NonNegativeFloat = 0.28
-    """Distance above 1 to which it may rise."""
+    clip: tuple[Annotated[float, Field(ge=0, le=1)], NonNegativeFloat] = (0.2, 0.28)
+    """Distances below and above 1 to which the importance ratio may fall, and rise, before it is
+    clipped."""
     std_normalise: bool = False
     """Divide advantages within a group by its standard deviation; not those of RLOO."""
     drop_uniform_groups: bool = False
@@ -142,7 +141,7 @@ class LearningConfig(Settings):
 
 
 class EngineConfig(Settings):
-    """The engine of env runners, and how far it may be from the learner."""
+    """The engine of env runners."""
 
     section: ClassVar[str] = "engine"
 
@@ -156,8 +155,6 @@ class EngineConfig(Settings):
     memory: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Share of a GPU's memory that vLLM may fill; ``null``: 0.9, and 0.4 of a GPU that it shares.
     """
-    max_gap: PositiveFloat = 0.05
-    """Mean distance of log-probabilities, in nats, beyond which a run ends."""
 
     def in_half(self, on_gpu: bool) -> bool:
         """True where the engine computes in bfloat16."""

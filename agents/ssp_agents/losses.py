@@ -148,7 +148,8 @@ def token_log_ratios(tokens: Tokens) -> Tensor:
 def _surrogate(log_ratios: Tensor, advantages: Tensor, learning: LearningConfig) -> Tensor:
     """-min(ratio A, clip(ratio, 1 - low, 1 + high) A): (tokens,)."""
     ratio = importance_ratio(log_ratios, learning.importance_cap)
-    clipped = ratio.clamp(1.0 - learning.clip_low, 1.0 + learning.clip_high)
+    low, high = learning.clip
+    clipped = ratio.clamp(1.0 - low, 1.0 + high)
     # The smaller of the two gains, so that clipping never makes an update look better than it is.
     return -torch.minimum(ratio * advantages, clipped * advantages)
 
@@ -191,11 +192,12 @@ def cispo_loss(tokens: Tokens, learning: LearningConfig) -> Tensor:
     (tokens,).
 
     The weight is clipped, not the token, so that rare tokens that turn an argument keep their
-    gradient. The paper has no lower bound: ``clip_low`` 1.
+    gradient. The paper has no lower bound: ``low`` 1.
     """
     # Detached: at each token, the gradient is -weight A grad log pi, clipped or not.
     ratio = importance_ratio(token_log_ratios(tokens).detach(), learning.importance_cap)
-    weights = ratio.clamp(1.0 - learning.clip_low, 1.0 + learning.clip_high)
+    low, high = learning.clip
+    weights = ratio.clamp(1.0 - low, 1.0 + high)
     return -weights * tokens.advantages * tokens.logprobs
 
 
@@ -204,8 +206,9 @@ def is_clipped(log_ratios: Tensor, advantages: Tensor, learning: LearningConfig)
     # The minimum picks the clipped branch, which is constant, where that is the smaller one: above
     # 1 + high for A > 0, below 1 - low for A < 0.
     ratio = torch.exp(log_ratios)
-    risen = (ratio > 1.0 + learning.clip_high) & (advantages > 0)
-    fallen = (ratio < 1.0 - learning.clip_low) & (advantages < 0)
+    low, high = learning.clip
+    risen = (ratio > 1.0 + high) & (advantages > 0)
+    fallen = (ratio < 1.0 - low) & (advantages < 0)
     return risen | fallen
 
 

@@ -44,7 +44,7 @@ def step_figures(
         "valid_rate": _mean(game.outcome == "valid" for game in proposed),
         "verified_rate": _mean(verdict.correct for verdict in verdicts),
         "unsolved_share": _mean(
-            not any(t.verdict is not None and t.verdict.correct for t in game.attempts)
+            not any(attempt.right for attempt in game.attempts)
             for game in proposed
             if game.attempts
         ),

@@ -18,7 +18,7 @@ from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Answers, Round, take_found
-from ssp_env.game.rules import Rules, is_remote
+from ssp_env.game.rules import Rules, is_remote, waits_for_others
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.judge.base import Verdict
 from ssp_env.search.base import search_each
@@ -110,12 +110,6 @@ def answers_of(world: World) -> Answers:
         return [known[i] for i in rng.choice(len(known), count, replace=count > len(known))]
 
     return draw
-
-
-def waits_for_others(rules: Rules) -> bool:
-    """True if a service of these rules waits for another machine, so that the order in which turns
-    are batched depends on which answers first."""
-    return any(map(is_remote, (rules.retriever, rules.judge, rules.verifier)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class Update:
         learners: int = 1,
         no_sync: Callable[[], contextlib.AbstractContextManager[Any]] | None = None,
         agree: Callable[[int], int] | None = None,
-        loss: Callable[[Columns, Scores], Tensor] | None = None,
+        loss: Callable[[Columns, Scores, Tensor], Tensor] | None = None,
     ) -> None:
         """The policy's parameters are the optimizer's, and stay float32.
 
@@ -73,7 +73,7 @@ class Update:
             no_sync: context in which DDP does not average yet.
             agree: gives the largest number of passes of all learners that share the weights of a
                 policy, since they have to pass through it in step.
-            loss: minimised in place of :meth:`objective`, whose figures stay.
+            loss: minimised in place of that of :meth:`objective`, which it gets; the figures stay.
         """
         self.policy = policy
         self.optimizer = optimizer
@@ -143,7 +143,7 @@ class Update:
                 # Outside autocast: sums of many small terms, in float32.
                 loss, sums = self.objective(part, *scores)
                 if self._loss is not None:
-                    loss = self._loss(part, scores)
+                    loss = self._loss(part, scores, loss)
                 # What is averaged over learners has to come out as the sum of their losses.
                 (loss * self._learners).backward()  # type: ignore[no-untyped-call]
 

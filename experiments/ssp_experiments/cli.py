@@ -224,7 +224,6 @@ def export(
     out: Annotated[str, Parameter(name=("--out", "-o"))],
     dtype: Literal["float32", "bfloat16", "float16"] = "float32",
     model: str | None = None,
-    questions: bool = False,
 ) -> int:
     """Writes the policy of a checkpoint as a plain model directory, with a model card.
 
@@ -235,11 +234,10 @@ def export(
         out: Model directory to write.
         dtype: Type that weights are rounded to.
         model: Model that was trained; for checkpoints of RLlib's or Tune's, which do not hold it.
-        questions: Write the run's accepted questions instead, as a data set with its card.
     """
     from ssp_experiments.commands.models import export
 
-    return export(Path(source), Path(out), dtype, model, questions)
+    return export(Path(source), Path(out), dtype, model)
 
 
 def submit(
@@ -265,16 +263,18 @@ def questions(
     run: str,
     /,
     *,
-    out: Annotated[str | None, Parameter(name=("--out", "-o"))] = None,
+    out: Annotated[Path | None, Parameter(name=("--out", "-o"))] = None,
     all: bool = False,
     window: PositiveInt | None = None,
     json: bool = False,
 ) -> int:
-    """Shows what a run asked, in figures, and writes it as a data set.
+    """Shows what a run asked, in figures, and writes it as a data set, with a card.
+
+    Read the card before you publish it.
 
     Args:
         run: A run directory, finished or in progress.
-        out: File for the questions, as JSON lines.
+        out: Directory for the data set: questions.jsonl, and its card README.md.
         all: Include those that were rejected.
         window: Steps per column of the table (default: an eighth of the run).
         json: Print one JSON object.

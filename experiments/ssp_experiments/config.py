@@ -67,7 +67,7 @@ class RunConfig(Settings):
     compute: ComputeConfig = ComputeConfig()
     """Processes and devices."""
     search: SearchConfig = SearchConfig()
-    """An index directory or a server that answers searches, in place of the world's own."""
+    """Search in place of the world's own."""
     openai: ChatConfig | None = None
     """A model behind an API."""
 
@@ -171,6 +171,16 @@ def read_yaml(file: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise DataError(file, "holds no settings")
     return values
+
+
+def settings_beside(policy: str | Path) -> Path | None:
+    """The settings of the run that a policy is a checkpoint of; of a run directory, its own."""
+    place = Path(policy).resolve()
+    if place.name == "policy":
+        place = place.parent
+    elif not (place / "checkpoints").is_dir():
+        return None
+    return held if (held := place / "config.yaml").is_file() else None
 
 
 def make_config(values: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> RunConfig:

@@ -61,8 +61,7 @@ def run(
     quiet_libraries()
     check_empty(out)
     players = find_players(targets)
-    runs = [directory for target in targets if (directory := RunDirectory(target)).config.exists()]
-    config = chosen.config(values=runs[0].read_config() if runs and not chosen.preset else None)
+    config = chosen.config(values=chosen.start(*targets, *players.values()))
     attempts = config.game.attempts if attempts is None else attempts
 
     rules, _ = open_run(config)

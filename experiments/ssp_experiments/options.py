@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,14 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from ssp_experiments.config import RunConfig, load_preset, make_config, parse_assignment
+from ssp_experiments.config import (
+    RunConfig,
+    load_preset,
+    make_config,
+    parse_assignment,
+    read_yaml,
+    settings_beside,
+)
 
 PositiveInt = Annotated[int, Parameter(validator=Number(gt=0))]
 NonNegative = Parameter(validator=Number(gte=0))
@@ -32,7 +40,7 @@ class Chosen:
 
     preset: str | None = None
     """Settings to start from: tiny, best, wiki-small, wiki, h200, paper-7b, paper-7b-8,
-    paper-7b-code (default: tiny)."""
+    paper-7b-code (default: tiny; eval, league, play and probe take those of a checkpoint's run)."""
     seed: int | None = None
     """Seed of all randomness (default: 0)."""
     world: str | None = None
@@ -49,24 +57,27 @@ class Chosen:
     """Any other setting, as NAME=VALUE (YAML), named as in config.yaml; repeatable."""
 
     def changes(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The settings that are named, by dotted name; ``options`` are those of a command's own.
-
-        A server that has moved keeps its token.
-        """
+        """The settings that are named, by dotted name; ``options`` are those of a command's own."""
         named = {
             "seed": self.seed,
             "world": self.world,
             "model": self.model,
             "rules": self.rules,
             "game.verifier": self.verifier,
+            "search.source": self.search,
             **(options or {}),
         }
         changes = {name: value for name, value in named.items() if value is not None}
-        if self.search is not None and "://" in self.search:
-            changes |= {"search.index": "", "search.server": self.search}
-        elif self.search is not None:
-            changes |= {"search.server": "", "search.index": self.search}
         return changes | dict(map(parse_assignment, self.set or ()))
+
+    def start(self, *policies: str | None) -> dict[str, Any]:
+        """The settings to start from: the preset's; where none is named, those of the first of
+        these policies (by default, of the model) that is a run's checkpoint."""
+        for policy in policies or (self.model,):
+            if self.preset is None and policy and (held := settings_beside(policy)):
+                print(f"settings: {held} (--preset takes others)", file=sys.stderr)
+                return read_yaml(held)
+        return load_preset(self.preset or DEFAULT_PRESET)
 
     def config(
         self, options: Mapping[str, Any] | None = None, values: Mapping[str, Any] | None = None

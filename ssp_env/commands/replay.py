@@ -265,4 +265,4 @@ def _rescore(console: Console, name: str, games: Iterator[_Found], most: int | N
 def _word(attempt: TrajectoryRecord) -> str:
     if attempt.outage is not None:
         return "void"
-    return "right" if attempt.verdict is not None and attempt.verdict.correct else "wrong"
+    return "right" if attempt.right else "wrong"

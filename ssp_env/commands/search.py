@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -28,10 +28,8 @@ class Source:
 
     place: Annotated[str, Parameter(name="--in")] = "wiki-mini"
     """A packaged world (wiki-mini, mini, small), a corpus of your own (JSON lines, plain or gzip;
-    by BM25), an index directory that `ssp index` made, or the address of a server that speaks
-    Search-R1's protocol."""
-    kind: str = ""
-    """With an index directory that holds several: which, or hybrid for all."""
+    by BM25), an index directory that `ssp index` made (all indexes in it, fused) or one index in it
+    (DIR/bm25), or the address of a server that speaks Search-R1's protocol."""
     encoder: str = ""
     """With an index directory: the model's directory, where it has moved."""
     token_env: str | None = None
@@ -45,14 +43,11 @@ class Source:
         from ssp_env.search.index import PATIENCE, SearchConfig, open_search
         from ssp_env.worlds import WORLDS, open_world
 
-        given: dict[str, Any] = {"kind": self.kind, "encoder": self.encoder}
-        if self.place.startswith("http") or self.token_env:
-            given |= {"server": self.place, "token_env": self.token_env}
-        elif self.place not in WORLDS and Path(self.place).is_dir():
-            given["index"] = self.place
-        config = SearchConfig.of(given)
-        if config.server:
-            return HTTPRetriever(config.server, config.token_env, PATIENCE)
+        folder = self.place not in WORLDS and Path(self.place).is_dir()
+        source = self.place if folder or "://" in self.place else ""
+        config = SearchConfig(source=source, encoder=self.encoder, token_env=self.token_env)
+        if config.is_server:
+            return HTTPRetriever(source, config.token_env, PATIENCE)
         if (retriever := open_search(config)) is not None:
             return retriever
 

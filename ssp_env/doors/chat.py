@@ -12,7 +12,7 @@ from ssp_env.doors.episode import Episode
 from ssp_env.doors.setup import Setup, set_up
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError, one_of
 from ssp_env.game.game import Game
-from ssp_env.game.rules import is_remote
+from ssp_env.game.rules import waits_for_others
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.net import OVERLOADED, check_url, retried
 from ssp_env.players import Player
@@ -48,7 +48,7 @@ async def play_turns(episode: Episode, write: Write) -> None:
     """Plays a game that has begun to its end; turns that are open at the same time are written
     together. A turn whose writer raises ``ServiceError`` is void."""
     rules, shown = episode.rules, dict[int, int]()
-    remote = any(map(is_remote, (rules.retriever, rules.judge, rules.verifier)))
+    remote = waits_for_others(rules)
 
     async def written(trajectory: Trajectory) -> str | ServiceError:
         start = shown.get(trajectory.key, 0)

@@ -45,7 +45,7 @@ class Setup(Parts, total=False):
     search: str | Mapping[str, Any]
     """In place of a ``retriever``, as plain data: an index directory, the address of a server that
     speaks Search-R1's protocol, such as ``http://127.0.0.1:8000``, or a mapping of the fields of
-    :class:`~ssp_env.search.index.SearchConfig`: ``{"server": ..., "token_env": ...}``."""
+    :class:`~ssp_env.search.index.SearchConfig`: ``{"source": ..., "token_env": ...}``."""
     rules: Rules
     """Ready rules, in place of all of the above but ``view``."""
 

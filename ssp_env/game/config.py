@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from ssp_env.config import Settings
 from ssp_env.errors import ConfigError
@@ -17,6 +17,7 @@ FilterName = Literal[
     "long_question",
     "spoiler",
     "few_words",
+    "few_searches",
     "repeated_query",
     "past_question",
     "unsolved",
@@ -65,8 +66,6 @@ class GameConfig(Settings):
     """A search call with a longer query ends its trajectory."""
     question_chars: tuple[NonNegativeInt, PositiveInt] = (10, 1000)
     """Fewest and most characters of a valid question."""
-    min_searches: PositiveInt = 1
-    """A proposer that searched less often has no valid question (the released code: 2)."""
     asked_searches: tuple[PositiveInt, PositiveInt] = (1, 3)
     """The proposer's prompt names a number of searches drawn from this range (both ends included);
     not enforced."""
@@ -84,9 +83,8 @@ class GameConfig(Settings):
     ``documents`` (in a prompt of its own)."""
     verifications: tuple[PositiveInt, PositiveInt] = (2, 3)
     """``(k, n)``: where the policy verifies, it reads n times, the documents in another order each
-    time, and has to be right k times. The paper: (1, 1)."""
-    verification_temperature: NonNegativeFloat = 0.5
-    """Temperature at which it is sampled then; 0 is greedy. The paper: 1."""
+    time, and has to be right k times: at a temperature of .5, and of 1 where it reads once. The
+    paper: (1, 1)."""
     leak: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Share of the questions refused by verification that pass all the same, drawn by chance: for
     experiments on how strict the gate has to be."""
@@ -114,13 +112,9 @@ class GameConfig(Settings):
             low, high = getattr(self, name)
             if low > high:
                 raise ConfigError(f"game.{name}", (low, high), "give (fewest, most)")
-        for name, asked in (
-            ("min_searches", self.min_searches),
-            ("asked_searches", self.asked_searches[1]),
-        ):
-            if asked > self.max_searches:
-                fix = f"give no more than max_searches = {self.max_searches}"
-                raise ConfigError(f"game.{name}", getattr(self, name), fix)
+        if self.asked_searches[1] > self.max_searches:
+            fix = f"give no more than max_searches = {self.max_searches}"
+            raise ConfigError("game.asked_searches", self.asked_searches, fix)
         return self
 
     @property
@@ -134,6 +128,11 @@ class GameConfig(Settings):
     def verifies_by_attempt(self) -> bool:
         """True if verification is an attempt of the solver, among its documents alone."""
         return self.verification_prompt == "attempt"
+
+    @property
+    def verification_temperature(self) -> float:
+        """Temperature at which the policy verifies: that of play for a single reading."""
+        return 1.0 if self.verifications[1] == 1 else 0.5
 
     @property
     def verification_tokens(self) -> int:

@@ -48,10 +48,8 @@ def empty_question(proposal: Proposal) -> bool:
 
 
 def no_search(proposal: Proposal) -> bool:
-    """Fewer searches than ``min_searches``, or none that found anything to rest a question on."""
-    searches = proposal.trajectory.searches
-    enough = len(searches) >= proposal.config.min_searches
-    return not (enough and any(search.documents for search in searches))
+    """No search that found anything to rest a question on."""
+    return not any(search.documents for search in proposal.trajectory.searches)
 
 
 def short_question(proposal: Proposal) -> bool:
@@ -77,6 +75,11 @@ def few_words(proposal: Proposal) -> bool:
     return len(compatible(proposal.question).split()) < 10
 
 
+def few_searches(proposal: Proposal) -> bool:
+    """Fewer than two searches, as in the paper's released code."""
+    return len(proposal.trajectory.searches) < 2
+
+
 def repeated_query(proposal: Proposal) -> bool:
     """The same query was sent twice, up to case, width, spacing and invisible characters."""
     return len(proposal.trajectory.queries) < len(proposal.trajectory.searches)
@@ -99,6 +102,7 @@ FILTERS: dict[str, Filter] = {
         long_question,
         spoiler,
         few_words,
+        few_searches,
         repeated_query,
         past_question,
     )

@@ -140,8 +140,7 @@ class LegalMoves:
         if len(searches) >= trajectory.limits.max_searches:
             actions = [a for a in actions if a is not Action.SEARCH]
         elif trajectory.role is Role.PROPOSER and "no_search" in self._rules.filters:
-            enough = len(searches) >= self._rules.config.min_searches
-            found = enough and any(search.documents for search in searches)
+            found = any(search.documents for search in searches)
             actions = [a for a in actions if a is not Action.QUESTION or found]
         return actions
 

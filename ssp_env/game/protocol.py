@@ -245,10 +245,6 @@ class TurnScanner:
         return self._held
 
     @property
-    def thinking(self) -> bool:
-        return self._outside is not None
-
-    @property
     def surplus(self) -> int:
         """Number of bytes that were fed after the end of what was found."""
         return len(self._text) - self._from

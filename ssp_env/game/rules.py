@@ -247,6 +247,12 @@ def is_remote(part: object) -> bool:
     return any(map(is_remote, several))
 
 
+def waits_for_others(rules: Rules) -> bool:
+    """True if a service of these rules waits for another machine, so that the order in which turns
+    are batched depends on which answers first."""
+    return any(map(is_remote, (rules.retriever, rules.judge, rules.verifier)))
+
+
 def idle_settings(rules: Rules) -> Iterator[str]:
     """One line for each setting of these rules that changes nothing, with the reason."""
     config = rules.config

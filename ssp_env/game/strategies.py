@@ -72,13 +72,10 @@ class BatchStrategy:
 
 
 class DynamicResampling(BatchStrategy):
-    """Proposes again, with new answers, until the batch is full or ``max_waves`` were played."""
-
-    def __init__(self, max_waves: int = 8) -> None:
-        self.max_waves = max_waves
+    """Proposes again, with new answers, until the batch is full or eight waves were played."""
 
     def wants_more(self, valid: int, slots: int, waves: int) -> bool:
-        return valid < slots and waves < self.max_waves
+        return valid < slots and waves < 8
 
 
 class ReplayBuffer(BatchStrategy):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, model_validator
 
 from ssp_env.config import Settings
 from ssp_env.errors import Fault, MissingExtra, ServiceError
@@ -19,6 +19,8 @@ Message = dict[str, str]
 
 CALLS = 4
 """Calls in all for a prompt, with growing pauses between them."""
+TIMEOUT = 60.0
+"""Seconds for one of them."""
 AT_ONCE = 16
 """Most calls in flight at a time."""
 _MAX_TOKENS = 512
@@ -35,8 +37,6 @@ class ChatConfig(Settings):
     """Name of the model, as the server calls it."""
     api_key_env: str | None = None
     """*Name* of the environment variable with the API key; ``None`` if the server wants none."""
-    timeout: PositiveFloat = 60.0
-    """Seconds for one call; a prompt gets up to four."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -68,7 +68,7 @@ class ChatClient(Client[Any]):
             client = openai.AsyncOpenAI(
                 base_url=config.base_url,
                 api_key=key or "none",
-                timeout=config.timeout,
+                timeout=TIMEOUT,
                 max_retries=CALLS - 1,
                 http_client=httpx.AsyncClient(limits=limits, verify=verify),
             )
@@ -134,7 +134,7 @@ class ChatClient(Client[Any]):
         if isinstance(prompt, str):
             messages = [{"role": "user", "content": prompt}]
         # The library's time-outs are for single reads, so calls and pauses have one together.
-        longest = (CALLS + 1) * self.config.timeout
+        longest = (CALLS + 1) * TIMEOUT
         fault: Fault = "text"
         try:
             async with asyncio.timeout(longest):
@@ -149,7 +149,7 @@ class ChatClient(Client[Any]):
                 return content
             what = "a reply without text"
         except TimeoutError:
-            what = f"no complete reply after {longest:g} s; restart it, or raise openai.timeout"
+            what = f"no complete reply after {longest:g} s; restart it"
         except openai.APIStatusError as error:
             what = f"HTTP {error.status_code}: {error.response.text[:200]!r}"
             if error.status_code in OVERLOADED:

@@ -74,7 +74,7 @@ class MiniPlayer(ScriptedPlayer):
 
         for search in trajectory.searches:
             last = len(path) + 1 == self._hops
-            nation = _nation(search.documents, entity) if last and self._citizens else None
+            nation = nation_of(search.documents, entity) if last and self._citizens else None
             facts = backwards(search.documents, entity, seen)
             if nation is None and not facts:
                 break
@@ -125,7 +125,7 @@ def backwards(
     ]
 
 
-def _nation(documents: Iterable[Document], citizen: str) -> tuple[str, Hop] | None:
+def nation_of(documents: Iterable[Document], citizen: str) -> tuple[str, Hop] | None:
     """The nation of a person, and the hop that leads back from it."""
     for subject, relation, value in read_facts(documents):
         if subject == citizen and relation.inverse is not None:

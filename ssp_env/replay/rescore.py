@@ -35,7 +35,7 @@ class Rescored:
 
 def _scores(saved: SavedGame) -> tuple[object, ...]:
     record = saved.record
-    attempts = [(a.verdict is not None and a.verdict.correct, a.reward) for a in record.attempts]
+    attempts = [(a.right, a.reward) for a in record.attempts]
     return record.outcome, record.proposer_reward, attempts
 
 

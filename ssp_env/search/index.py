@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
@@ -31,7 +31,7 @@ from ssp_env.search.store import (
     read_manifest,
     write_manifest,
 )
-from ssp_env.search.wrappers import CachedRetriever, HybridRetriever
+from ssp_env.search.wrappers import HybridRetriever
 from ssp_env.types import World
 
 KINDS = ("bm25", "dense-flat", "dense-ivf-sq8")
@@ -92,25 +92,19 @@ def build_index(
     return folder
 
 
-def open_index(
-    directory: str | Path,
-    kind: str | None = None,
-    *,
-    encoder: Encoder | str | Path | None = None,
-) -> Retriever:
+def open_index(directory: str | Path, *, encoder: Encoder | str | Path | None = None) -> Retriever:
     """Opens an index for searching. Files are mapped, not read: that takes milliseconds.
 
     Args:
-        directory: as :func:`build_index` left it.
-        kind: index of the directory, or ``hybrid``, which fuses all; may be left out where there is
-            only one.
+        directory: as :func:`build_index` left it, for all indexes in it, fused; or the folder of
+            one of them, such as ``DIR/bm25``.
         encoder: of a dense kind: the one that it was built with, or the directory of its model.
             ``None`` loads the directory that the manifest names.
     """
-    store = PassageStore(Path(directory) / PASSAGES)
+    root, folders = indexes_of(directory)
+    store = PassageStore(root / PASSAGES)
     parts: list[Retriever] = []
-    for each in kinds_of(directory, kind):
-        folder = Path(directory) / each
+    for folder in folders:
         manifest = read_manifest(folder, corpus=store.digest())
         if manifest.encoder is None:
             from ssp_env.search.bm25 import BM25Retriever, DiskIndex
@@ -132,63 +126,60 @@ def open_index(
     return parts[0] if len(parts) == 1 else HybridRetriever(parts)
 
 
-def kinds_of(directory: str | Path, kind: str | None = None) -> list[str]:
-    """The indexes that are meant: the one that is named, the only one there, or all (hybrid)."""
-    read_manifest(Path(directory) / PASSAGES)
-    folders = {kind: Path(directory) / kind for kind in KINDS}
-    there = [kind for kind, path in folders.items() if path.exists() or unfinished(path).exists()]
-    if kind in there:
-        return [kind]
-    if (len(there) == 1 and not kind) or (len(there) > 1 and kind == "hybrid"):
-        return there
-    fix = f"{directory} holds {', '.join(there) or 'no index'}; name one, or add it by `ssp index`"
-    raise ConfigError("kind", kind, fix)
+def indexes_of(directory: str | Path) -> tuple[Path, list[Path]]:
+    """The directory with the passages, and the folders of the indexes that are meant: all of them,
+    or the one that is named."""
+    named = Path(directory)
+    one = named.name in KINDS and not (named / PASSAGES).exists()
+    root = named.parent if one else named
+    read_manifest(root / PASSAGES)
+    folders = [root / kind for kind in KINDS]
+    there = [path for path in folders if path.exists() or unfinished(path).exists()]
+    meant = [path for path in there if not one or path.name == named.name]
+    if not meant:
+        held = ", ".join(path.name for path in there) or "no index"
+        raise ConfigError("index", str(named), f"{root} holds {held}; add it by `ssp index`")
+    return root, meant
 
 
 # -- what settings name ------------------------------------------------------------------------
 
 
 class SearchConfig(Settings):
-    """An index directory, or a server; neither: the world's own retriever."""
+    """Search in place of the world's own."""
 
     section: ClassVar[str] = "search"
 
-    index: str = ""
-    """A directory that ``ssp index`` made; empty: none."""
-    kind: Literal["", "hybrid", "bm25", "dense-flat", "dense-ivf-sq8"] = ""
-    """Index of the directory: ``bm25``, ``dense-flat``..., or ``hybrid``, which fuses all of them.
-    May stay empty where there is only one."""
+    source: str = ""
+    """An index directory that ``ssp index`` made, for all indexes in it, fused; one of them, such
+    as ``DIR/bm25``; or the address of a server that speaks Search-R1's protocol, such as ``ssp
+    serve``. Empty: the world's own retriever."""
     encoder: str = ""
     """Directory of a dense index's encoder; empty: where it was when the index was built."""
-    server: str = ""
-    """Address of a server that speaks Search-R1's protocol, such as ``ssp serve``; empty: none."""
     token_env: str | None = None
     """*Name* of the environment variable that holds the server's token; ``None`` if it asks for
     none."""
-    cache: str = ""
-    """A directory of rankings that outlast the process. Delete it when a server's index changes."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.server:
-            check_url("search.server", self.server, "http://127.0.0.1:8000")
+        if self.is_server:
+            check_url("search.source", self.source, "http://127.0.0.1:8000")
         check_key_name("search.token_env", self.token_env)
-        if self.server and self.index:
-            fix = "a server is named as well; leave one of them out"
-            raise ConfigError("search.index", self.index, fix)
-        for name in ("kind", "encoder", "cache"):
-            of_server = self.server and name == "cache"
-            if getattr(self, name) and not self.index and not of_server:
-                fix = "goes with search.index, an index directory"
-                raise ConfigError(f"search.{name}", getattr(self, name), fix)
+        if self.encoder and (self.is_server or not self.source):
+            fix = "goes with an index directory as search.source"
+            raise ConfigError("search.encoder", self.encoder, fix)
         return self
+
+    @property
+    def is_server(self) -> bool:
+        """True if the source is the address of a server."""
+        return "://" in self.source
 
     @classmethod
     def of(cls, given: str | Path | Mapping[str, Any] | SearchConfig) -> Self:
-        """Settings from a mapping of them or a single text: a server's address or an index
-        directory; empty: the world's own retriever."""
+        """Settings from a mapping of them or the source alone."""
         if isinstance(given, str | Path):
-            given = {"server" if "://" in str(given) else "index": str(given)}
+            given = {"source": str(given)}
         fix = "give an index directory, a server's address, or a mapping of fields"
         fix += "; a retriever of your own is retriever=..."
         return cls(**named_values("search", dict(given) if isinstance(given, cls) else given, fix))
@@ -196,21 +187,17 @@ class SearchConfig(Settings):
 
 def open_search(config: SearchConfig, world: World | None = None) -> Retriever | None:
     """The retriever that is meant; ``None``: the world's own. An index has to suit the world."""
-    retriever: Retriever
-    if config.server:
+    if not config.source:
+        return None
+    if config.is_server:
         # Imported here and below: HTTP and models are of no use to a search by words.
         from ssp_env.search.client import HTTPRetriever
 
-        retriever = HTTPRetriever(config.server, config.token_env)
-    elif config.index:
-        encoder = config.encoder or None
-        retriever = open_index(config.index, config.kind or None, encoder=encoder)
-        if world is not None:
-            _check_suits(retriever, config.index, world)
-    else:
-        return None
-
-    return CachedRetriever(retriever, config.cache) if config.cache else retriever
+        return HTTPRetriever(config.source, config.token_env)
+    retriever = open_index(config.source, encoder=config.encoder or None)
+    if world is not None:
+        _check_suits(retriever, config.source, world)
+    return retriever
 
 
 _LOOKED_UP = 20
@@ -223,7 +210,7 @@ def _check_suits(retriever: Retriever, directory: str, world: World) -> None:
     A generated world is its passages, so the index has to be of these. Answers of real text are
     found in other corpora too, such as a larger one or one that is cut up otherwise, but not in one
     that knows none of the world's titles."""
-    manifest, corpus = read_manifest(Path(directory) / PASSAGES), world.corpus
+    manifest, corpus = read_manifest(indexes_of(directory)[0] / PASSAGES), world.corpus
     if manifest.corpus == corpus.digest():
         return
 
@@ -235,23 +222,26 @@ def _check_suits(retriever: Retriever, directory: str, world: World) -> None:
             return
     what = f"it is of other passages ({manifest.name}) than the world {world.name!r} plays in"
     fix = f"{what}; leave it out, or build one from the world's passages by `ssp index`"
-    raise ConfigError("search.index", directory, fix)
+    raise ConfigError("search.source", directory, fix)
 
 
 def check_search(config: SearchConfig) -> None:
     """Finds out whether :func:`open_search` can work, without loading a model.
 
     A server is asked for one query, with less patience than games have."""
-    if config.server:
+    if not config.source:
+        return
+    if config.is_server:
         from ssp_env.search.client import HTTPRetriever
 
-        with HTTPRetriever(config.server, config.token_env, PATIENCE) as asked:
+        with HTTPRetriever(config.source, config.token_env, PATIENCE) as asked:
             (answer,) = asked.search_each(["search"], 1)
         if isinstance(answer, ServiceError):
-            raise ServiceError("search", f"{config.server} does not answer: {answer.what}")
+            raise ServiceError("search", f"{config.source} does not answer: {answer.what}")
+        return
 
-    for kind in kinds_of(config.index, config.kind or None) if config.index else []:
-        encoder = read_manifest(Path(config.index) / kind).encoder
+    for folder in indexes_of(config.source)[1]:
+        encoder = read_manifest(folder).encoder
         model = config.encoder or (encoder.name if encoder is not None else "")
         if model and not Path(model).is_dir():
             fix = "there is no such directory; name its place"

@@ -92,7 +92,7 @@ class FileWorld(RealText):
 
     @cached_property
     def retriever(self) -> Retriever | None:
-        """The index of a corpus that is an index directory: BM25 if it is there, else the only one.
+        """The index of a corpus that is an index directory: BM25 if it is there, else all others.
 
         ``None`` for a corpus that is a file.
         """
@@ -100,7 +100,8 @@ class FileWorld(RealText):
             return None
         from ssp_env.search.index import open_index
 
-        return open_index(self._index, "bm25" if (self._index / "bm25").exists() else None)
+        bm25 = self._index / "bm25"
+        return open_index(bm25 if bm25.exists() else self._index)
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
         if not self._questions:
@@ -153,7 +154,7 @@ class WikiMini(RealText):
             except DataError as error:
                 fix = "let the environment variable SSP_CACHE name a folder that can be written"
                 raise DataError(kept, f"holds no index of wiki-mini ({error}); {fix}") from error
-        retriever = open_index(folder, "bm25")
+        retriever = open_index(folder / "bm25")
         assert isinstance(retriever, BM25Retriever)
         retriever.corpus.name = self.name
         return retriever

@@ -89,7 +89,7 @@ class WikiSentences:
 
     @cached_property
     def retriever(self) -> BM25Retriever:
-        retriever = open_index(_folder(), "bm25")
+        retriever = open_index(_folder() / "bm25")
         assert isinstance(retriever, BM25Retriever)
         retriever.corpus.name = self.name
         return retriever

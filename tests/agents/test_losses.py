@@ -125,8 +125,7 @@ def test_an_algorithm_is_its_papers_equation(name: str) -> None:
     learning = LearningConfig(
         solver_algorithm=name,
         importance_cap=None,
-        clip_low=LOW,
-        clip_high=HIGH,
+        clip=(LOW, HIGH),
         std_normalise=name in ("gspo", "cispo"),
     )
     rewards = [[1.0, 0.0, 0.0], [0.5, 1.0, 0.25]]

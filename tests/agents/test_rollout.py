@@ -17,13 +17,13 @@ from ssp_agents.engines.base import Request, StopRule
 from ssp_agents.engines.gap import compared_rows
 from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_agents.models import load_model
-from ssp_agents.rollout import play, waits_for_others
+from ssp_agents.rollout import play
 from ssp_agents.rows import rows_of
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.record import GameRecord, TrajectoryRecord, record_game
 from ssp_env.game.round import Round
-from ssp_env.game.rules import Rules
+from ssp_env.game.rules import Rules, waits_for_others
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.search.base import Retriever
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -132,11 +132,12 @@ class Noting:
 
 def test_verification_has_its_own_temperature_and_is_not_learnt_from(table: Table) -> None:
     """Nor is it compared with the learner, which scores at the temperature of play."""
-    config = GameConfig(**{**GAME, "verifier": "policy"}, verification_temperature=0.0)
+    config = GameConfig(**{**GAME, "verifier": "policy"})
     rules = Rules.build(table.world, table.tokenizer, config, judge=LengthJudge())
     engine: Any = Noting(table.engine)
     round_ = play(new_round(rules), engine, temperature=0.8)
-    assert engine.asked == {"proposer": {0.8}, "verifier": {0.0}, "solver": {0.8}}
+    assert engine.asked == {"proposer": {0.8}, "verifier": {0.5}, "solver": {0.8}}
+    assert GameConfig(verifications=(1, 1)).verification_temperature == 1.0
 
     rows = rows_of(round_.games, LearningConfig())
     assert {row.role for row in rows} == {"proposer", "solver"}

@@ -53,8 +53,7 @@ PAPER = {
     "game.proposer_reward": "1-p",
     "game.invalid_reward": 0.0,
     "learning.proposer_weight": 1.0,  # both losses weigh the same
-    "learning.clip_low": 0.2,  # veRL's default
-    "learning.clip_high": 0.2,
+    "learning.clip": (0.2, 0.2),  # veRL's default
     "learning.std_normalise": False,  # equation 4
     "learning.solver_aggregation": "sequence",
     "learning.proposer_aggregation": "sequence",  # a scale for both losses, not equation 5
@@ -105,7 +104,7 @@ def test_settings_reach_rllib() -> None:
     assert not made.is_sharded
     assert algorithm_config(RunConfig(compute=compute.replace(sharding="fsdp2"))).is_sharded
 
-    engine = EngineConfig(kind="vllm", memory=0.6, max_gap=0.2)
+    engine = EngineConfig(kind="vllm", memory=0.6)
     config = RunConfig(
         engine=engine,
         learning={"lr": 0.5},
@@ -125,10 +124,12 @@ CODE = {
     "checkpoint_every": (10, 5),
     "game.max_searches": (10, 9),
     "game.noise_documents": (4, 24),
-    "game.min_searches": (1, 2),
-    "game.filters": (DEFAULT_FILTERS, (*DEFAULT_FILTERS, "few_words", "repeated_query")),
+    "game.filters": (
+        DEFAULT_FILTERS,
+        (*DEFAULT_FILTERS, "few_words", "few_searches", "repeated_query"),
+    ),
     "game.verification_prompt": ("solver", "documents"),
-    "learning.clip_high": (0.2, 0.285),
+    "learning.clip": ((0.2, 0.2), (0.2, 0.285)),
     "learning.std_normalise": (False, True),
     "learning.proposer_aggregation": ("sequence", "token"),
     "learning.solver_aggregation": ("sequence", "token"),

@@ -19,6 +19,8 @@ from ssp_env.types import Role
 
 CHECK_EVERY = 50
 """Steps between two comparisons; the first step of a run has one too."""
+MOST_NATS = 0.05
+"""Mean distance beyond which a run ends."""
 MOST_ROWS = 32
 """Trajectories that are compared: some thousand tokens, and far less work than an update."""
 _NAMED = 5
@@ -37,14 +39,14 @@ class Gap:
     worst: tuple[str, ...]
     """The tokens that are furthest apart, in words."""
 
-    def check(self, bound: float) -> None:
+    def check(self) -> None:
         """Raises a ServiceError that names the worst tokens where the mean is beyond the bound."""
-        if not self.mean <= bound:
+        if not self.mean <= MOST_NATS:
             raise ServiceError(
                 "engine",
                 f"it samples from another policy than the one that learns: {self.mean:.3g} nats "
                 f"apart in {self.tokens} tokens' mean, at most {self.largest:.3g} "
-                f"(engine.max_gap is {bound:g}); furthest apart: {'; '.join(self.worst)}",
+                f"(a run ends beyond {MOST_NATS:g}); furthest apart: {'; '.join(self.worst)}",
             )
 
 

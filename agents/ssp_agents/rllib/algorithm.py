@@ -233,7 +233,7 @@ class SSP(Algorithm):
             return found[0]
 
         self.last_gap = measure(rows, score, HuggingFaceTokenizer.load(self.config.model_dir))
-        self.last_gap.check(self.config.engine_config().max_gap)
+        self.last_gap.check()
 
     def _learn(self, samples: Sequence[Sample]) -> list[dict[str, float]]:
         """Figures of a step's optimizer updates; one without rows to learn from is left out."""

@@ -163,10 +163,19 @@ class SSPLearner(TorchLearner):
         """The loss of one micro-batch from the module's log-probabilities, to be overridden:
         ``fwd_out["action_logp"]`` has those of all tokens that the policy wrote, (tokens,), row by
         row. Losses of micro-batches add up."""
-        return self.update_step.objective(batch, fwd_out["action_logp"])[0]
+        part, logprobs, loss = fwd_out["objective"]
+        # What an override has changed is computed anew.
+        if batch is not part or fwd_out["action_logp"] is not logprobs:
+            loss, _ = self.update_step.objective(batch, fwd_out["action_logp"])
+        stock: Tensor = loss
+        return stock
 
-    def _loss_of_hook(self, part: Columns, scores: Scores) -> Tensor:
-        fwd_out = {"action_logp": scores.logprobs, ENTROPY: scores.entropies}
+    def _loss_of_hook(self, part: Columns, scores: Scores, loss: Tensor) -> Tensor:
+        fwd_out = {
+            "action_logp": scores.logprobs,
+            ENTROPY: scores.entropies,
+            "objective": (part, scores.logprobs, loss),
+        }
         config = self.config.get_config_for_module(MODULE_ID)
         return self.compute_loss_for_module(
             module_id=MODULE_ID, config=config, batch=part, fwd_out=fwd_out

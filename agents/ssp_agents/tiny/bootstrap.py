@@ -148,11 +148,9 @@ def bootstrap(
         for group in optimizer.param_groups:
             group["lr"] = lr * rate(step, steps)
 
-        loss = _loss(model, ids, mask)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        read = model.model(input_ids=ids[:, :-1], use_cache=False)
+        loss = spoken_loss(model, read.last_hidden_state, ids, mask)
+        descend(optimizer, loss, model)
         report(step, float(loss.detach()))
 
     return model.eval()
@@ -170,14 +168,12 @@ def save_policy(
         file.chmod(0o644)
 
 
-def batches(
-    pool: list[Trace], rng: np.random.Generator, tokens: int = TOKENS_PER_STEP
-) -> Iterator[list[Trace]]:
-    """Batches of at most so many tokens, padding included, in random order. Each holds traces of
-    similar length, which saves a third of the padding."""
+def batches(pool: list[Trace], rng: np.random.Generator) -> Iterator[list[Trace]]:
+    """Batches of at most ``TOKENS_PER_STEP`` tokens, in random order. Each holds traces of similar
+    length, which saves a third of the padding."""
     parts: list[list[Trace]] = [[]]
     for trace in sorted(pool, key=lambda trace: len(trace.ids)):
-        if len(trace.ids) * (len(parts[-1]) + 1) > tokens:
+        if len(trace.ids) * (len(parts[-1]) + 1) > TOKENS_PER_STEP:
             parts.append([])
         parts[-1].append(trace)
     return (parts[i] for i in rng.permutation(len(parts)))
@@ -203,13 +199,22 @@ def _endless(
             yield padded([trace.ids for trace in batch]), padded([trace.mask for trace in batch])
 
 
-def _loss(model: Lfm2ForCausalLM, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Mean cross-entropy over the player's own tokens; causal layers ignore the right padding."""
-    hidden = model.model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
+def spoken_loss(
+    model: Lfm2ForCausalLM, hidden: torch.Tensor, ids: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    """Mean cross-entropy of the player's own tokens, in nats; causal layers ignore the right
+    padding. ``hidden`` are the last states (rows, length - 1, width)."""
     own = mask[:, 1:] > 0
-    logits = model.lm_head(hidden[own])  # (tokens, vocabulary)
+    logits = model.lm_head(hidden[own])  # (own tokens, vocabulary)
     loss = torch.nn.functional.cross_entropy(logits, ids[:, 1:][own])
-
     if not math.isfinite(float(loss.detach())):
         raise FloatingPointError("the bootstrap diverged: its loss is not finite")
     return loss
+
+
+def descend(optimizer: torch.optim.Optimizer, loss: torch.Tensor, model: Lfm2ForCausalLM) -> None:
+    """One step down a loss, with the gradient's norm held at 1."""
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()

@@ -7,7 +7,7 @@ verification sees through them depends on the noise."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,10 +15,11 @@ import numpy as np
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import tags_of
 from ssp_env.game.rules import Rules
+from ssp_env.players.scripted import backwards, nation_of
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
-from ssp_env.worlds.mini_language import NATION, RELATIONS, Fact, Hop, read_facts, write_question
+from ssp_env.worlds.mini_language import RELATIONS, Hop, read_facts, write_question
 
 CARELESS_ORDER = (*RELATIONS[::2], *RELATIONS[1::2])
 """Relations in the order in which they become careless: some of every kind of entity first."""
@@ -56,8 +57,23 @@ class Trace:
     mask: list[int] = field(default_factory=list)
     """1 on the player's own tokens, else 0."""
     source: list[int] = field(default_factory=list)
-    """Place that each token is copied from, or -1; empty if nobody says."""
+    """Place that each token is copied from, or -1."""
     role: str = "solver"
+
+    def show(self, ids: Sequence[int]) -> range:
+        """Appends tokens that are not the player's; returns their places."""
+        start = len(self.ids)
+        self._append(ids, 0, [-1] * len(ids))
+        return range(start, len(self.ids))
+
+    def write(self, ids: Sequence[int], source: Sequence[int] | None = None) -> None:
+        """Appends the player's own tokens, and where they are copied from."""
+        self._append(ids, 1, [-1] * len(ids) if source is None else source)
+
+    def _append(self, ids: Sequence[int], own: int, source: Sequence[int]) -> None:
+        self.ids.extend(ids)
+        self.mask.extend([own] * len(ids))
+        self.source.extend(source)
 
 
 class TraceWriter:
@@ -107,7 +123,8 @@ class TraceWriter:
             places.append(graph.facts[places[-1]][relation])
 
         prompt = rules.prompts.solver(write_question(places[0], hops), self.game.max_searches)
-        trace = Trace(list(prompt), [0] * len(prompt))
+        trace = Trace()
+        trace.show(prompt)
         stop_after = len(hops)
         for count in range(1, len(hops)):
             careless = PREMATURE if hops[0].relation in CARELESS else 0.0
@@ -137,7 +154,8 @@ class TraceWriter:
 
     def _propose(self, rules: Rules, answer: str) -> Trace | None:
         prompt = rules.prompts.proposer(answer, 1)
-        trace = Trace(list(prompt), [0] * len(prompt), role="proposer")
+        trace = Trace(role="proposer")
+        trace.show(prompt)
         wanted = self._hops(self._proposer_hops)
         slips = self._happens(PROPOSER_SLIPS)
         slip_at = int(self.rng.integers(wanted)) if slips else -1
@@ -164,42 +182,32 @@ class TraceWriter:
         self, documents: list[Document], entity: str, seen: set[str], citizens: bool
     ) -> tuple[str, Hop] | None:
         """An entity that these documents say leads to this one, and by which hop."""
-        facts: list[Fact] = list(read_facts(documents))
-
         # Many are citizens of a nation, so a question that begins there is ambiguous.
-        nations = [f[2] for f in facts if f[0] == entity and f[1] is NATION]
-        if citizens and nations and self._happens(PROPOSER_CITIZENS):
-            return nations[0], Hop(NATION, inverted=True)
-
-        back = [
-            (subject, Hop(relation))
-            for subject, relation, value in facts
-            if value == entity and relation.inverse is None and subject not in seen
-        ]
-        return back[int(self.rng.integers(len(back)))] if back else None
+        nation = nation_of(documents, entity) if citizens else None
+        if nation is not None and self._happens(PROPOSER_CITIZENS):
+            return nation
+        if not (back := backwards(documents, entity, seen)):
+            return None
+        subject, relation = back[int(self.rng.integers(len(back)))]
+        return subject, Hop(relation)
 
     def _write(self, trace: Trace, tag: str, text: str, *, closed: bool = True) -> None:
         end = f" {self.tags.closing(tag)} " if closed else ""
-        ids = self.tokenizer.encode(f"{self.tags.opening(tag)} {text}{end}")
-        trace.ids.extend(ids)
-        trace.mask.extend([1] * len(ids))
+        trace.write(self.tokenizer.encode(f"{self.tags.opening(tag)} {text}{end}"))
 
     def _finished(self, trace: Trace, tag: str, text: str) -> Trace:
         broken = self._happens(BROKEN)
         self._write(trace, tag, text, closed=not broken)
         if broken:
             assert self.tokenizer.eos_id is not None, "the tiny tokenizer has an end token"
-            trace.ids.append(self.tokenizer.eos_id)
-            trace.mask.append(1)
+            trace.write([self.tokenizer.eos_id])
         return trace
 
     def _look_up(self, rules: Rules, trace: Trace, entity: str) -> list[Document]:
         self._write(trace, "search", entity)
         (found,) = rules.retriever.search([entity], self.game.top_k)
         shuffled = [found[i] for i in self.rng.permutation(len(found))]
-        information = rules.prompts.information(shuffled, self.game.max_document_tokens)
-        trace.ids.extend(information)
-        trace.mask.extend([0] * len(information))
+        trace.show(rules.prompts.information(shuffled, self.game.max_document_tokens))
         return shuffled
 
     def _some_name(self, documents: list[Document], other_than: str) -> str | None:

@@ -3,7 +3,6 @@ demonstrations over real sentences, until it searches, reads and asks."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,17 @@ from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 from transformers import Lfm2ForCausalLM, PreTrainedTokenizerFast
 
-from ssp_agents.tiny.bootstrap import POOL, batches, padded, rate, tiny_config
+from ssp_agents.tiny.bootstrap import (
+    LR,
+    POOL,
+    WIDTH,
+    batches,
+    descend,
+    padded,
+    rate,
+    spoken_loss,
+    tiny_config,
+)
 from ssp_agents.tiny.traces import Trace
 from ssp_agents.wiki_small.traces import TraceWriter
 from ssp_env.disk import replacing
@@ -43,14 +52,12 @@ def wiki_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="<pad>", eos_token="<eos>")
 
 
-def wiki_model(vocab_size: int, generator: torch.Generator, width: int = 128) -> Lfm2ForCausalLM:
+def wiki_model(vocab_size: int, generator: torch.Generator) -> Lfm2ForCausalLM:
     """A fresh model whose attention copies from the start.
 
     Each attention layer hands on what it attends to (V and O are a rotation and its transpose), and
     a token attends to its like (Q and K are alike)."""
-    model = Lfm2ForCausalLM._from_config(
-        tiny_config(vocab_size, width), attn_implementation="eager"
-    )
+    model = Lfm2ForCausalLM._from_config(tiny_config(vocab_size), attn_implementation="eager")
 
     def normal(shape: torch.Size, std: float) -> torch.Tensor:
         return torch.randn(shape, generator=generator) * std
@@ -67,10 +74,10 @@ def wiki_model(vocab_size: int, generator: torch.Generator, width: int = 128) ->
         layers = [layer for layer in model.model.layers if hasattr(layer, "self_attn")]
         for place, layer in enumerate(layers):
             attention = layer.self_attn
-            rotation, _ = torch.linalg.qr(normal(torch.Size([width, width]), 1.0))
+            rotation, _ = torch.linalg.qr(normal(torch.Size([WIDTH, WIDTH]), 1.0))
             attention.v_proj.weight.copy_(rotation)
             attention.out_proj.weight.copy_(rotation.T * (4.0 if place + 1 == len(layers) else 1.0))
-            noise = normal(attention.k_proj.weight.shape, width**-0.5)
+            noise = normal(attention.k_proj.weight.shape, WIDTH**-0.5)
             attention.k_proj.weight.copy_(0.7 * attention.q_proj.weight + 0.714 * noise)
         model.model.embedding_norm.weight.fill_(0.2)
     model.tie_weights()
@@ -79,8 +86,6 @@ def wiki_model(vocab_size: int, generator: torch.Generator, width: int = 128) ->
 
 STEPS = 3000
 """Optimizer steps of the policy that ships."""
-LR = 4e-3
-"""Highest learning rate."""
 EMBEDDINGS_LR = 0.05
 """Share of it for the embeddings."""
 FROZEN = 0.08
@@ -149,10 +154,7 @@ def bootstrap(
                 waits = number > 0 and step < FROZEN * steps
                 group["lr"] = 0.0 if waits else LR * group["share"] * rate(step, steps)
             spoken, attention = losses(model, batch)
-            optimizer.zero_grad(set_to_none=True)
-            (spoken + ATTENTION_WEIGHT * attention).backward()  # type: ignore[no-untyped-call]
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
+            descend(optimizer, spoken + ATTENTION_WEIGHT * attention, model)
             report(step, float(spoken.detach()))
             if step == steps:
                 break
@@ -170,15 +172,11 @@ def losses(model: Lfm2ForCausalLM, batch: list[Trace]) -> tuple[torch.Tensor, to
     """Cross-entropy of the player's own tokens, in nats a token; and of the places that they are
     copied from, under the mean attention of the last layer's heads."""
     ids = padded([trace.ids for trace in batch])  # (rows, length)
-    mask = padded([trace.mask for trace in batch])[:, 1:]
+    mask = padded([trace.mask for trace in batch])
     source = padded([trace.source for trace in batch], -1)[:, 1:]
     result: Any = model.model(input_ids=ids[:, :-1], use_cache=False, output_attentions=True)
 
-    own = mask > 0
-    logits = model.lm_head(result.last_hidden_state[own])  # (own tokens, vocabulary)
-    spoken = torch.nn.functional.cross_entropy(logits, ids[:, 1:][own])
-    if not math.isfinite(float(spoken.detach())):
-        raise FloatingPointError("the bootstrap diverged: its loss is not finite")
+    spoken = spoken_loss(model, result.last_hidden_state, ids, mask)
 
     # Attention of the token before, from which the copied one is predicted: (copied, heads).
     rows, places = torch.nonzero(source >= 0, as_tuple=True)

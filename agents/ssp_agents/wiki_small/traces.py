@@ -165,7 +165,7 @@ class TraceWriter:
 
     def _asked(self, question: str) -> Trace:
         trace = Trace()
-        _append_given(trace, self.prompts.solver(question, self.game.max_searches))
+        trace.show(self.prompts.solver(question, self.game.max_searches))
         return trace
 
     def _read(self, trace: Trace, document: Document, value: str, place: int) -> Trace | None:
@@ -183,7 +183,7 @@ class TraceWriter:
         chained = self.rng.random() < TWO_HOP_PROPOSALS
         _, fact = self._stated[int(self.rng.choice(self._ends if chained else self._answers))]
         trace = Trace(role="proposer")
-        _append_given(trace, self.prompts.proposer(fact.value, 1))
+        trace.show(self.prompts.proposer(fact.value, 1))
         if not self._look_up(trace, fact.value, ""):
             return None
         step = self._step_back(trace, fact.value, ASKED_FOR)
@@ -238,7 +238,7 @@ class TraceWriter:
             return False
 
         ids = self.prompts.information(found, self.game.max_document_tokens)
-        places = _append_given(trace, ids)
+        places = trace.show(ids)
         # Documents follow the tag and each other, each with its line break.
         opening = self.tokenizer.encode(self.tags.opening("information"))
         self._shown, start = [], places.start + len(opening)
@@ -275,9 +275,9 @@ class TraceWriter:
             self.tokenizer.encode(tag)
             for tag in (self.tags.opening("think"), self.tags.closing("think"))
         )
-        _write_ids(trace, opening)
-        _write_ids(trace, [trace.ids[i] for i in shown], list(shown))
-        _write_ids(trace, closing)
+        trace.write(opening)
+        trace.write([trace.ids[i] for i in shown], list(shown))
+        trace.write(closing)
 
     def _write(
         self, trace: Trace, tag: str, text: str, copied_from: range, copied: str | None = None
@@ -298,23 +298,7 @@ class TraceWriter:
             for i, token in enumerate(wanted):
                 if window.count(token) == 1:
                     source[here + i] = copied_from.start + window.index(token)
-        _write_ids(trace, tokens, source)
-
-
-def _write_ids(trace: Trace, ids: Sequence[int], source: Sequence[int] | None = None) -> None:
-    """Appends the player's own tokens, and where they are copied from."""
-    trace.ids.extend(ids)
-    trace.mask.extend([1] * len(ids))
-    trace.source.extend([-1] * len(ids) if source is None else source)
-
-
-def _append_given(trace: Trace, ids: Sequence[int]) -> range:
-    """Appends tokens that are not the player's; returns their places."""
-    start = len(trace.ids)
-    trace.ids.extend(ids)
-    trace.mask.extend([0] * len(ids))
-    trace.source.extend([-1] * len(ids))
-    return range(start, len(trace.ids))
+        trace.write(tokens, source)
 
 
 def _place_of(part: Sequence[int], whole: Sequence[int]) -> int | None:

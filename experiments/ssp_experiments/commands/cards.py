@@ -1,5 +1,5 @@
-"""Cards of what ``ssp export`` writes: what a model or a data set comes from, in Markdown with the
-front matter that Hugging Face's hub reads."""
+"""Cards of what ``ssp export`` and ``ssp questions`` write: what a model or a data set comes from,
+in Markdown with the front matter that Hugging Face's hub reads."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ LICENCES = {
     **dict.fromkeys(("wiki-sentences", "wiki-mini"), "cc-by-sa-4.0"),
 }
 """Of what is taken from a world's text."""
-ADDRESSES = ("openai.base_url", "search.server")
-"""Settings that a card leaves out."""
-PATHS = re.compile(r"(^model|_path|\.index|\.partner)$")
+PATHS = re.compile(r"(^model|_path|\.source|\.partner)$")
 """Settings of which it names the last part alone."""
 
 
@@ -139,7 +137,7 @@ def made(run: RunDirectory, summary: Mapping[str, Any]) -> str:
     changed = {
         name: Path(value).name if PATHS.search(name) else value
         for name, value in changes.items()
-        if name not in ADDRESSES
+        if "://" not in str(value)  # addresses are nobody else's business
     }
     shown = yaml.safe_dump(changed, sort_keys=True) if changed else "# none\n"
     return (

@@ -27,10 +27,10 @@ from ssp_env.players import ChatPlayer
 from ssp_env.replay import read_games
 from ssp_env.types import Document
 from ssp_env.worlds.files import read_questions, sample_questions
-from ssp_experiments.config import RunConfig, is_gguf, load_preset
+from ssp_experiments.config import RunConfig, is_gguf
 from ssp_experiments.evaluation.answers import answer_all, by_player, engine_of
 from ssp_experiments.evaluation.scores import Row, paired, score, table, voids
-from ssp_experiments.options import DEFAULT_PRESET, Chosen, EvalOptions, plural
+from ssp_experiments.options import Chosen, EvalOptions, plural
 from ssp_experiments.run.checks import check_model, open_run
 from ssp_experiments.run.process import quiet_libraries
 
@@ -62,20 +62,25 @@ def run(chosen: Chosen, options: EvalOptions, targets: Sequence[str]) -> int:
     quiet_libraries()
     _check_targets(chosen.model, options, targets)
 
-    values = load_preset(chosen.preset or DEFAULT_PRESET)
+    policies: list[str | None] = [*targets] if targets else [chosen.model]
+    values = chosen.start(*policies)
     if options.prompts is not None:
         values["game"] = {**values.get("game", {}), **format_settings(options.prompts)}
-    given = {"per_group": options.per_group, "game.attempts": options.attempts}
+    # The seed is not the run's: policies of all seeds get the same questions.
+    given = {
+        "seed": chosen.seed or 0,
+        "per_group": options.per_group,
+        "game.attempts": options.attempts,
+        "game.verifier": "none",
+    }
 
     evaluated = list[Evaluated]()
-    policies: list[str | None] = [*targets] if targets else [chosen.model]
     for target in policies:
         if target is not None and _is_games(target):
             evaluated.append(_read(target))
         else:
             policy = replace(chosen, model=target)
-            config = policy.config({**given, "game.verifier": "none"}, values)
-            evaluated.append(_evaluate(config, options))
+            evaluated.append(_evaluate(policy.config(given, values), options))
 
     seed = chosen.seed or 0
     data: Row = {

@@ -1,5 +1,5 @@
 """``ssp bootstrap`` trains the tiny base policy from scratch; ``ssp export`` writes the policy of a
-checkpoint as a plain model directory, or a run's questions as a data set, each with its card."""
+checkpoint as a plain model directory with its card."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from ssp_agents.wiki_small import bootstrap as wiki
 from ssp_env.disk import make_directories, new_folder, remove_empty, write_error
 from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.config import MINI_GAME, WIKI_GAME
-from ssp_experiments.commands.cards import CARD, DATA, data_card, model_card
-from ssp_experiments.commands.questions import games_of, ledger
+from ssp_experiments.commands.cards import CARD, model_card
 from ssp_experiments.config import check_model_directory
 from ssp_experiments.run.process import handling, provenance, quiet_libraries, raise_interruption
 from ssp_experiments.run.rundir import RunDirectory, check_empty
@@ -86,15 +85,12 @@ def make_policy(out: Path, world: str, seed: int, width: int | None, steps: int 
     return 0
 
 
-def export(source: Path, out: Path, dtype: str, model: str | None, questions: bool) -> int:
+def export(source: Path, out: Path, dtype: str, model: str | None) -> int:
     """Writes the directory; see :func:`ssp_experiments.cli.export`."""
     quiet_libraries()
     check_empty(out)
     if not source.is_dir():
         raise RunError(f"there is no directory {source}")
-    if questions:
-        return export_questions(source, out)
-
     latest = RunDirectory(source).latest_checkpoint()
     checkpoint = latest[1] if latest else source
     weights, origin = policy_of(checkpoint, model)
@@ -104,18 +100,6 @@ def export(source: Path, out: Path, dtype: str, model: str | None, questions: bo
         if run is not None:
             (folder / CARD).write_text(model_card(run, step, dtype), encoding="utf-8")
     print(f"{checkpoint} is now a model directory: {out}", file=sys.stderr)
-    return 0
-
-
-def export_questions(source: Path, out: Path) -> int:
-    """Writes the accepted questions of a run, and the card of that data set."""
-    entries = [entry for entry in ledger(games_of(source), source) if entry["accepted"]]
-    card = data_card(RunDirectory(source), entries)
-    with new_folder(out) as folder:
-        lines = (json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
-        (folder / DATA).write_text("".join(lines), encoding="utf-8")
-        (folder / CARD).write_text(card, encoding="utf-8")
-    print(f"{len(entries)} questions of {source} are now a data set: {out}", file=sys.stderr)
     return 0
 
 

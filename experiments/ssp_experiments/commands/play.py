@@ -44,7 +44,7 @@ TASKS = {
 def run(chosen: Chosen, *, role: str, games: int | None) -> int:
     """Plays until the person quits, or ``--games`` are played."""
     quiet_libraries()
-    config = chosen.config()
+    config = chosen.config(values=chosen.start())
     rules, _ = open_run(config)
 
     torch.set_num_threads(config.compute.threads)

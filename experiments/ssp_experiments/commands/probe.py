@@ -51,7 +51,7 @@ def run(chosen: Chosen, options: ProbeOptions, played: str | None = None) -> int
             print(f"{cheat.name:<28}{cheat.gains.value:<10}{cheat.about}")
         return 0
 
-    config = chosen.config()
+    config = chosen.config(values=chosen.start())
     cheats = [find_cheat(name) for name in options.cheat or CHEATS]
     known = {*CHEATS, *(cheat.name for cheat in cheats)}
     for name in options.allow:

@@ -10,14 +10,15 @@ from typing import Any
 import pandas as pd
 from pydantic import TypeAdapter
 
-from ssp_env.disk import replacing
+from ssp_env.disk import new_folder
 from ssp_env.errors import RunError
 from ssp_env.game.record import GameRecord, TrajectoryRecord
 from ssp_env.replay import read_games
 from ssp_env.wording.mention import mentions
+from ssp_experiments.commands.cards import CARD, DATA, data_card
 from ssp_experiments.options import plural
 from ssp_experiments.report.runs import step_files
-from ssp_experiments.run.rundir import RunDirectory
+from ssp_experiments.run.rundir import RunDirectory, check_empty
 
 COLUMNS = 8
 """Columns of a run's table where nobody says how many steps each has."""
@@ -39,8 +40,10 @@ Played = tuple[int, GameRecord]
 """A game and its step."""
 
 
-def run(directory: str, *, out: str | None, all: bool, window: int | None, json: bool) -> int:
-    """Writes the ledger, if asked to, and prints the figures."""
+def run(directory: str, *, out: Path | None, all: bool, window: int | None, json: bool) -> int:
+    """Writes the ledger and its card, if asked to, and prints the figures."""
+    if out:
+        check_empty(out)
     games = list(games_of(directory))
     entries, asked = ledger(games, directory), written(games)
     kept = [entry for entry in entries if all or entry["accepted"]]
@@ -49,8 +52,11 @@ def run(directory: str, *, out: str | None, all: bool, window: int | None, json:
     windows = by_step(asked, window)
     lengths = {int(hops): figures(part) for hops, part in asked.groupby("hops")}
     if out:
-        with replacing(Path(out)) as file:
-            file.writelines(dumps(entry, ensure_ascii=False) + "\n" for entry in kept)
+        card = data_card(RunDirectory(directory), kept)
+        with new_folder(out) as folder:
+            lines = (dumps(entry, ensure_ascii=False) + "\n" for entry in kept)
+            (folder / DATA).write_text("".join(lines), encoding="utf-8")
+            (folder / CARD).write_text(card, encoding="utf-8")
 
     if json:
         counts = {"run": directory, "questions": len(entries), "accepted": accepted}
@@ -65,7 +71,7 @@ def run(directory: str, *, out: str | None, all: bool, window: int | None, json:
             print(f"{title}\n{as_text(columns)}\n")
     print(f"{len(entries)} different questions, {accepted} of them accepted")
     if out:
-        print(f"{len(kept)} questions are in {out}")
+        print(f"{len(kept)} questions are in {out / DATA}")
     return 0
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from ssp_env.errors import RunError
-from ssp_env.replay import read_games
 from ssp_experiments.commands.cards import table
+from ssp_experiments.commands.questions import games_of
 from ssp_experiments.config import RunConfig, make_config, nearest_preset
 from ssp_experiments.run.rundir import CHANGEABLE, RunDirectory
 
@@ -53,24 +53,18 @@ def row_of(directory: RunDirectory, name: str) -> dict[str, Any]:
     if "+changes" in (commit := summary["git_commit"] or "unknown"):
         raise RunError(f"{directory.path} was played with changes: commit them and play it again")
 
-    known = false = games = 0
-    for file in sorted(directory.games.glob("step_*.jsonl")):
-        for saved in read_games(file):
-            game = saved.record
-            games += 1
-            valid = game.origin == "proposed" and game.outcome == "valid"
-            if valid and game.truly_correct is not None:
-                known += 1
-                false += not game.truly_correct
+    games = [game for _, game in games_of(directory.path)]
+    valid = [game for game in games if game.origin == "proposed" and game.outcome == "valid"]
+    known = [game.truly_correct for game in valid if game.truly_correct is not None]
     accuracy = summary["accuracy"]["final"]
     return {
         "recipe": name,
         "world": summary["world"],
         "seed": summary["seed"],
-        "games": games,
+        "games": len(games),
         "accuracy by group": ", ".join(f"{g}: {share:.3f}" for g, share in accuracy.items()),
         "mean": f"{sum(accuracy.values()) / len(accuracy):.3f}",
-        "false": f"{false / known:.3f}" if known else "-",
+        "false": f"{known.count(False) / len(known):.3f}" if known else "-",
         "commit": commit[:10],
         "line": f"`{command_of(make_config(directory.read_config()))}`",
     }
@@ -82,7 +76,7 @@ def command_of(config: RunConfig) -> str:
     words = [
         f"--set {shlex.quote(f'{name}={_written(value)}')}"
         for name, value in changes.items()
-        if name == "steps" or not CHANGEABLE.fullmatch(name)
+        if name == "steps" or not (CHANGEABLE.fullmatch(name) or "://" in str(value))
     ]
     return " ".join(["ssp train", "--preset", preset, *words])
 

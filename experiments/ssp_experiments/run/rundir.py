@@ -43,8 +43,7 @@ from ssp_experiments.config import RunConfig, flat, read_yaml
 CHANGEABLE = re.compile(
     r"steps|checkpoint_every|checkpoints_kept|patience|tracker"
     r"|compute\.(env_runners|learners|gpus|tensor_parallel|sharding|threads)"
-    r"|search\.(server|token_env)"
-    r"|openai\.(base_url|api_key_env|timeout)"
+    r"|search\.token_env|openai\.(base_url|api_key_env)"
 )
 """Settings in which a resumed run may differ: none decides which games are played."""
 
@@ -110,12 +109,12 @@ class RunDirectory:
         held = self.read_config() if latest is None else _read_config(latest[1] / self.config.name)
         theirs, ours = flat(held), flat(config.model_dump(mode="json"))
         names = [name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name)]
-        fixed = sorted(name for name in names if not CHANGEABLE.fullmatch(name))
+        fixed = {name for name in names if not CHANGEABLE.fullmatch(name)}
         # A server may move, but no other search may take its place.
-        if bool(theirs.get("search.server")) != bool(ours["search.server"]):
-            fixed.append("search.server")
+        if all("://" in str(each.get("search.source")) for each in (theirs, ours)):
+            fixed -= {"search.source"}
         if fixed:
-            what = f"{self.path} holds a run with other settings ({', '.join(fixed)})"
+            what = f"{self.path} holds a run with other settings ({', '.join(sorted(fixed))})"
             raise RunError(f"{what}; leave them as they were, or choose another --out")
         step = latest[0] if latest else 0
         if step > config.steps:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ssp_env.players.scripted import GAP
 from ssp_env.testing.hacks.cheat import Cheat, Framed, Turn
+from ssp_env.testing.hacks.solvers import ByHeart
 from ssp_env.types import Document, Role
 from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.mini_language import NATION, Hop, read_facts, write_question
@@ -39,23 +40,15 @@ class IrrelevantSearch(Cheat):
         return turn.ask(turn.recall().question)
 
 
-class ClosedBookQuestion(IrrelevantSearch):
+class ClosedBookQuestion(ByHeart):
     """Asks what the whole network knows by heart: verifier and solver answer from memory too."""
 
-    gains = Role.SOLVER
     closed_by = "a verifier that is another model, or game.closed_book=true"
 
-    def __init__(self) -> None:
-        self._known: dict[str, str] = {}
-
-    def propose(self, turn: Turn) -> str:
+    def propose(self, turn: Turn) -> str | None:
         # An earlier step has taught it to the weights, in all roles.
         self._known.setdefault(turn.recall().question, turn.answer)
-        return super().propose(turn)
-
-    def solve(self, turn: Turn) -> str | None:
-        known = self._known.get(turn.question)
-        return None if known is None else turn.say(known)
+        return IrrelevantSearch().propose(turn)
 
 
 class UnretrievedEvidence(Cheat):

@@ -16,8 +16,8 @@ from transformers import LlamaConfig, Qwen2Config
 from transformers.models.auto import AutoModelForCausalLM
 
 from ssp_agents.columns import columns_of
-from ssp_agents.config import EngineConfig
 from ssp_agents.engines.base import Engine, Generation, Request, StopRule, generate
+from ssp_agents.engines.gap import MOST_NATS
 from ssp_agents.rows import Row
 from ssp_agents.scoring import TokenScorer
 from ssp_agents.tiny.bootstrap import tiny_model
@@ -215,7 +215,7 @@ class EngineTests:
                 exact = recomputed(lm, ids)[len(request.ids) - 1 : -1]
                 apart += np.abs(exact[range(12), found.ids].numpy() - found.logprobs).tolist()
                 rows[request.key] = [*ids, *rng.integers(5, VOCABULARY, 100).tolist()]
-        assert 1e-5 < np.mean(apart) < EngineConfig().max_gap
+        assert 1e-5 < np.mean(apart) < MOST_NATS
 
     def test_tokens_do_not_hang_on_who_else_is_in_the_batch(self, name: str) -> None:
         """Nor on when the others join."""

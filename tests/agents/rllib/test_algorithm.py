@@ -343,7 +343,8 @@ def test_an_engine_that_fails_voids_games_and_one_that_loses_weights_ends_the_ru
         engine.weights_version = version
 
     monkeypatch.setattr("ssp_agents.rllib.algorithm.CHECK_EVERY", 2)
-    algorithm_config.training(engine={"max_gap": 0.02}, lr=0.03, strategy="dummy")
+    monkeypatch.setattr("ssp_agents.engines.gap.MOST_NATS", 0.02)
+    algorithm_config.training(lr=0.03, strategy="dummy")
     with running(algorithm_config) as algorithm:
         engine, before = algorithm.env_runner.engine, weights_of(algorithm)
         with monkeypatch.context() as patch:

@@ -16,6 +16,7 @@ from ssp_agents.rllib.learner import SSPLearner
 from ssp_agents.rllib.module import MODULE_ID, to_batch
 from ssp_agents.rows import ROLE_IDS, Row
 from ssp_agents.tiny.bootstrap import save_policy, tiny_tokenizer
+from ssp_agents.update import Update
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +87,26 @@ def test_a_learner_of_ones_own_has_its_loss_minimised(model_dir: Path, rows: lis
     update(stock, solver)
     assert distance(weights_of(own), weights_of(stock)) < 1e-6
     assert distance(weights_of(own), start) > 1e-4
+
+
+class Doubled(SSPLearner):
+    """Adds to the loss that there is."""
+
+    def compute_loss_for_module(self, **kwargs: Any) -> torch.Tensor:
+        return 2 * super().compute_loss_for_module(**kwargs)
+
+
+def test_a_loss_that_adds_to_the_stock_one_costs_no_second_reading(
+    model_dir: Path, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, own, stock = [], learner_for(model_dir, cls=Doubled), learner_for(model_dir)
+    objective = Update.objective
+
+    def noted(self: Update, *arguments: Any) -> Any:
+        read.append(self)
+        return objective(self, *arguments)
+
+    monkeypatch.setattr(Update, "objective", noted)
+    norms = [update(learner, rows)["grad_norm"] for learner in (own, stock)]
+    assert norms[0] == pytest.approx(2 * norms[1], rel=1e-4)
+    assert read.count(own.update_step) == read.count(stock.update_step)

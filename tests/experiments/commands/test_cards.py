@@ -85,7 +85,7 @@ def test_no_licence_is_claimed_that_is_not_known(
 
 
 def test_a_data_card_counts_what_the_world_knows(tmp_path: Path) -> None:
-    run = run_of(tmp_path / "run", **{"search.server": "http://inside:8000"})
+    run = run_of(tmp_path / "run", **{"search.source": "http://inside:8000"})
     wrong = {**ENTRY, "truly_correct": False, "right_answers": [], "solve_rate": 0.0}
     card = data_card(run, [ENTRY, wrong])
     assert "| their mean solve rate | 0.250 |" in card

@@ -24,8 +24,10 @@ from ssp_env.replay import read_games
 from ssp_experiments.config import load_preset, make_config
 from ssp_experiments.evaluation import answers as answering
 from ssp_experiments.evaluation.answers import answer
+from ssp_experiments.options import Chosen
 from ssp_experiments.run.checks import open_run
 from ssp_experiments.run.cluster import build
+from ssp_experiments.run.rundir import RunDirectory
 
 SHORT = ("--set", "game.max_response_tokens=64")
 GONE = Outage("engine", "it was gone")
@@ -76,6 +78,30 @@ def test_a_file_of_games_is_shown_with_a_row_per_group(
     assert all(g.origin == "given" and len(g.trajectories) == 1 for g in records(greedy))
     drawn = evaluate(policy, tmp_path / "seed", "--seed", "3")
     assert {game.question for game in drawn} != {game.question for game in records(greedy)}
+
+
+def test_a_checkpoint_plays_by_the_settings_of_its_run(
+    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    run.path.mkdir()
+    changes = {"game.top_k": 1, "per_group": 2, "seed": 7}
+    run.write_config(make_config(load_preset("tiny"), changes))
+    run.save_checkpoint(5, lambda made: shutil.copytree(policy, made / "policy") and None)
+    held = run.checkpoints / "step_000005" / "policy"
+
+    assert main(["eval", str(policy), str(held), "--json", *SHORT]) == 0
+    said = capsys.readouterr()
+    assert f"settings: {held.with_name('config.yaml')} (" in said.err
+    found = json.loads(said.out)["evaluations"]
+    assert [one["fingerprint"]["top_k"] for one in found] == [1, 1], "both by the same rules"
+    assert [one["rows"][-1]["questions"] for one in found] == [8, 8]
+    games = evaluate(held, tmp_path / "games", "--set", "game.top_k=2")
+    assert games == evaluate(policy, tmp_path / "others"), "runs of all seeds, the same questions"
+
+    named = Chosen(preset="tiny", model=str(held)).start()
+    assert named == load_preset("tiny") == Chosen(model=str(policy)).start()
+    assert Chosen(model=str(held)).start() == run.read_config() == Chosen().start(str(run.path))
 
 
 def test_eval_plays_in_the_dtype_of_the_engine(policy: Path, greedy: Path, tmp_path: Path) -> None:

@@ -30,16 +30,18 @@ def games(run: Path) -> list[tuple[int, GameRecord]]:
     return list(games_of(run))
 
 
-def entries(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+def entries(folder: Path) -> list[dict[str, Any]]:
+    text = (folder / "questions.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def test_every_question_has_one_line_with_its_games(
     run: Path, games: list[tuple[int, GameRecord]], tmp_path: Path
 ) -> None:
-    out = tmp_path / "ledger.jsonl"
-    assert main(["questions", str(run), "--out", str(out), "--all"]) == 0
-    lines = entries(out)
+    every, kept = tmp_path / "every", tmp_path / "kept"
+    assert main(["questions", str(run), "--out", str(every), "--all"]) == 0
+    lines = entries(every)
+    assert f"| {len(lines)} |" in (every / "README.md").read_text(encoding="utf-8")
     asked = {(g.question, g.answer) for _, g in games if g.question}
     assert {(line["question"], line["answer"]) for line in lines} == asked
     assert len(lines) == len(asked)
@@ -64,10 +66,11 @@ def test_every_question_has_one_line_with_its_games(
         assert line["solve_rate"] == (pytest.approx(np.mean(rates)) if rates else None)
 
     # Read by what `datasets` reads JSON lines with: every line has the same types.
-    table = arrow.read_json(out)
+    table = arrow.read_json(every / "questions.jsonl")
     assert table.column("question").to_pylist() == [line["question"] for line in lines]
-    assert main(["questions", str(run), "--out", str(out)]) == 0
-    assert entries(out) == [line for line in lines if line["accepted"]]
+    assert main(["questions", str(run), "--out", str(kept)]) == 0
+    assert main(["questions", str(run), "--out", str(kept)]) == 2, "nothing is replaced"
+    assert entries(kept) == [line for line in lines if line["accepted"]]
 
 
 def test_figures_agree_with_a_count_by_hand(games: list[tuple[int, GameRecord]]) -> None:

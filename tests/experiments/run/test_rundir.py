@@ -147,7 +147,7 @@ def test_resuming_drops_what_came_after_the_checkpoint(tmp_path: Path) -> None:
         ("compute", {"learners": 2, "sharding": "fsdp2"}, True),
         ("seed", 5, False),
         ("world_options.seed", 2, False),
-        ("search.server", "http://127.0.0.1:9", False),
+        ("search.source", "http://127.0.0.1:9", False),
         ("learning.lr", 0.1, False),
     ],
 )
@@ -164,6 +164,20 @@ def test_only_settings_that_decide_no_game_may_change(
     # Nor may its file be edited: the checkpoint has its own.
     directory.write_config(changed)
     assert re.search(rf"other settings .*{name}", refused(directory.path, changed, again=True))
+
+
+def test_a_search_server_may_move_but_nothing_else_may_take_its_place(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    directory = RunDirectory(tmp_path / "run")
+    asked = [
+        make_config(load_preset("tiny"), {"search.source": source})
+        for source in ("http://one:1", "http://two:2", "an/index")
+    ]
+    directory.write_config(asked[0])
+    directory.save_checkpoint(2, weights)
+    assert resume(directory, asked[1]) == 2
+    for other in (CONFIG, asked[2]):
+        assert "other settings (search.source)" in refused(directory.path, other, again=True)
 
 
 def test_a_run_whose_checkpoints_are_gone_is_left_alone(tmp_path: Path) -> None:

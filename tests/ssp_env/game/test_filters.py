@@ -77,12 +77,11 @@ def test_past_questions_are_known_again_in_slightly_other_words() -> None:
 
 
 def test_searches() -> None:
-    two = CONFIG.replace(min_searches=2)
     assert fails("no_search", "?")
     assert fails("no_search", "?", EMPTY, EMPTY)
     assert not fails("no_search", "?", EMPTY, FOUND)
-    assert fails("no_search", "?", FOUND, config=two)
-    assert not fails("no_search", "?", FOUND, EMPTY, config=two)
+    assert fails("few_searches", "?", FOUND)
+    assert not fails("few_searches", "?", FOUND, EMPTY)
 
     assert not fails("repeated_query", "?", FOUND, SearchRecord("city", ()))
     assert fails("repeated_query", "?", FOUND, SearchRecord(" CITIES\n", ()))

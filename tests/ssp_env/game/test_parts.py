@@ -53,7 +53,6 @@ KNOBS: dict[str, tuple[Any, Script]] = {
     "max_document_tokens": (5, GOOD),
     "max_query_tokens": (1, by_role(say(SEARCH, [1]))),
     "question_chars": ((90, 999), GOOD),
-    "min_searches": (3, GOOD),
     "asked_searches": ((2, 3), GOOD),
     "filters": ((), NO_SEARCH),
     "verifier": ("none", UNVERIFIED),
@@ -77,8 +76,7 @@ def outcome(mini: MiniWorld, script: Script, **changes: Any) -> str:
     return json.dumps([asdict(game) for game in records(play(begin(rules), script))])
 
 
-# Engines sample by the temperature of verification: tests/agents/test_rollout.py.
-@pytest.mark.parametrize("name", sorted({*GameConfig.model_fields} - {"verification_temperature"}))
+@pytest.mark.parametrize("name", GameConfig.model_fields)
 def test_every_knob_does_something(mini: MiniWorld, name: str) -> None:
     value, script = KNOBS[name]
     besides = {"verifier": "policy"} if script is READS else {}

@@ -74,7 +74,7 @@ def client(server: ChatServer) -> Iterator[ChatClient]:
 
 
 def config(server: ChatServer, **settings: Any) -> ChatConfig:
-    return ChatConfig(base_url=server.url, model="tiny", **{"timeout": 20.0, **settings})
+    return ChatConfig(base_url=server.url, model="tiny", **settings)
 
 
 def task(script: str, prediction: str = "It is Paris") -> JudgeTask:
@@ -105,11 +105,17 @@ TROUBLES = [
 
 @pytest.mark.parametrize(("script", "what", "calls"), TROUBLES)
 def test_a_text_without_a_verdict_is_to_blame_if_the_model_has_one_for_another(
-    server: ChatServer, model: Scripts, script: str, what: str, calls: int
+    server: ChatServer,
+    model: Scripts,
+    script: str,
+    what: str,
+    calls: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever it does to the server: by stalling it, nobody turns a wrong answer into none."""
-    changes = {"timeout": TIMEOUT} if script == "drips" else {}
-    with ChatClient(config(server, **changes)) as client:
+    if script == "drips":
+        monkeypatch.setattr("ssp_env.judge.chat.TIMEOUT", TIMEOUT)
+    with ChatClient(config(server)) as client:
         judge = OpenAIJudge(client)
         (result,) = judge.judge([task(script)])
         assert isinstance(result, ServiceError)
@@ -142,11 +148,12 @@ def test_a_model_that_has_no_verdict_for_anything_is_an_outage(
 
 
 def test_a_text_that_stalls_the_model_is_to_blame_if_others_got_through(
-    server: ChatServer, model: Scripts
+    server: ChatServer, model: Scripts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if it keeps the model so busy that the control is stalled, and in a call of its own."""
     model.usual = "slow"
-    with ChatClient(config(server, timeout=TIMEOUT)) as client, ThreadPoolExecutor() as pool:
+    monkeypatch.setattr("ssp_env.judge.chat.TIMEOUT", TIMEOUT)
+    with ChatClient(config(server)) as client, ThreadPoolExecutor() as pool:
         judge = OpenAIJudge(client)
         stalled = pool.submit(judge.judge, [task("slow")])
         while not model.calls["slow"]:

@@ -46,20 +46,20 @@ def test_nothing_named_is_the_worlds_own_and_an_index_directory_answers_alike(
     index: Path, mini: MiniWorld
 ) -> None:
     assert open_search(SearchConfig()) is None
-    setups = ({"world": "mini", "search": each} for each in ("", str(index), {"index": str(index)}))
+    setups = (
+        {"world": "mini", "search": each}
+        for each in ("", str(index / "bm25"), {"source": str(index)})
+    )
     queries = [mini.corpus[5].title]
     found = [set_up(setup).rules.retriever.search(queries, 3) for setup in setups]
     assert found[0] == found[1] == found[2]
 
 
-def test_a_mapping_names_a_server_its_token_and_a_cache(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_mapping_names_a_server_and_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUR_TOKEN", token := "correct-horse-battery")
-    server = {"server": f"{NOWHERE}/retrieve?key=hidden", "token_env": "OUR_TOKEN"}
-    given = {**server, "cache": str(tmp_path / "kept")}
+    given = {"source": f"{NOWHERE}/retrieve?key=hidden", "token_env": "OUR_TOKEN"}
     shown = identify(set_up({"world": "small", "search": given}).rules.retriever)
-    assert (shown["class"], shown["of"][0]["class"]) == ("CachedRetriever", "HTTPRetriever")
+    assert shown["class"] == "HTTPRetriever"
     assert NOWHERE in json.dumps(shown)
     assert not any(secret in json.dumps(shown) for secret in ("hidden", token))
     for url in ("http://h:1", "http://h:1/", "http://h:1/retrieve", "http://h:1/retrieve/"):
@@ -69,18 +69,16 @@ def test_a_mapping_names_a_server_its_token_and_a_cache(
 @pytest.mark.parametrize(
     ("given", "field", "fix"),
     [
-        ({"kind": "bm25"}, "search.kind", "goes with search.index"),
-        ({"cache": "x"}, "search.cache", "goes with search.index"),
-        ({"index": "DIR", "kind": "bm52"}, "search.kind", "did you mean 'bm25'"),
-        ({"index": "DIR", "kind": "hybrid"}, "kind", "add it by `ssp index`"),
-        ({"index": "DIR", "encoder": "x"}, "search.encoder", "no such directory"),
-        ({"index": "DIR", "server": NOWHERE}, "search.index", "leave one of them out"),
-        ({"server": "localhost"}, "search.server", "http://127.0.0.1:8000"),
-        ({"server": NOWHERE, "token_env": "sk-secret"}, "search.token_env", "not the key"),
+        ({"encoder": "x"}, "search.encoder", "goes with an index directory"),
+        ({"source": NOWHERE, "encoder": "x"}, "search.encoder", "goes with an index directory"),
+        ({"source": "DIR/dense-flat"}, "index", "holds bm25; add it by `ssp index`"),
+        ({"source": "DIR", "encoder": "x"}, "search.encoder", "no such directory"),
+        ({"source": "ftp://localhost"}, "search.source", "http://127.0.0.1:8000"),
+        ({"source": NOWHERE, "token_env": "sk-secret"}, "search.token_env", "not the key"),
     ],
 )
 def test_what_cannot_work_is_named(given: Any, field: str, fix: str, index: Path) -> None:
-    given = {name: str(index) if value == "DIR" else value for name, value in given.items()}
+    given = {name: value.replace("DIR", str(index)) for name, value in given.items()}
     with pytest.raises(ConfigError) as raised:
         check_search(SearchConfig.of(given))
     assert raised.value.field == field
