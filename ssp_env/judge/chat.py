@@ -19,7 +19,7 @@ Message = dict[str, str]
 
 CALLS = 4
 """Calls in all for a prompt, with growing pauses between them."""
-TIMEOUT = 60.0
+TIMEOUT = 120.0
 """Seconds for one of them."""
 AT_ONCE = 16
 """Most calls in flight at a time."""
