@@ -64,9 +64,9 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
     """Rows of one runner's games, without advantages; void games give none."""
     proposals, attempts, examples, from_memory = [], [], [], []
     for game in games:
-        # R = 1 - mean solve rate for a valid question, 0 for an invalid one (or as
-        # game.proposer_reward says). One that is reused, or put together from others, has no
-        # proposal to pay for.
+        # R = 1 - mean solve rate for a valid question (or as game.proposer_reward says), and
+        # game.invalid_reward for an invalid one. A question that is reused, or put together from
+        # others, has no proposal to pay for.
         decided = game.outcome in (Outcome.VALID, Outcome.INVALID)
         if decided and game.origin is Origin.PROPOSED and game.proposer is not None:
             group = f"answer {game.start.seed} {game.start.group}"

@@ -82,7 +82,14 @@ class RunConfig(Settings):
 
     @model_validator(mode="after")
     def _check_sections_together(self) -> Self:
-        if "openai" in (self.game.verifier, self.judge):
+        served = "openai" in (self.game.verifier, self.judge)
+        if self.rules and (served or self.search.source):
+            fix = (
+                "they choose retriever, judge and verifier themselves: leave it out, or leave out "
+            )
+            fix += "search.source and openai as judge or verifier"
+            raise ConfigError("rules", self.rules, fix)
+        if served:
             self.served_model()
 
         decay = self.learning.decay_steps

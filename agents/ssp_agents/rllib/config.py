@@ -239,7 +239,10 @@ class SSPConfig(AlgorithmConfig):
         """The questions of an evaluation: the first of each group, then the second, and so on."""
         count = int(self.evaluation_duration)
         groups: dict[str, list[Question]] = {}
-        for question in self.make_world().questions(0, per_group=count):
+        world = self.make_world()
+        if "make_rules" in self.env_config:  # they may play another one
+            world = self.make_rules(world, HuggingFaceTokenizer.load(self.model_dir)).world
+        for question in world.questions(0, per_group=count):
             groups.setdefault(question.group, []).append(question)
 
         in_turn = chain.from_iterable(zip_longest(*groups.values()))

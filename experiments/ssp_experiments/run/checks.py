@@ -87,7 +87,7 @@ def open_run(
     check_search(config.search)
     world = open_world(config.world, **config.world_options)
     rules = build_rules(config, world, tokenizer, config.game)
-    check_spelling(config.model_dir, tokenizer, world)
+    check_spelling(config.model_dir, tokenizer, rules.world)
     try:
         if questions is None:
             questions = rules.world.questions(seed, config.per_group)

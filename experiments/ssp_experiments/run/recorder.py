@@ -154,11 +154,13 @@ def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[
         policy = shlex.quote(str(latest[1] / "policy"))
         raise RunError(f"{what}. The policy is saved: ssp eval --model {policy}")
 
+    played = fingerprint(rules)
+    verifier = resolve_verifier(config.game.verifier, rules.world)
     return {
         "seed": config.seed,
         "steps": final["step"],
-        "world": config.world,
-        "verifier": resolve_verifier(config.game.verifier, rules.world),
+        "world": rules.world.name if config.rules else config.world,
+        "verifier": played["verifier"] if config.rules else verifier,
         "learning_roles": list(config.learning.learning_roles),
         **{
             name: {"base": base[name], "final": final[name]}
@@ -167,7 +169,7 @@ def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[
         "void_games": sum(line.get("void_games", 0.0) for line in lines),
         "void_questions": sum(line.get("void_questions", 0) for line in lines),
         "wall_seconds": round(sum(line["seconds"]["wall"] for line in lines), 1),
-        "fingerprint": fingerprint(rules),
+        "fingerprint": played,
         "git_commit": git_commit(),
         "machine": machine(),
     }

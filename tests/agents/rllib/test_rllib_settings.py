@@ -88,3 +88,7 @@ def test_what_is_played_is_the_world_of_the_rules(algorithm_config: SSPConfig) -
     asked_about = {record.answer for record in sample.records}
     assert asked_about <= {truth.answer for truth in other.answers}
     assert not asked_about <= {truth.answer for truth in MiniWorld(**WORLD).answers}
+
+    algorithm_config.evaluation(evaluation_duration=4)
+    evaluated = algorithm_config.evaluation_questions()
+    assert {q.text for q in evaluated} <= {q.text for q in other.questions(0, per_group=4)}

@@ -237,6 +237,13 @@ def test_files_of_a_run_that_were_edited_are_named(
     assert says in line
 
 
+def test_rules_do_not_leave_a_search_of_the_settings_unused(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "--rules", "mine:make", "--search", str(place)]) == 2
+    assert "leave out search.source" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("code", "says"),
     [

@@ -100,9 +100,15 @@ OWN_RULES = '''
 from ssp_env.game.rules import Rules
 
 
+class Agreeable:
+    def verify(self, tasks):
+        raise AssertionError("no question gets here")
+
+
 def make(world, tokenizer, game):
     """Rejects every question."""
-    return Rules.build(world, tokenizer, game, filters={"odd": lambda proposal: True})
+    filters = {"odd": lambda proposal: True}
+    return Rules.build(world, tokenizer, game, filters=filters, verifier=Agreeable())
 '''
 
 
@@ -121,7 +127,9 @@ def test_parts_of_your_own_are_trained_with_and_resumed(
     assert main(command) == 0
     assert "everything is in runs/tiny-seed0-2/" in capsys.readouterr().out
     assert main(["train", "--resume", "--steps", "2", "--quiet"]) == 0
-    assert "2 steps" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "2 steps" in told
+    assert "(mini, verifier: Agreeable)" in told
     run = tmp_path / "runs" / "tiny-seed0-2"
     assert metrics(run)[2]["invalid_odd"] > 0
     assert "rules: mine_of_this_test:make" in (run / "config.yaml").read_text()
