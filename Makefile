@@ -117,7 +117,7 @@ science: sweeps
 	test -d runs/bases/64 || $(BIN)/ssp bootstrap --width 64 --out runs/bases/64
 	$(BIN)/ssp sweep laws --arms "width 64" "width 128" $(SWEEP_ARGS) --out $(SCIENCE)/laws \
 		$(call resume,$(SCIENCE)/laws)
-	$(BIN)/ssp questions $(SCIENCE)/run -o $(SCIENCE)/questions.jsonl
+	test -d $(SCIENCE)/questions || $(BIN)/ssp questions $(SCIENCE)/run -o $(SCIENCE)/questions
 	$(BIN)/ssp report $(SCIENCE)/run -o $(SCIENCE)/report.html
 	$(BIN)/python -m benchmarks.noise --rounds 8 --out $(SCIENCE)/noise
 	$(BIN)/python -m benchmarks.verification --rounds 2 --out $(SCIENCE)/verification
