@@ -84,10 +84,8 @@ class RunConfig(Settings):
     def _check_sections_together(self) -> Self:
         served = "openai" in (self.game.verifier, self.judge)
         if self.rules and (served or self.search.source):
-            fix = (
-                "they choose retriever, judge and verifier themselves: leave it out, or leave out "
-            )
-            fix += "search.source and openai as judge or verifier"
+            fix = "they choose retriever, judge and verifier themselves: leave it out, or "
+            fix += "leave out search.source and openai as judge or verifier"
             raise ConfigError("rules", self.rules, fix)
         if served:
             self.served_model()
