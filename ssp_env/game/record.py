@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import chain, zip_longest
 from typing import Any, TypeVar
 
 from ssp_env.errors import UsageError
@@ -264,3 +264,28 @@ def _known(values: tuple[T, ...] | None) -> tuple[T, ...]:
     if values is None:
         raise UsageError("this record was written without token ids")
     return values
+
+
+def differences(saved: GameRecord, replayed: GameRecord) -> list[str]:
+    """Every field that differs, trajectories first; of a list, the first place that does."""
+    then, now = ({**r.named(), "game": replace(r, trajectories=())} for r in (saved, replayed))
+    found: list[str] = []
+    for name in dict.fromkeys([*then, *now]):
+        found += _walk(f"{name}: ", then.get(name), now.get(name))
+    return found
+
+
+def _walk(place: str, then: Any, now: Any) -> Iterator[str]:
+    if is_dataclass(then) and type(then) is type(now):
+        within = place if place.endswith(" ") else f"{place}."
+        for f in fields(then):
+            yield from _walk(f"{within}{f.name}", getattr(then, f.name), getattr(now, f.name))
+    elif isinstance(then, tuple) and isinstance(now, tuple) and then and now:
+        for i, (before, after) in enumerate(zip_longest(then, now)):
+            if found := list(_walk(f"{place}[{i}]", before, after)):
+                yield from found
+                return
+    # Not ``!=``: a replay is exact, to the bit of a float.
+    elif repr(then) != repr(now):  # it tells 0.0 from -0.0, and NaN equals itself
+        name = place.removesuffix(": ")
+        yield f"{name}: saved {repr(then)[:80]}, replayed {repr(now)[:80]}"
