@@ -1,8 +1,8 @@
 """The record of a game: the one model for statistics, the report and files of games.
 
-A line of a file is a :class:`GameRecord` as JSON. With the rules it was played by
-(:class:`~ssp_env.replay.files.SavedRules`) it is all that a replay needs. Everything in it follows
-from seeds, weights and services; there is no time in it and no random id."""
+A line of a file is a :class:`GameRecord` as JSON: with the rules
+(:class:`~ssp_env.replay.files.SavedRules`), all that a replay needs. Everything in it follows from
+seeds, weights and services."""
 
 from __future__ import annotations
 

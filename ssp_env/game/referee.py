@@ -30,10 +30,7 @@ Verdicts = list[Verdict | ServiceError]
 
 
 class Referee:
-    """Applies the rules to games: filters, verification, the closed-book gate, verdicts, rewards.
-
-    It keeps no state of its own, so one referee can serve any number of games.
-    """
+    """Applies the rules to games; it keeps no state of its own, so one can serve any number."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -80,12 +77,8 @@ class Referee:
     def noise(
         self, games: Sequence[Game], retrieved: Retrieved
     ) -> list[tuple[NoiseDocument, ...] | ServiceError]:
-        """Noise for each game, at most ``noise_documents``, or the outage that hit it.
-
-        Args:
-            games: their questions have passed the filters.
-            retrieved: ``(slot, document)`` retrieved by all games' proposers, in slot order.
-        """
+        """Noise for each game whose question has passed the filters, or the outage that hit it;
+        ``retrieved`` is by all games' proposers."""
         rules, count = self.rules, self.rules.config.noise_documents
         found: Results = [[] for _ in games]
         near = getattr(rules.noise, "searches", False)
@@ -162,9 +155,7 @@ class Referee:
     ) -> list[tuple[Game, tuple[Document, ...]]]:
         """Draws the noise of games; returns with each the documents that its verification shows.
 
-        A game whose noise an outage hit is void, and not among the results. Arguments as for
-        :meth:`noise`.
-        """
+        A game whose noise an outage hit is void, and not among the results."""
         rules, readings = self.rules, []
         for game, noise in zip(games, self.noise(games, retrieved), strict=True):
             if isinstance(noise, ServiceError):
@@ -180,9 +171,7 @@ class Referee:
     def take_verification(self, game: Game, result: Verdict | ServiceError) -> None:
         """Takes the verdict of a verification; an outage voids the game.
 
-        A share ``leak`` of the questions that it refuses pass (2605.22217 asks how much a game
-        bears).
-        """
+        A share ``leak`` of refused questions pass (2605.22217 asks how much a game bears)."""
         if isinstance(result, ServiceError):
             game.void(result)
             return
@@ -227,7 +216,8 @@ class Referee:
                 continue
 
             game.closed_book_verdict = result
-            game.closed_book_reward = self._solver_reward(game, Attempt(trajectory, result))
+            attempt = Attempt(trajectory, result)
+            game.closed_book_reward = _paid("solver", self.rules.solver_reward, game, attempt)
             if result.correct:
                 self.fail(game, CLOSED_BOOK)
 
@@ -249,10 +239,7 @@ class Referee:
                 self.finish(game)
 
     def verdicts(self, pairs: Sequence[tuple[Game, Trajectory]]) -> Verdicts:
-        """Verdicts on trajectories that have ended, in one call; changes nothing.
-
-        A trajectory without an answer is wrong without asking.
-        """
+        """Verdicts on ended trajectories, in one call; one without an answer is wrong unasked."""
         judged = iter(self.judge([(game, t) for game, t in pairs if t.result is not None]))
         return [
             next(judged) if t.result is not None else Verdict(False, f"no answer: {t.ending}")
@@ -273,10 +260,7 @@ class Referee:
 
     def finish(self, game: Game) -> None:
         """Pays both roles of a game whose attempts are judged, and makes it valid, unless these
-        attempts refuse its question.
-
-        Void attempts are not paid, and do not vote.
-        """
+        attempts refuse its question. Void ones are not paid, and do not vote."""
         # Attempts are not paid then, and the proposal is paid as an invalid one.
         for code, fails in self.rules.attempt_filters.items():
             if game.origin is Origin.PROPOSED and fails(game):
@@ -289,12 +273,9 @@ class Referee:
         # An example is learnt from with the others, but is no vote in the solve rate.
         shown = [] if game.example is None else [game.example]
         for attempt in [*game.counted, *shown]:
-            attempt.reward = self._solver_reward(game, attempt)
+            attempt.reward = _paid("solver", self.rules.solver_reward, game, attempt)
         if game.origin is Origin.PROPOSED:
             game.proposer_reward = _paid("proposer", self.rules.proposer_reward, game)
-
-    def _solver_reward(self, game: Game, attempt: Attempt) -> float:
-        return _paid("solver", self.rules.solver_reward, game, attempt)
 
 
 def ask_each(part: str, ask: Callable[[Any], Verdicts], tasks: Sequence[Any]) -> Verdicts:

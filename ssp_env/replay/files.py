@@ -1,9 +1,8 @@
 """Files of games: what training, evaluation and :func:`save_games` write, and `ssp replay` reads.
 
 A file is JSON lines, plain or gzip. A header line says what games were played by; it holds for all
-games that follow it, one per line, until the next header. So files can be joined by ``cat``, and
-are read and written game by game. Each line ends with a digest of itself and of its header, so that
-reading notices what was altered, even where nothing follows from it in a replay.
+games that follow it, one per line, until the next header. So files can be joined by ``cat``. Each
+line ends with a digest of itself and of its header, so that reading notices what was altered.
 """
 
 from __future__ import annotations
@@ -225,14 +224,9 @@ def save_games(
 
 
 def write_games(games: Iterable[SavedGame], path: str | Path, *, tokens: bool = True) -> None:
-    """Writes saved games to a file; gzip if its name ends in ``.gz``.
+    """Writes saved games, one after the other, to a file; gzip if its name ends in ``.gz``.
 
-    Args:
-        games: taken one after the other.
-        path: the file; it is replaced.
-        tokens: write token ids and log-probabilities; without them games are read, printed and
-            judged anew, but not replayed.
-    """
+    Without ``tokens`` (ids and log-probabilities) games are read and judged anew, not replayed."""
     with open(path, "wb") as raw:
         lines = (line.encode() for line in game_lines(games, tokens=tokens))
         if not str(path).endswith(".gz"):
