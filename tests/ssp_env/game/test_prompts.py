@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted import spell, word_tokenizer
+from scripted import Everything, spell, word_tokenizer
 
 import ssp_env
 from ssp_env.doors.setup import set_up
@@ -103,16 +103,6 @@ FOUND = {
     '(Title: "Rome") Rome lies on the Tiber.</observation>\n\n',
 }
 """Spelled out from their released code, not taken from the sets."""
-
-
-class Everything:
-    """Finds the whole corpus, in its order."""
-
-    def __init__(self, world: World) -> None:
-        self._documents = list(world.corpus)
-
-    def search(self, queries: list[str], k: int) -> list[list[Document]]:
-        return [self._documents[:k] for _ in queries]
 
 
 def rules_of(world: World, prompts: str, tokenizer: Any, **more: Any) -> Rules:
