@@ -37,20 +37,16 @@ class Settings(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise _config_error(type(self), error) from None
+            # The first complaint of pydantic's as our error, the others in its last words.
+            complaints = [_complaint(type(self), dict(e)) for e in error.errors(include_url=False)]
+            field, value, fix = complaints[0]
+            for other in complaints[1:]:
+                fix += "; also {} = {!r}: {}".format(*other)
+            raise ConfigError(field, value, fix) from None
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, checked like a new one."""
         return type(self)(**{**dict(self), **changes})
-
-
-def _config_error(kind: type[Settings], error: ValidationError) -> ConfigError:
-    """The first complaint of pydantic's as our error, the others in its last words."""
-    complaints = [_complaint(kind, dict(one)) for one in error.errors(include_url=False)]
-    field, value, fix = complaints[0]
-    for other in complaints[1:]:
-        fix += "; also {} = {!r}: {}".format(*other)
-    return ConfigError(field, value, fix)
 
 
 def _complaint(kind: type[Settings], error: dict[str, Any]) -> tuple[str, object, str]:

@@ -112,12 +112,9 @@ class SavedTokenizer:
 # Kept, since the games of a file share a tokenizer.
 @lru_cache(maxsize=4)
 def _packaged(kind: str, words: tuple[str, ...], tags: tuple[str, ...]) -> Tokenizer:
-    match kind:
-        case "bytes":
-            return ByteTokenizer()
-        case "bpe":
-            return BPETokenizer()
-    return WordTokenizer(words, tags)
+    if kind == "words":
+        return WordTokenizer(words, tags)
+    return ByteTokenizer() if kind == "bytes" else BPETokenizer()
 
 
 @lru_cache(maxsize=4)
