@@ -69,14 +69,24 @@ class TrajectoryRecord:
         return sum(segment.tokens for segment in self.segments)
 
     @property
+    def ids(self) -> tuple[int, ...]:
+        """All token ids, in order; raises a ``UsageError`` if it was written without them."""
+        return tuple(chain.from_iterable(_known(segment.ids) for segment in self.segments))
+
+    @property
+    def mask(self) -> bytes:
+        """The loss mask, one byte per token: 1 on precisely those that the policy wrote."""
+        return b"".join(bytes([s.by == POLICY]) * s.tokens for s in self.segments)
+
+    @property
     def own(self) -> tuple[int, ...]:
-        """The policy's token ids, in order; ``UsageError`` if it was written without them."""
+        """The policy's token ids, in order; raises as ``ids`` does."""
         own = (_known(segment.ids) for segment in self.segments if segment.by == POLICY)
         return tuple(chain.from_iterable(own))
 
     @property
     def logprobs(self) -> tuple[float, ...]:
-        """Behaviour log-probabilities of the policy's tokens, in nats; raises as ``own`` does."""
+        """Behaviour log-probabilities of the policy's tokens, in nats; raises as ``ids`` does."""
         own = (_known(segment.logprobs) for segment in self.segments if segment.by == POLICY)
         return tuple(chain.from_iterable(own))
 

@@ -51,17 +51,14 @@ FORMATS: Mapping[str, dict[str, int]] = {
 
 SHIPPED = ("compact", "examples", "llama", "mini", "paper", "plain", "tools", *FORMATS)
 
-_FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
-    name: (frozenset(needed.split()), frozenset(optional.split()))
-    for name, needed, optional in (
-        ("proposer", "answer", "searches"),
-        ("solver", "question", "searches"),
-        ("verifier", "question documents", ""),
-        ("closed_book", "question", ""),
-        ("information", "documents", ""),
-        ("document", "text", "number title"),
-        ("nothing", "", ""),
-    )
+_FIELDS: Mapping[str, tuple[set[str], set[str]]] = {
+    "proposer": ({"answer"}, {"searches"}),
+    "solver": ({"question"}, {"searches"}),
+    "verifier": ({"question", "documents"}, set()),
+    "closed_book": ({"question"}, set()),
+    "information": ({"documents"}, set()),
+    "document": ({"text"}, {"number", "title"}),
+    "nothing": (set(), set()),
 }
 """Placeholders of each prompt: those that it needs, and those that it may have."""
 _OPENING = "_opening"

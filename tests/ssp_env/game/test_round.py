@@ -77,14 +77,15 @@ def test_a_record_holds_every_token_and_its_author(mini: MiniWorld, words: WordT
 
     for record, then in zip(game.trajectories, played.games[0].trajectories(), strict=True):
         own = [i for i, mine in enumerate(then.mask) if mine]
-        told = [(i, s.by == "policy") for s in record.segments for i in s.ids or ()]
-        assert told == list(zip(then.ids, then.mask, strict=True))
+        assert (list(record.ids), record.mask) == (then.ids, bytes(then.mask))
         assert list(record.own) == [then.ids[i] for i in own]
         assert list(record.logprobs) == [then.logprobs[i] for i in own]
         assert (record.tokens, record.policy_tokens) == (len(then.ids), len(own))
 
+    bare = game.without_tokens().trajectories[0]
+    assert bare.mask == game.trajectories[0].mask
     with pytest.raises(UsageError, match="without token ids"):
-        _ = game.without_tokens().trajectories[0].own
+        _ = bare.own
 
 
 def test_given_questions(mini: MiniWorld, words: WordTokenizer) -> None:
