@@ -267,19 +267,10 @@ def _json(value: GameRecord | SavedRules) -> bytes:
         return adapter.dump_json(value, warnings=False)
     except ValueError:
         # Lone surrogates are no UTF-8: they are written as tokenizers read them, as question marks.
-        from pydantic_core import to_json
-
-        return to_json(_utf8(adapter.dump_python(value, warnings=False)), inf_nan_mode="constants")
-
-
-def _utf8(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {_utf8(key): _utf8(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_utf8(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value
+        # NumPy's numbers become Python's.
+        plain: Any = adapter.dump_python(value, warnings=False)
+        text = json.dumps(plain, ensure_ascii=False, default=np.generic.item)
+        return adapter.dump_json(adapter.validate_json(text.encode("utf-8", "replace")))
 
 
 # -- reading -----------------------------------------------------------------------------------

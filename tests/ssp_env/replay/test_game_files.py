@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import hf_tokenizers
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -39,6 +40,13 @@ def test_any_record_comes_back(saved: SavedGame, record: GameRecord) -> None:
     # repr, since == knows neither scores nor NaN.
     assert repr(written(game)) == repr(game)
     assert list(game_lines([written(game)])) == list(game_lines([game]))
+
+
+def test_what_is_no_utf8_is_written_as_tokenizers_read_it(saved: SavedGame) -> None:
+    """And NumPy's numbers as Python's."""
+    record = replace(saved.record, question="a\ud800", weights_version=np.int64(4))
+    came = replace(record, question="a?", weights_version=4)
+    assert repr(written(replace(saved, record=record)).record) == repr(came)
 
 
 def test_files(saved: SavedGame, mini: MiniWorld, tmp_path: Path) -> None:
