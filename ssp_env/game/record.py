@@ -190,6 +190,10 @@ def record_game(
 ) -> GameRecord:
     """The record of a game, which may still go on; the fields of a record explain the arguments."""
     analysis = rules.world.analyse(game.question) if game.question else None
+    read = None if game.verification is None else game.materials
+    for reading in game.readings[:1]:
+        library = reading.trajectory.library
+        read = reading.trajectory.documents if library is None else library
 
     plays = [] if game.proposer is None else [_trajectory(game.proposer)]
     plays += [_trajectory(reading.trajectory, verdict=reading.verdict) for reading in game.readings]
@@ -214,7 +218,7 @@ def record_game(
         closed_book=game.closed_book_verdict,
         evidence=tuple(document.id for document in game.evidence),
         noise=game.noise,
-        materials=_materials(game),
+        materials=None if read is None else tuple(document.id for document in read),
         hops=analysis.hops if analysis is not None else None,
         truly_correct=game.truth.answer in analysis.answers if analysis is not None else None,
         right_answers=tuple(sorted(analysis.answers)) if analysis is not None else None,
@@ -224,40 +228,25 @@ def record_game(
 
 
 def _trajectory(trajectory: Trajectory, **scored: Any) -> TrajectoryRecord:
+    pieces, ids = trajectory.limits.tokenizer.pieces, trajectory.ids
+    runs = [(start, stop, POLICY if own else ENVIRONMENT) for start, stop, own in trajectory.runs()]
+
+    # The prompt is always the first segment, even an empty one: what follows is the policy's.
+    segments = []
+    for start, stop, author in [(0, trajectory.prompt_length, PROMPT), *runs]:
+        text = b"".join(map(pieces.__getitem__, ids[start:stop])).decode("utf-8", "replace")
+        logprobs = tuple(trajectory.logprobs[start:stop]) if author == POLICY else None
+        written = tuple(map(int, ids[start:stop]))
+        segments.append(SegmentRecord(author, text.strip(" "), stop - start, written, logprobs))
+
     return TrajectoryRecord(
         role=trajectory.role,
-        segments=tuple(_segments(trajectory)),
+        segments=tuple(segments),
         searches=tuple(trajectory.searches),
         ending=trajectory.ending,
         result=trajectory.result,
         **scored,
     )
-
-
-def _segments(trajectory: Trajectory) -> Iterator[SegmentRecord]:
-    pieces, ids = trajectory.limits.tokenizer.pieces, trajectory.ids
-    runs = [(start, stop, POLICY if own else ENVIRONMENT) for start, stop, own in trajectory.runs()]
-
-    # The prompt is always the first segment, even an empty one: what follows is the policy's.
-    for start, stop, author in [(0, trajectory.prompt_length, PROMPT), *runs]:
-        text = b"".join(map(pieces.__getitem__, ids[start:stop])).decode("utf-8", "replace")
-        yield SegmentRecord(
-            by=author,
-            text=text.strip(" "),
-            tokens=stop - start,
-            ids=tuple(map(int, ids[start:stop])),
-            logprobs=tuple(trajectory.logprobs[start:stop]) if author == POLICY else None,
-        )
-
-
-def _materials(game: Game) -> tuple[str, ...] | None:
-    for reading in game.readings:
-        library = reading.trajectory.library
-        read = reading.trajectory.documents if library is None else library
-        return tuple(document.id for document in read)
-    if game.verification is None:
-        return None
-    return tuple(document.id for document in game.materials)
 
 
 def _known(values: tuple[T, ...] | None) -> tuple[T, ...]:

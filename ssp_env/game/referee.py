@@ -74,40 +74,16 @@ class Referee:
         limit = rules.config.max_document_tokens
         return tuple(rules.prompts.as_shown(document, limit) for document in among)
 
-    def noise(
-        self, games: Sequence[Game], retrieved: Retrieved
-    ) -> list[tuple[NoiseDocument, ...] | ServiceError]:
-        """Noise for each game whose question has passed the filters, or the outage that hit it;
-        ``retrieved`` is by all games' proposers."""
+    def noise(self, game: Game, others: Retrieved) -> tuple[NoiseDocument, ...]:
+        """Noise for a game whose question has passed the filters; ``ServiceError`` is an outage."""
         rules, count = self.rules, self.rules.config.noise_documents
-        found: Results = [[] for _ in games]
-        near = getattr(rules.noise, "searches", False)
-        if near and count and games:
-            # Deep enough that ``count`` are left without those of the proposer.
-            depth = count + max(len(game.evidence) for game in games)
-            with blaming("retriever"):
-                found = search_each(rules.retriever, [g.question or "" for g in games], depth)
-
-        drawn: list[tuple[NoiseDocument, ...] | ServiceError] = []
-        for game, result in zip(games, found, strict=True):
-            if isinstance(result, ServiceError):
-                drawn.append(result)
-                continue
-            # What its own proposer retrieved is evidence, not noise.
-            others = [(slot, document) for slot, document in retrieved if slot != game.slot]
-            if near:
-                others = [(game.slot, document) for document in result]
-            try:
-                with blaming("noise"):
-                    noise = rules.noise(game.rng, count, game.evidence, others, rules.corpus)
-                fix = "your noise has to return a tuple of NoiseDocuments"
-                expect("noise", noise, list | tuple, fix)
-                for each in noise:
-                    expect("noise", each, NoiseDocument, fix)
-                drawn.append(tuple(noise))
-            except ServiceError as error:
-                drawn.append(error)
-        return drawn
+        with blaming("noise"):
+            noise = rules.noise(game.rng, count, game.evidence, others, rules.corpus)
+        fix = "your noise has to return a tuple of NoiseDocuments"
+        expect("noise", noise, list | tuple, fix)
+        for each in noise:
+            expect("noise", each, NoiseDocument, fix)
+        return tuple(noise)
 
     # -- before the solver's attempts ----------------------------------------------------------
 
@@ -156,15 +132,28 @@ class Referee:
         """Draws the noise of games; returns with each the documents that its verification shows.
 
         A game whose noise an outage hit is void, and not among the results."""
-        rules, readings = self.rules, []
-        for game, noise in zip(games, self.noise(games, retrieved), strict=True):
-            if isinstance(noise, ServiceError):
-                game.void(noise)
+        rules, count, readings = self.rules, self.rules.config.noise_documents, []
+        found: Results = [[] for _ in games]
+        near = getattr(rules.noise, "searches", False)
+        if near and count and games:
+            # Deep enough that ``count`` are left without those of the proposer.
+            depth = count + max(len(game.evidence) for game in games)
+            with blaming("retriever"):
+                found = search_each(rules.retriever, [g.question or "" for g in games], depth)
+
+        for game, result in zip(games, found, strict=True):
+            # What its own proposer retrieved is evidence, not noise.
+            others = [(slot, document) for slot, document in retrieved if slot != game.slot]
+            try:
+                if near:
+                    others = [(game.slot, document) for document in all_found([result])[0]]
+                game.noise = self.noise(game, others)
+            except ServiceError as error:
+                game.void(error)
                 continue
 
-            game.noise = noise
-            question = game.question or ""
-            fitting = fit_documents(rules.prompts, rules.config, question, game.materials, noise)
+            question, documents = game.question or "", game.materials
+            fitting = fit_documents(rules.prompts, rules.config, question, documents, game.noise)
             readings.append((game, fitting))
         return readings
 

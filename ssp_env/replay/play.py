@@ -263,15 +263,13 @@ class RecordedReferee(Referee):
         verdict = self._record.verification or self.outage("verifier", "a verification")
         return [verdict for _ in readings]
 
-    def noise(
-        self, games: Sequence[Game], retrieved: Retrieved
-    ) -> list[tuple[NoiseDocument, ...] | ServiceError]:
+    def noise(self, game: Game, others: Retrieved) -> tuple[NoiseDocument, ...]:
         record = self._record
         # A game that was void before anything was read: noise was what failed.
         read = record.verification is not None or "verifier 1" in self._plays
         if record.outage is not None and not record.noise and not read:
-            return [_error(record.outage) for _ in games]
-        return [record.noise for _ in games]
+            raise _error(record.outage)
+        return record.noise
 
     def outage(self, service: str, asked: str) -> ServiceError:
         """The outage that made the game void then; if it was not void, that of a missing result."""
