@@ -105,11 +105,8 @@ def named(where: str) -> Iterator[None]:
 
 
 def load(field: str, name: str) -> Any:
-    """The object that ``module:name`` names, looked for in the working directory as well.
-
-    Raises:
-        ConfigError: no such module, nothing of that name in it, or one that raises.
-    """
+    """The object that ``module:name`` names, looked for in the working directory as well;
+    ``ConfigError`` if there is no such module or name, or the module raises."""
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # the command `ssp` does not look there
     with own_code(field, name):

@@ -59,7 +59,6 @@ class Round:
     ) -> None:
         """
         Args:
-            rules: what the games are played by.
             answers: draws as many ground truths as it is asked for.
             slots: how many questions the step is to have.
             seed: non-negative numbers that decide, with the tokens that are fed, everything that
@@ -67,7 +66,6 @@ class Round:
             strategy: what to do with failed slots; they stay empty when not given. ``begin_step``
                 is called here.
             starts: games to play in place of ``slots`` proposals; see :meth:`of_starts`.
-            referee: decides; that of the rules when not given.
         """
         self.rules, self.slots, self.phase = rules, slots, Phase.PROPOSE
         self.games: list[Game] = []

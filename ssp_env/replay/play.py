@@ -65,7 +65,6 @@ def replay(
     for rewards that are given.
 
     Args:
-        saved: the game.
         tokenizer: the one it was played with, or its directory; needed if the file cannot say what
             it is made of.
         world: the world that it was played in; the hops and right answers of the question are
