@@ -1,10 +1,10 @@
 """Search self-play: one LLM proposes search questions and solves them. Needs neither torch nor ray.
 
-Everything that users and implementers need is here: the interfaces to the game (environments,
-batches, text), its settings and rules, the protocols of its exchangeable parts, and what these
-return. Beside it stand :mod:`ssp_env.search` (retrievers, indexes, servers), :mod:`ssp_env.judge`,
-:mod:`ssp_env.tokenizers`, :mod:`ssp_env.replay` (saved games), :mod:`ssp_env.errors` and
-:mod:`ssp_env.testing` (tests for parts of your own).
+Here are the interfaces to the game (environments, batches, text), its settings and rules, the
+protocols of its exchangeable parts, and what these return. Beside it stand :mod:`ssp_env.search`
+(retrievers, indexes, servers), :mod:`ssp_env.judge`, :mod:`ssp_env.tokenizers`,
+:mod:`ssp_env.replay` (saved games), :mod:`ssp_env.errors` and :mod:`ssp_env.testing` (tests for
+parts of your own).
 """
 
 from __future__ import annotations
@@ -14,12 +14,7 @@ from typing import Any
 
 from ssp_env.doors import register_all
 from ssp_env.doors.aec import SearchSelfPlayEnv, env, raw_env
-from ssp_env.doors.one_role import (
-    ProposerEnv,
-    ProposerVectorEnv,
-    SolverEnv,
-    SolverVectorEnv,
-)
+from ssp_env.doors.one_role import ProposerEnv, ProposerVectorEnv, SolverEnv, SolverVectorEnv
 from ssp_env.doors.turns import GameBatch, TextGame, TextRole
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.config import MINI_GAME, SMALL_GAME, SMALL_VIEW, GameConfig, ViewConfig

@@ -37,20 +37,16 @@ class Settings(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise _config_error(type(self), error) from None
+            # The first complaint of pydantic's as our error, the others in its last words.
+            complaints = [_complaint(type(self), dict(e)) for e in error.errors(include_url=False)]
+            field, value, fix = complaints[0]
+            for other in complaints[1:]:
+                fix += "; also {} = {!r}: {}".format(*other)
+            raise ConfigError(field, value, fix) from None
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, checked like a new one."""
         return type(self)(**{**dict(self), **changes})
-
-
-def _config_error(kind: type[Settings], error: ValidationError) -> ConfigError:
-    """The first complaint of pydantic's as our error, the others in its last words."""
-    complaints = [_complaint(kind, dict(one)) for one in error.errors(include_url=False)]
-    field, value, fix = complaints[0]
-    for other in complaints[1:]:
-        fix += "; also {} = {!r}: {}".format(*other)
-    return ConfigError(field, value, fix)
 
 
 def _complaint(kind: type[Settings], error: dict[str, Any]) -> tuple[str, object, str]:
@@ -109,11 +105,8 @@ def named(where: str) -> Iterator[None]:
 
 
 def load(field: str, name: str) -> Any:
-    """The object that ``module:name`` names, looked for in the working directory as well.
-
-    Raises:
-        ConfigError: no such module, nothing of that name in it, or one that raises.
-    """
+    """The object that ``module:name`` names, looked for in the working directory as well;
+    ``ConfigError`` if there is no such module or name, or the module raises."""
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # the command `ssp` does not look there
     with own_code(field, name):

@@ -45,9 +45,7 @@ def unfinished(path: Path) -> Path:
 def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """A file to write to, which takes its name, and the place of an older one, when it is whole.
 
-    In text, a lone surrogate becomes its JSON escape. ``mode`` is ``"w"`` or ``"wb"``. Raises
-    ``RunError`` where it cannot be written.
-    """
+    In text, a lone surrogate becomes its JSON escape. ``RunError`` where it cannot be written."""
     if path.exists() and not path.is_file():
         # A rename would put a file in the place of a device.
         kind = "a directory" if path.is_dir() else "a device"

@@ -6,8 +6,7 @@ budget ends a game as ``invalid`` with a reason code (see :mod:`ssp_env.game.out
 An *outage* is not data either. A retriever, judge, verifier or engine that fails is retried with
 back-off where it is called (:mod:`ssp_env.net`). If it still fails, :class:`ServiceError`
 voids the attempt that was hit (or the game, where too few attempts remain); it never becomes a
-reward or an observation. A service that works and refuses a player's text is no outage: that
-counts against the text (``fault``).
+reward or an observation.
 
 Everything else is raised to the caller, as early as it can be known.
 """
@@ -25,13 +24,7 @@ class SSPError(Exception):
 
 
 class ConfigError(SSPError, ValueError):
-    """A setting that cannot work.
-
-    Args:
-        field: dotted name of the setting.
-        value: what was given.
-        fix: what to do instead, as a sentence.
-    """
+    """A setting that cannot work: its dotted name, its value, and what to do instead."""
 
     def __init__(self, field: str, value: object, fix: str) -> None:
         super().__init__(field, value, fix)
@@ -44,9 +37,8 @@ class ConfigError(SSPError, ValueError):
 class RenderModeError(ConfigError, TypeError):
     """A render mode that an environment does not have.
 
-    It is a ``TypeError`` as well: Stable-Baselines3 asks every environment for ``rgb_array`` and
-    treats this as "unsupported". Gymnasium re-raises with only the message, so it must suffice.
-    """
+    Stable-Baselines3 asks every environment for ``rgb_array`` and takes a ``TypeError`` for
+    "unsupported". Gymnasium re-raises with only the message, so it must suffice."""
 
     def __init__(self, field: str, value: object = None, fix: str = "") -> None:
         super().__init__(field, value, fix)
@@ -56,13 +48,7 @@ class RenderModeError(ConfigError, TypeError):
 
 
 class DataError(SSPError, ValueError):
-    """A data file that cannot be read.
-
-    Args:
-        path: the file.
-        what: what is wrong with it.
-        line: number of the line at fault, if it is a single one.
-    """
+    """A data file that cannot be read, what is wrong with it, and the line, if one is at fault."""
 
     def __init__(self, path: object, what: str, line: int | None = None) -> None:
         super().__init__(str(path), what, line)
@@ -123,12 +109,7 @@ class LearnerDied(ServiceError):
 class TransientServiceError(ServiceError):
     """A failure worth another try (time-out, connection refused, HTTP 429 or 5xx).
 
-    Args:
-        service: as for :class:`ServiceError`.
-        what: likewise.
-        retry_after: how many seconds the service asks to be left alone, if it says so.
-        fault: likewise.
-    """
+    ``retry_after``: seconds for which the service asks to be left alone, if it says so."""
 
     def __init__(
         self, service: str, what: str, retry_after: float | None = None, fault: Fault = "service"

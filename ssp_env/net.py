@@ -29,9 +29,8 @@ _lock = threading.Lock()
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Blocks until a coroutine is done, which runs on a loop that all clients of a process share.
 
-    A blocking socket has a time-out for each single read, which a server that sends a byte now and
-    then outlasts; a task on a loop is cancelled wherever it waits, also when its caller is
-    interrupted."""
+    A blocking socket's time-out is for each read, which a server that sends a byte now and then
+    outlasts; a task is cancelled wherever it waits, also when its caller is interrupted."""
     with _lock:
         loop = _loops.get(os.getpid())
         if loop is None:  # also in a forked process, which has no thread that runs its parent's

@@ -21,7 +21,7 @@ from ssp_env.game.transcript import OUTCOME_STYLES, Line, transcript, visible
 from ssp_env.judge.judges import BY_RULES
 from ssp_env.replay.files import SavedGame, read_games
 from ssp_env.replay.play import replay as play_again
-from ssp_env.replay.rescore import rescore
+from ssp_env.replay.play import rescore
 
 IN_FULL = 3
 """Up to this many games are printed in full."""

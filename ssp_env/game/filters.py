@@ -2,10 +2,9 @@
 
 Most look at the proposal. :func:`unsolved` and :func:`outvoted` look at the attempts, once they are
 judged and before anybody is paid: where the policy verifies itself, they tell a wrong question far
-better than its own reading does. They are for proposed questions alone. A question that is played
-again or was put together has passed them as it came, and pays no proposer: refused for a majority
-that is wrong about it, it would be lost just where a right minority is to be learnt from. A given
-one, as in evaluation, is never refused.
+better than its own reading does. They are for proposed questions alone: one that is played again or
+was put together pays no proposer, and refused for a majority that is wrong about it, it would be
+lost just where a right minority is to be learnt from.
 
 Of a refused question nothing is learnt, by either role, and nothing enters the pool. Where no
 attempt was right, all had the same reward, so that the solver loses no more than its KL term.
@@ -120,10 +119,7 @@ def unsolved(game: Game) -> bool:
 
 
 def outvoted(game: Game) -> bool:
-    """More than half of the attempts that count agree on one wrong answer.
-
-    Answers agree if they have the same normal form, whatever judge called them wrong.
-    """
+    """More than half of the attempts that count agree on one wrong answer, in its normal form."""
     wrong = [a.trajectory.result for a in game.counted if a.trajectory.result and not a.right]
     votes = Counter(map(normalise, wrong))
     return 2 * max(votes.values(), default=0) > len(game.counted)

@@ -119,11 +119,8 @@ class Game:
 
     @cached_property
     def materials(self) -> tuple[Document, ...]:
-        """Documents of verification: evidence and noise, once they are there.
-
-        The game's seed decides their order, apart from :attr:`rng`, so that a replay need not draw
-        the noise again.
-        """
+        """Documents of verification: evidence and noise, in an order that the seed decides, apart
+        from :attr:`rng`, so that a replay need not draw the noise again."""
         return self.shuffled([*self.evidence, *(item.document for item in self.noise)])
 
     def shuffled(self, documents: Sequence[Document], *place: int) -> tuple[Document, ...]:
@@ -157,10 +154,8 @@ class Game:
 
     @property
     def solver_reward(self) -> float | None:
-        """Mean reward of the attempts that count, in a valid game.
-
-        In a game that was rejected because the solver knew the answer, what that answer earns.
-        """
+        """Mean reward of a valid game's attempts that count; in a game that was rejected because
+        the solver knew the answer, what that answer earns."""
         if self.outcome is Outcome.INVALID and self.reason == CLOSED_BOOK:
             return self.closed_book_reward
         if self.outcome is not Outcome.VALID:
@@ -188,11 +183,8 @@ class Game:
         return next(played, -1)
 
     def take_outage(self, trajectory: Trajectory, error: ServiceError, fewest: int) -> None:
-        """Notes an outage that hit one of its trajectories.
-
-        An attempt is void then, and the game goes on, as long as ``fewest`` attempts can still
-        count; anything else voids the game.
-        """
+        """Notes an outage that hit one of its trajectories: an attempt is void then, as long as
+        ``fewest`` can still count; anything else voids the game."""
         if self.outcome is Outcome.VOID:
             return
 
@@ -212,15 +204,13 @@ class Game:
     def void(self, error: ServiceError) -> None:
         """Takes an outage of the whole game: nobody is rewarded, and live trajectories end."""
         _log.warning("game %d is void: %s", self.slot, error)
-
         self.outcome, self.reason = Outcome.VOID, error.service
         self.outage = Outage(error.service, error.what, error.calls)
 
         # Verdicts of its attempts are dropped too: a void game is not trained on.
         self.proposer_reward = self.closed_book_reward = None
         for attempt in self.attempts:
-            attempt.verdict, attempt.reward = None, None
-
+            attempt.verdict = attempt.reward = None
         for trajectory in self.trajectories():
             if not trajectory.done:
                 trajectory.end(Ending.OUTAGE)
@@ -238,10 +228,8 @@ it about its own attempt too, before there are others."""
 
 
 def one_minus_p(game: Game) -> float:
-    """1 - mean solve rate, as in the paper: the harder a question, the more it pays.
-
-    Even an impossible one: see the paper's appendix "Rewards Design".
-    """
+    """1 - mean solve rate, as in the paper: the harder a question, the more it pays, even an
+    impossible one (the paper's appendix "Rewards Design")."""
     # Equation 5: R = 1 - 1/n sum of r_solve.
     return 1.0 - game.share_right
 

@@ -33,18 +33,12 @@ class Grammar(Protocol):
     def continuations(
         self, action: Action, words: Sequence[str], seen: frozenset[str]
     ) -> tuple[frozenset[str], bool]:
-        """The words that can follow ``words`` inside this action, and whether it can end there.
-
-        ``seen`` holds every word of the trajectory so far: a world may want players to mention
-        only what they have read.
-        """
+        """The words that can follow ``words`` inside this action, and whether it can end there;
+        ``seen`` holds every word of the trajectory so far."""
 
 
 class LegalMoves:
-    """Masks of legal tokens.
-
-    A mask costs time in proportion to the turn's length, so this is meant for short turns.
-    """
+    """Masks of legal tokens, for short turns: a mask costs time in proportion to their length."""
 
     def __init__(self, rules: Rules) -> None:
         """``ConfigError`` where a tag is more than one token."""
@@ -130,10 +124,8 @@ class LegalMoves:
         return thinking, opened, inside
 
     def _actions(self, trajectory: Trajectory) -> list[Action]:
-        """The actions that can begin now.
-
-        No search beyond the budget, and no question without evidence where a filter demands some.
-        """
+        """The actions that can begin now: no search beyond the budget, and no question without
+        evidence where a filter demands some."""
         searches = trajectory.searches
         actions = [a for a in Action if a in trajectory.limits.actions]
 

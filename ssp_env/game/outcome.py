@@ -41,14 +41,12 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True)
 class Outage:
-    """Failure that made a game or an attempt void.
-
-    The text is a service's own: it may differ between two identical runs.
-    """
+    """Failure that made a game or an attempt void."""
 
     service: str
     """``search``, ``judge``, ``verifier``, ``engine``, or the name that your own part gave."""
     what: str
+    """The service's own text, which may differ between two identical runs."""
     calls: int | None = None
     """Number of calls before giving up; ``None`` if unknown."""
 

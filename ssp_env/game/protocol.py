@@ -27,11 +27,7 @@ ALLOWED: dict[Role, frozenset[Action]] = {
 
 
 TagName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
-
-
 TokenName = Annotated[str, StringConstraints(pattern=r"^<\|[a-z_]+\|>$")]
-
-
 _Kind = Action | Literal["call"]
 """An action by its own tags, or in a tool call."""
 
@@ -91,9 +87,8 @@ class Tags(Settings):
         """Outside text with every look-alike of a tag made harmless: its brackets become ‹ and ›.
 
         Case, spaces, accents, wide letters, letters of other scripts, attributes and invisible
-        characters do not matter, so that neither the parser nor a model can take it for a tag,
-        whatever a tokenizer normalises away. Half a tag at either end of the text is defused as
-        well, since together with what stands next to it in a prompt, it could be a whole one.
+        characters do not matter. Half a tag at either end of the text is defused as well: with
+        what stands next to it in a prompt, it could be a whole one.
         """
         if _BRACKET.search(text) is None:
             return text
@@ -115,25 +110,20 @@ class Tags(Settings):
         return _SECOND_HALF.sub(second_half, _FIRST_HALF.sub(first_half, _WHOLE.sub(whole, text)))
 
 
+# The wide, small and struck-out ones are ``<`` and ``>`` to tokenizers that normalise.
 _LEFT, _RIGHT = "<＜﹤≮˂ᐸ❮", ">＞﹥≯˃ᐳ❯"
-"""Angle brackets: the wide, small and struck-out ones are ``<`` and ``>`` to tokenizers that
-normalise."""
 _INSIDE = f"[^{_LEFT}{_RIGHT}‹›]*"
 _BRACKET = re.compile(f"[{_LEFT}{_RIGHT}]")
 _WHOLE = re.compile(f"[{_LEFT}]({_INSIDE})[{_RIGHT}]")
 _FIRST_HALF = re.compile(rf"[{_LEFT}]({_INSIDE})\Z")
 _SECOND_HALF = re.compile(rf"\A({_INSIDE})[{_RIGHT}]")
-
-
 _SMALL_CAPITALS = str.maketrans("внχωᎶ", "bhxwg")
 """Letters that look like small capitals, which Unicode's table of look-alikes lacks."""
 
 
 def _names_in(bracketed: str) -> tuple[str, str]:
-    """Words that a reader could take for the tag's name.
-
-    The first word, since attributes may follow, or all of it without spaces.
-    """
+    """What a reader could take for the tag's name: the first word, since attributes may follow, or
+    all of it without spaces."""
     words = skeleton(bracketed.translate(_SMALL_CAPITALS)).casefold().replace("/", " ").split()
     return (words[0] if words else ""), "".join(words)
 
@@ -155,7 +145,7 @@ def check_tokenizer(tokenizer: Tokenizer, tags: Tags) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A complete action: what stood between an opening tag and the first closing tag after it."""
+    """A complete action, and what stood between its tags."""
 
     action: Action
     content: str
@@ -194,9 +184,8 @@ class TurnScanner:
     counts as text: :meth:`end` then returns what it held back."""
 
     def __init__(self, tags: ScannerTags, thinking: bool = False) -> None:
-        """``thinking``: the turn begins inside a thought, which its prompt has opened."""
         self.began_thinking = thinking
-        """True if the turn began inside a thought."""
+        """True if the turn began inside a thought, which its prompt has opened."""
         self._tags = tags
         self._text = bytearray()
         self._from = 0
@@ -212,7 +201,6 @@ class TurnScanner:
     def feed(self, piece: bytes) -> Call | Forgery | None:
         """Takes the bytes of one token or more; returns what they completed first, if anything."""
         text, tags = self._text, self._tags
-
         text += piece
         while True:
             # Everything before this position has been looked at already.
@@ -331,8 +319,6 @@ class ScannerTags(Immutable):
             content = after
 
     def stops(self) -> tuple[str, ...]:
-        """The tags that can end a turn: where an engine has to stop.
-
-        It has to go on where a thought is open, because tags inside a thought end nothing.
-        """
+        """The tags at which an engine has to stop, and go on where a thought is open: tags inside a
+        thought end nothing."""
         return tuple(tag.decode() for tag in (*self.closings, *self.forbidden))

@@ -1,15 +1,15 @@
 """The record of a game: the one model for statistics, the report and files of games.
 
-A line of a file is a :class:`GameRecord` as JSON. With the rules it was played by
-(:class:`~ssp_env.replay.files.SavedRules`) it is all that a replay needs. Everything in it follows
-from seeds, weights and services; there is no time in it and no random id."""
+A line of a file is a :class:`GameRecord` as JSON: with the rules
+(:class:`~ssp_env.replay.files.SavedRules`), all that a replay needs. Everything in it follows from
+seeds, weights and services."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import chain, zip_longest
 from typing import Any, TypeVar
 
 from ssp_env.errors import UsageError
@@ -190,6 +190,10 @@ def record_game(
 ) -> GameRecord:
     """The record of a game, which may still go on; the fields of a record explain the arguments."""
     analysis = rules.world.analyse(game.question) if game.question else None
+    read = None if game.verification is None else game.materials
+    for reading in game.readings[:1]:
+        library = reading.trajectory.library
+        read = reading.trajectory.documents if library is None else library
 
     plays = [] if game.proposer is None else [_trajectory(game.proposer)]
     plays += [_trajectory(reading.trajectory, verdict=reading.verdict) for reading in game.readings]
@@ -214,7 +218,7 @@ def record_game(
         closed_book=game.closed_book_verdict,
         evidence=tuple(document.id for document in game.evidence),
         noise=game.noise,
-        materials=_materials(game),
+        materials=None if read is None else tuple(document.id for document in read),
         hops=analysis.hops if analysis is not None else None,
         truly_correct=game.truth.answer in analysis.answers if analysis is not None else None,
         right_answers=tuple(sorted(analysis.answers)) if analysis is not None else None,
@@ -224,9 +228,20 @@ def record_game(
 
 
 def _trajectory(trajectory: Trajectory, **scored: Any) -> TrajectoryRecord:
+    pieces, ids = trajectory.limits.tokenizer.pieces, trajectory.ids
+    runs = [(start, stop, POLICY if own else ENVIRONMENT) for start, stop, own in trajectory.runs()]
+
+    # The prompt is always the first segment, even an empty one: what follows is the policy's.
+    segments = []
+    for start, stop, author in [(0, trajectory.prompt_length, PROMPT), *runs]:
+        text = b"".join(map(pieces.__getitem__, ids[start:stop])).decode("utf-8", "replace")
+        logprobs = tuple(trajectory.logprobs[start:stop]) if author == POLICY else None
+        written = tuple(map(int, ids[start:stop]))
+        segments.append(SegmentRecord(author, text.strip(" "), stop - start, written, logprobs))
+
     return TrajectoryRecord(
         role=trajectory.role,
-        segments=tuple(_segments(trajectory)),
+        segments=tuple(segments),
         searches=tuple(trajectory.searches),
         ending=trajectory.ending,
         result=trajectory.result,
@@ -234,33 +249,32 @@ def _trajectory(trajectory: Trajectory, **scored: Any) -> TrajectoryRecord:
     )
 
 
-def _segments(trajectory: Trajectory) -> Iterator[SegmentRecord]:
-    pieces, ids = trajectory.limits.tokenizer.pieces, trajectory.ids
-    runs = [(start, stop, POLICY if own else ENVIRONMENT) for start, stop, own in trajectory.runs()]
-
-    # The prompt is always the first segment, even an empty one: what follows is the policy's.
-    for start, stop, author in [(0, trajectory.prompt_length, PROMPT), *runs]:
-        text = b"".join(map(pieces.__getitem__, ids[start:stop])).decode("utf-8", "replace")
-        yield SegmentRecord(
-            by=author,
-            text=text.strip(" "),
-            tokens=stop - start,
-            ids=tuple(map(int, ids[start:stop])),
-            logprobs=tuple(trajectory.logprobs[start:stop]) if author == POLICY else None,
-        )
-
-
-def _materials(game: Game) -> tuple[str, ...] | None:
-    for reading in game.readings:
-        library = reading.trajectory.library
-        read = reading.trajectory.documents if library is None else library
-        return tuple(document.id for document in read)
-    if game.verification is None:
-        return None
-    return tuple(document.id for document in game.materials)
-
-
 def _known(values: tuple[T, ...] | None) -> tuple[T, ...]:
     if values is None:
         raise UsageError("this record was written without token ids")
     return values
+
+
+def differences(saved: GameRecord, replayed: GameRecord) -> list[str]:
+    """Every field that differs, trajectories first; of a list, the first place that does."""
+    then, now = ({**r.named(), "game": replace(r, trajectories=())} for r in (saved, replayed))
+    found: list[str] = []
+    for name in dict.fromkeys([*then, *now]):
+        found += _walk(f"{name}: ", then.get(name), now.get(name))
+    return found
+
+
+def _walk(place: str, then: Any, now: Any) -> Iterator[str]:
+    if is_dataclass(then) and type(then) is type(now):
+        within = place if place.endswith(" ") else f"{place}."
+        for f in fields(then):
+            yield from _walk(f"{within}{f.name}", getattr(then, f.name), getattr(now, f.name))
+    elif isinstance(then, tuple) and isinstance(now, tuple) and then and now:
+        for i, (before, after) in enumerate(zip_longest(then, now)):
+            if found := list(_walk(f"{place}[{i}]", before, after)):
+                yield from found
+                return
+    # Not ``!=``: a replay is exact, to the bit of a float.
+    elif repr(then) != repr(now):  # it tells 0.0 from -0.0, and NaN equals itself
+        name = place.removesuffix(": ")
+        yield f"{name}: saved {repr(then)[:80]}, replayed {repr(now)[:80]}"

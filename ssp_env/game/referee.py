@@ -30,10 +30,7 @@ Verdicts = list[Verdict | ServiceError]
 
 
 class Referee:
-    """Applies the rules to games: filters, verification, the closed-book gate, verdicts, rewards.
-
-    It keeps no state of its own, so one referee can serve any number of games.
-    """
+    """Applies the rules to games; it keeps no state of its own, so one can serve any number."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -77,44 +74,16 @@ class Referee:
         limit = rules.config.max_document_tokens
         return tuple(rules.prompts.as_shown(document, limit) for document in among)
 
-    def noise(
-        self, games: Sequence[Game], retrieved: Retrieved
-    ) -> list[tuple[NoiseDocument, ...] | ServiceError]:
-        """Noise for each game, at most ``noise_documents``, or the outage that hit it.
-
-        Args:
-            games: their questions have passed the filters.
-            retrieved: ``(slot, document)`` retrieved by all games' proposers, in slot order.
-        """
+    def noise(self, game: Game, others: Retrieved) -> tuple[NoiseDocument, ...]:
+        """Noise for a game whose question has passed the filters; ``ServiceError`` is an outage."""
         rules, count = self.rules, self.rules.config.noise_documents
-        found: Results = [[] for _ in games]
-        near = getattr(rules.noise, "searches", False)
-        if near and count and games:
-            # Deep enough that ``count`` are left without those of the proposer.
-            depth = count + max(len(game.evidence) for game in games)
-            with blaming("retriever"):
-                found = search_each(rules.retriever, [g.question or "" for g in games], depth)
-
-        drawn: list[tuple[NoiseDocument, ...] | ServiceError] = []
-        for game, result in zip(games, found, strict=True):
-            if isinstance(result, ServiceError):
-                drawn.append(result)
-                continue
-            # What its own proposer retrieved is evidence, not noise.
-            others = [(slot, document) for slot, document in retrieved if slot != game.slot]
-            if near:
-                others = [(game.slot, document) for document in result]
-            try:
-                with blaming("noise"):
-                    noise = rules.noise(game.rng, count, game.evidence, others, rules.corpus)
-                fix = "your noise has to return a tuple of NoiseDocuments"
-                expect("noise", noise, list | tuple, fix)
-                for each in noise:
-                    expect("noise", each, NoiseDocument, fix)
-                drawn.append(tuple(noise))
-            except ServiceError as error:
-                drawn.append(error)
-        return drawn
+        with blaming("noise"):
+            noise = rules.noise(game.rng, count, game.evidence, others, rules.corpus)
+        fix = "your noise has to return a tuple of NoiseDocuments"
+        expect("noise", noise, list | tuple, fix)
+        for each in noise:
+            expect("noise", each, NoiseDocument, fix)
+        return tuple(noise)
 
     # -- before the solver's attempts ----------------------------------------------------------
 
@@ -162,27 +131,36 @@ class Referee:
     ) -> list[tuple[Game, tuple[Document, ...]]]:
         """Draws the noise of games; returns with each the documents that its verification shows.
 
-        A game whose noise an outage hit is void, and not among the results. Arguments as for
-        :meth:`noise`.
-        """
-        rules, readings = self.rules, []
-        for game, noise in zip(games, self.noise(games, retrieved), strict=True):
-            if isinstance(noise, ServiceError):
-                game.void(noise)
+        A game whose noise an outage hit is void, and not among the results."""
+        rules, count, readings = self.rules, self.rules.config.noise_documents, []
+        found: Results = [[] for _ in games]
+        near = getattr(rules.noise, "searches", False)
+        if near and count and games:
+            # Deep enough that ``count`` are left without those of the proposer.
+            depth = count + max(len(game.evidence) for game in games)
+            with blaming("retriever"):
+                found = search_each(rules.retriever, [g.question or "" for g in games], depth)
+
+        for game, result in zip(games, found, strict=True):
+            # What its own proposer retrieved is evidence, not noise.
+            others = [(slot, document) for slot, document in retrieved if slot != game.slot]
+            try:
+                if near:
+                    others = [(game.slot, document) for document in all_found([result])[0]]
+                game.noise = self.noise(game, others)
+            except ServiceError as error:
+                game.void(error)
                 continue
 
-            game.noise = noise
-            question = game.question or ""
-            fitting = fit_documents(rules.prompts, rules.config, question, game.materials, noise)
+            question, documents = game.question or "", game.materials
+            fitting = fit_documents(rules.prompts, rules.config, question, documents, game.noise)
             readings.append((game, fitting))
         return readings
 
     def take_verification(self, game: Game, result: Verdict | ServiceError) -> None:
         """Takes the verdict of a verification; an outage voids the game.
 
-        A share ``leak`` of the questions that it refuses pass (2605.22217 asks how much a game
-        bears).
-        """
+        A share ``leak`` of refused questions pass (2605.22217 asks how much a game bears)."""
         if isinstance(result, ServiceError):
             game.void(result)
             return
@@ -227,7 +205,8 @@ class Referee:
                 continue
 
             game.closed_book_verdict = result
-            game.closed_book_reward = self._solver_reward(game, Attempt(trajectory, result))
+            attempt = Attempt(trajectory, result)
+            game.closed_book_reward = _paid("solver", self.rules.solver_reward, game, attempt)
             if result.correct:
                 self.fail(game, CLOSED_BOOK)
 
@@ -249,10 +228,7 @@ class Referee:
                 self.finish(game)
 
     def verdicts(self, pairs: Sequence[tuple[Game, Trajectory]]) -> Verdicts:
-        """Verdicts on trajectories that have ended, in one call; changes nothing.
-
-        A trajectory without an answer is wrong without asking.
-        """
+        """Verdicts on ended trajectories, in one call; one without an answer is wrong unasked."""
         judged = iter(self.judge([(game, t) for game, t in pairs if t.result is not None]))
         return [
             next(judged) if t.result is not None else Verdict(False, f"no answer: {t.ending}")
@@ -273,10 +249,7 @@ class Referee:
 
     def finish(self, game: Game) -> None:
         """Pays both roles of a game whose attempts are judged, and makes it valid, unless these
-        attempts refuse its question.
-
-        Void attempts are not paid, and do not vote.
-        """
+        attempts refuse its question. Void ones are not paid, and do not vote."""
         # Attempts are not paid then, and the proposal is paid as an invalid one.
         for code, fails in self.rules.attempt_filters.items():
             if game.origin is Origin.PROPOSED and fails(game):
@@ -289,12 +262,9 @@ class Referee:
         # An example is learnt from with the others, but is no vote in the solve rate.
         shown = [] if game.example is None else [game.example]
         for attempt in [*game.counted, *shown]:
-            attempt.reward = self._solver_reward(game, attempt)
+            attempt.reward = _paid("solver", self.rules.solver_reward, game, attempt)
         if game.origin is Origin.PROPOSED:
             game.proposer_reward = _paid("proposer", self.rules.proposer_reward, game)
-
-    def _solver_reward(self, game: Game, attempt: Attempt) -> float:
-        return _paid("solver", self.rules.solver_reward, game, attempt)
 
 
 def ask_each(part: str, ask: Callable[[Any], Verdicts], tasks: Sequence[Any]) -> Verdicts:

@@ -1,9 +1,8 @@
 """A round: the games of one step, played together through propose, filter, verify and solve.
 
-This is the one state machine of the package. Every door (the AEC env, one-role views, batched
-rollouts) asks it which trajectories wait for tokens, hands those tokens over, and reads the games
-off at the end. What has to be decided on the way, it asks the
-:class:`~ssp_env.game.referee.Referee`.
+This is the one state machine of the package. Every door asks it which trajectories wait for tokens,
+hands those tokens over, and reads the games off at the end. What has to be decided on the way, it
+asks the :class:`~ssp_env.game.referee.Referee`.
 """
 
 from __future__ import annotations
@@ -60,15 +59,13 @@ class Round:
     ) -> None:
         """
         Args:
-            rules: what the games are played by.
-            answers: a function of ``(rng, count)`` that draws that many ground truths.
+            answers: draws as many ground truths as it is asked for.
             slots: how many questions the step is to have.
             seed: non-negative numbers that decide, with the tokens that are fed, everything that
                 happens.
             strategy: what to do with failed slots; they stay empty when not given. ``begin_step``
                 is called here.
             starts: games to play in place of ``slots`` proposals; see :meth:`of_starts`.
-            referee: decides; that of the rules when not given.
         """
         self.rules, self.slots, self.phase = rules, slots, Phase.PROPOSE
         self.games: list[Game] = []
@@ -162,7 +159,13 @@ class Round:
                     self._after_gates()
                 case Phase.SOLVE:
                     self.referee.judge_attempts(self.games)
-                    self._keep_questions()
+                    # The strategy keeps the questions that are left, each with its solution.
+                    self.verified = [
+                        replace(item, solution=solution_of(game, self.rules.tags))
+                        for item, game in zip(self.verified, self._fresh, strict=True)
+                        if game.outcome is Outcome.VALID
+                    ]
+                    self._strategy.keep(self.verified)
                     self.phase = Phase.DONE
 
     # -- propose -------------------------------------------------------------------------------
@@ -248,7 +251,7 @@ class Round:
                 game.closed_book = self._trajectory(game, Role.CLOSED_BOOK, prompt)
 
     def _after_gates(self) -> None:
-        """Asks the strategy what becomes of the slots without a valid question."""
+        """Asks the strategy what becomes of empty slots, then the solver for its attempts."""
         fresh = [game for game in self.games if game.accepted]
         empty = max(0, self.slots - len(fresh))
         if self._strategy.wants_more(len(fresh), self.slots, self.waves):
@@ -290,33 +293,16 @@ class Round:
             self.games.append(Game(start))
 
         play_examples(self.rules, self.games[first:])
-        self._start_solving()
 
-    # -- solve ---------------------------------------------------------------------------------
-
-    def _start_solving(self) -> None:
-        self.phase = Phase.SOLVE
-        config = self.rules.config
-
-        for game in self.games:
-            if not game.accepted:
-                continue
-
+        self.phase, config = Phase.SOLVE, self.rules.config
+        accepted = [game for game in self.games if game.accepted]
+        for game in accepted:
             prompt = self.rules.prompts.solver(game.question or "", config.max_searches)
             for _ in range(config.attempts):
                 # n attempts at one prompt: the group that GRPO compares.
                 trajectory = self._trajectory(game, Role.SOLVER, list(prompt))
                 if trajectory is not None:
                     game.attempts.append(Attempt(trajectory))
-
-    def _keep_questions(self) -> None:
-        """Hands the strategy the round's questions that are left, each with its solution."""
-        self.verified = [
-            replace(item, solution=solution_of(game, self.rules.tags))
-            for item, game in zip(self.verified, self._fresh, strict=True)
-            if game.outcome is Outcome.VALID
-        ]
-        self._strategy.keep(self.verified)
 
     def _trajectory(self, game: Game, role: Role, prompt: list[int]) -> Trajectory | None:
         """A new trajectory; ``None``, and the game fails, if the prompt is too long."""
@@ -351,8 +337,7 @@ def take_found(
 ) -> None:
     """Hands a trajectory the documents that were found for its query, or the error.
 
-    Needed only to search before :meth:`Round.advance` does, while others of the round still write.
-    """
+    Called apart only to search before :meth:`Round.advance` does, while others still write."""
     if trajectory.ending is not None:
         return  # another search of the game has voided it
 

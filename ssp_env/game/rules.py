@@ -197,14 +197,8 @@ def _verifier(name: str, world: World) -> Verifier | None:
 
 
 def fingerprint(rules: Rules) -> dict[str, Any]:
-    """Everything about search, judging and prompts that decides what an accuracy means.
-
-    Returns:
-        Plain data for JSON: ``world``, ``corpus`` (name, number and SHA-256 of the passages),
-        ``retriever`` (see :func:`~ssp_env.search.base.identify`), ``top_k``, ``max_searches``,
-        ``max_document_tokens``, ``judge``, ``verifier``, ``prompts`` (name and SHA-256), and
-        ``hash``: the first 12 hexadecimal digits of the SHA-256 over all of these.
-    """
+    """Everything about search, judging and prompts that decides what an accuracy means, as plain
+    data for JSON; ``hash``: the first 12 hexadecimal digits of the SHA-256 over all of it."""
     config, corpus = rules.config, rules.corpus
     parts: dict[str, Any] = {
         "world": rules.world.name,
@@ -236,9 +230,7 @@ def is_remote(part: object) -> bool:
     """True if a retriever, judge or verifier spends its time waiting for another machine.
 
     It is then called from several threads at once, while the policy generates. A part says so by
-    an attribute ``remote`` that is true; a retriever that asks a server need not say it, and a
-    wrapper (cache, reranker, fusion) is remote if any retriever it wraps is.
-    """
+    its attribute ``remote``; a wrapper is remote if any retriever it wraps is."""
     said = getattr(part, "remote", None)
     if isinstance(said, bool):
         return said

@@ -26,9 +26,7 @@ MOST_WAVES = 1000
 class BatchStrategy:
     """Decides what happens to empty slots, each time a wave of proposals has been verified.
 
-    This one leaves them empty. They still count in the batch's denominators, as dummy problems
-    would.
-    """
+    This one leaves them empty; they still count in the batch's denominators, as dummy problems."""
 
     def begin_step(self) -> None:
         """Called once at the start of each training step."""
@@ -36,9 +34,8 @@ class BatchStrategy:
     def wants_more(self, valid: int, slots: int, waves: int) -> bool:
         """True if another wave of proposals is to be played.
 
-        Must return ``False`` once all slots are full, and eventually in any case: otherwise a
-        policy that only fails would keep the step from ending. A round raises a ``UsageError``
-        after :data:`MOST_WAVES`.
+        Must return ``False`` once all slots are full, and eventually in any case: a round raises a
+        ``UsageError`` after :data:`MOST_WAVES`.
 
         Args:
             valid: verified questions of this step so far.
@@ -88,11 +85,8 @@ class ReplayBuffer(BatchStrategy):
     earns its proposer nothing."""
 
     def __init__(self, reset_every: int | None = None, examples: bool = False) -> None:
-        """
-        Args:
-            reset_every: steps between two resets; ``None`` never resets (the paper's Full Reuse).
-            examples: whether a question comes with the solution that is known of it.
-        """
+        """``reset_every``: steps between two resets; ``None`` never resets (the paper's Full
+        Reuse). ``examples``: a question comes with the solution that is known of it."""
         self.reset_every, self.examples = reset_every, examples
         self.pool: list[PooledQuestion] = []
         self._steps = 0
@@ -114,8 +108,7 @@ class ReplayBuffer(BatchStrategy):
         if not earlier:
             return []
 
-        # Without replacement until the pool is used up, so that no question fills two slots
-        # needlessly.
+        # Without replacement until the pool is used up: no question fills two slots needlessly.
         order: list[int] = []
         while len(order) < empty:
             order.extend(rng.permutation(len(earlier)).tolist())
@@ -196,13 +189,8 @@ class BalancedReuse(ReplayBuffer):
     together is right only with as many different searches as the proposers of its parts made."""
 
     def __init__(self, examples: bool = False, compose_up_to: int = 0) -> None:
-        """
-        Args:
-            examples: whether a question comes with the solution that is known of it, or of all its
-                parts.
-            compose_up_to: most searches of a question that is put together: the solver's; 0: none
-                is.
-        """
+        """``compose_up_to``: most searches of a question that is put together: the solver's; 0:
+        none is."""
         super().__init__(examples=examples)
         self.compose_up_to = compose_up_to
 

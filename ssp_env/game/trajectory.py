@@ -174,11 +174,9 @@ class Trajectory:
             start = stop
 
     def feed(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> bool:
-        """Takes tokens that the policy sampled; returns whether they ended the turn.
+        """Takes tokens that the policy sampled, at least one; returns whether they ended the turn.
 
-        Args:
-            ids: the next tokens, at least one.
-            logprobs: behaviour log-probability of each; zeros when not given.
+        ``logprobs``: behaviour log-probability of each; zeros when not given.
 
         Raises:
             UsageError: it is not the policy's turn, there are no tokens, an id is outside the
@@ -203,14 +201,11 @@ class Trajectory:
         return ended
 
     def feed_turn(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> int:
-        """Takes a whole turn; what follows its first complete action is dropped.
+        """Takes a whole turn, which may be empty; returns how many of the ids were taken.
 
-        A turn without any complete action ends the trajectory, as it would with an end token.
-        Actions in a thought that the turn leaves open count, and nothing behind them is dropped.
-        Arguments and errors are those of :meth:`feed`, but the turn may be empty.
-
-        Returns:
-            How many of the ids were taken.
+        What follows its first complete action is dropped. A turn without one ends the trajectory,
+        as it would with an end token. Actions in a thought that the turn leaves open count, and
+        nothing behind them is dropped. Arguments and errors are those of :meth:`feed`.
         """
         return self.take_turn(*self.limits.checked(ids, logprobs))
 

@@ -1,7 +1,6 @@
 """Documents of verification: noise among the evidence, and how a verifying policy is shown them.
 
-Noise has to be seen through (the paper's Section 4.4). Three kinds ship: from the batch's other
-games (the paper's), from the corpus, and *near*: found for the question, but not by the proposer.
+Noise has to be seen through (the paper's Section 4.4).
 
 The paper verifies with the solver itself, given the documents (Section 3.3: v(.|q, O_T) =
 pi(.|x_solve, q, O_T)). If that looked different from solving, a question could ask for one answer
@@ -48,15 +47,8 @@ class NoiseSource(Protocol):
     ) -> tuple[NoiseDocument, ...]:
         """At most ``count`` documents, none of them among ``own``; draws from ``rng`` alone.
 
-        Args:
-            rng: source of all randomness.
-            count: how many documents.
-            own: what this game's proposer retrieved.
-            others: what the other games' proposers retrieved.
-            corpus: every passage there is.
-
-        Raises:
-            ServiceError: the source asks a service that is down; this game is void.
+        ``own`` and ``others`` are what this game's and the other games' proposers retrieved. A
+        ``ServiceError``, of a service that is down, voids the game.
         """
         ...
 
@@ -144,12 +136,8 @@ def fit_documents(
 ) -> tuple[Document, ...]:
     """Documents for which a verification has room: all of the evidence, and as much noise as fits.
 
-    Args:
-        prompts: texts around the documents.
-        config: ``verification_prompt`` and the budgets.
-        question: the question; the solver's prompt with it fits ``max_prompt_tokens``.
-        materials: evidence and noise, in the order of reading.
-        noise: those among them that yield, the last one before the others.
+    ``materials`` are both, in the order of reading; of the noise, the last one yields first. The
+    solver's prompt with the question fits ``max_prompt_tokens``.
     """
     if config.verifies_by_attempt:
         return materials
@@ -188,16 +176,11 @@ def verification_prompt(
 def find_among(
     library: Sequence[Document], query: str, found: Sequence[Document]
 ) -> list[Document]:
-    """Result of a search among a few documents alone: as many as it found elsewhere.
+    """Result of a search among a few documents alone, as many as it ``found`` in everything.
 
     Documents that it found and the library has come first, in the same order, so that a search for
     what is there looks as in solving. The rest of the library follows by BM25, then in its own
     order.
-
-    Args:
-        library: all that can be found; ids are unique.
-        query: what is searched for.
-        found: what the same search found in everything there is.
     """
     known = {document.id for document in library}
     first = [document for document in found if document.id in known]

@@ -8,8 +8,7 @@ from ssp_env.replay.files import (
     save_games,
     write_games,
 )
-from ssp_env.replay.play import Replay, replay
-from ssp_env.replay.rescore import Rescored, rescore
+from ssp_env.replay.play import Replay, Rescored, replay, rescore
 
 __all__ = [
     "Replay",

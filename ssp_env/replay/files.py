@@ -1,9 +1,8 @@
 """Files of games: what training, evaluation and :func:`save_games` write, and `ssp replay` reads.
 
 A file is JSON lines, plain or gzip. A header line says what games were played by; it holds for all
-games that follow it, one per line, until the next header. So files can be joined by ``cat``, and
-are read and written game by game. Each line ends with a digest of itself and of its header, so that
-reading notices what was altered, even where nothing follows from it in a replay.
+games that follow it, one per line, until the next header. So files can be joined by ``cat``. Each
+line ends with a digest of itself and of its header, so that reading notices what was altered.
 """
 
 from __future__ import annotations
@@ -113,12 +112,9 @@ class SavedTokenizer:
 # Kept, since the games of a file share a tokenizer.
 @lru_cache(maxsize=4)
 def _packaged(kind: str, words: tuple[str, ...], tags: tuple[str, ...]) -> Tokenizer:
-    match kind:
-        case "bytes":
-            return ByteTokenizer()
-        case "bpe":
-            return BPETokenizer()
-    return WordTokenizer(words, tags)
+    if kind == "words":
+        return WordTokenizer(words, tags)
+    return ByteTokenizer() if kind == "bytes" else BPETokenizer()
 
 
 @lru_cache(maxsize=4)
@@ -225,14 +221,9 @@ def save_games(
 
 
 def write_games(games: Iterable[SavedGame], path: str | Path, *, tokens: bool = True) -> None:
-    """Writes saved games to a file; gzip if its name ends in ``.gz``.
+    """Writes saved games, one after the other, to a file; gzip if its name ends in ``.gz``.
 
-    Args:
-        games: taken one after the other.
-        path: the file; it is replaced.
-        tokens: write token ids and log-probabilities; without them games are read, printed and
-            judged anew, but not replayed.
-    """
+    Without ``tokens`` (ids and log-probabilities) games are read and judged anew, not replayed."""
     with open(path, "wb") as raw:
         lines = (line.encode() for line in game_lines(games, tokens=tokens))
         if not str(path).endswith(".gz"):
@@ -276,19 +267,10 @@ def _json(value: GameRecord | SavedRules) -> bytes:
         return adapter.dump_json(value, warnings=False)
     except ValueError:
         # Lone surrogates are no UTF-8: they are written as tokenizers read them, as question marks.
-        from pydantic_core import to_json
-
-        return to_json(_utf8(adapter.dump_python(value, warnings=False)), inf_nan_mode="constants")
-
-
-def _utf8(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {_utf8(key): _utf8(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_utf8(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value
+        # NumPy's numbers become Python's.
+        plain: Any = adapter.dump_python(value, warnings=False)
+        text = json.dumps(plain, ensure_ascii=False, default=np.generic.item)
+        return adapter.dump_json(adapter.validate_json(text.encode("utf-8", "replace")))
 
 
 # -- reading -----------------------------------------------------------------------------------

@@ -1,15 +1,15 @@
-"""Plays a saved game again, offline, and says where it comes out another way."""
+"""Plays saved games again, offline, and says where they come out another way; judges or pays them
+anew."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.filters import FILTERS, Filter, Proposal
 from ssp_env.game.game import (
     PROPOSER_REWARDS,
@@ -21,19 +21,17 @@ from ssp_env.game.game import (
 )
 from ssp_env.game.outcome import Ending, Outage, Outcome
 from ssp_env.game.prompts import Prompts
-from ssp_env.game.record import GameRecord, names, record_game
+from ssp_env.game.record import GameRecord, differences, names, record_game
 from ssp_env.game.referee import Referee, Verdicts
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Limits, Trajectory, Waiting
 from ssp_env.game.verification import NoiseDocument, Retrieved
-from ssp_env.judge.base import Verdict
-from ssp_env.replay.files import SavedGame, dotted
+from ssp_env.judge.base import Judge, Verdict
+from ssp_env.replay.files import SavedGame, dotted, name_of
 from ssp_env.search.base import Results
-from ssp_env.tokenizers import Tokenizer
+from ssp_env.tokenizers import ByteTokenizer, Tokenizer
 from ssp_env.types import Document, Role, World
-
-_LONGEST = 80
 
 
 @dataclass(frozen=True)
@@ -67,13 +65,10 @@ def replay(
     for rewards that are given.
 
     Args:
-        saved: the game.
         tokenizer: the one it was played with, or its directory; needed if the file cannot say what
             it is made of.
         world: the world that it was played in; the hops and right answers of the question are
             taken from the record where it is not given.
-        proposer_reward: the user's own.
-        solver_reward: the user's own.
     """
     if not saved.rules.tokens:
         what = "the game was written without token ids (tokens=False)"
@@ -147,34 +142,6 @@ def _error(outage: Outage) -> ServiceError:
     return ServiceError(outage.service, outage.what, outage.calls)
 
 
-# -- comparing ---------------------------------------------------------------------------------
-
-
-def differences(saved: GameRecord, replayed: GameRecord) -> list[str]:
-    """Every field that differs, trajectories first; of a list, the first place that does."""
-    then, now = ({**r.named(), "game": replace(r, trajectories=())} for r in (saved, replayed))
-    found: list[str] = []
-    for name in dict.fromkeys([*then, *now]):
-        found += _walk(f"{name}: ", then.get(name), now.get(name))
-    return found
-
-
-def _walk(place: str, then: Any, now: Any) -> Iterator[str]:
-    if is_dataclass(then) and type(then) is type(now):
-        within = place if place.endswith(" ") else f"{place}."
-        for f in fields(then):
-            yield from _walk(f"{within}{f.name}", getattr(then, f.name), getattr(now, f.name))
-    elif isinstance(then, tuple) and isinstance(now, tuple) and then and now:
-        for i, (before, after) in enumerate(zip_longest(then, now)):
-            if found := list(_walk(f"{place}[{i}]", before, after)):
-                yield from found
-                return
-    # Not ``!=``: a replay is exact, to the bit of a float.
-    elif repr(then) != repr(now):  # it tells 0.0 from -0.0, and NaN equals itself
-        name = place.removesuffix(": ")
-        yield f"{name}: saved {repr(then)[:_LONGEST]}, replayed {repr(now)[:_LONGEST]}"
-
-
 # -- recorded services and code ----------------------------------------------------------------
 
 
@@ -193,10 +160,9 @@ def recorded_rules(
     config, parts, record = saved.rules.config, saved.rules.parts, saved.record
     filters, as_saved = dict[str, Filter](), dict[str, str]()
     for code, function in parts.filters.items():
-        if code in FILTERS and dotted(FILTERS[code]) == function:
-            filters[code] = FILTERS[code]
-        else:
-            filters[code] = partial(_failed, record, code)
+        own = code not in FILTERS or dotted(FILTERS[code]) != function
+        filters[code] = partial(_failed, record, code) if own else FILTERS[code]
+        if own:
             as_saved[f"filter {code}"] = function
 
     if proposer_reward is None and parts.proposer_reward not in PROPOSER_REWARDS:
@@ -213,25 +179,23 @@ def recorded_rules(
 
     unsaved: Any = _Unsaved(parts.world)
     prompts = Prompts(saved.rules.prompts, saved.rules.frame, tokenizer)
-    return (
-        Rules(
-            config=config,
-            tokenizer=tokenizer,
-            prompts=prompts,
-            retriever=unsaved,
-            judge=unsaved,
-            verifier=None if parts.verifier is None else unsaved,
-            limits={role: Limits.of(role, config, tokenizer, prompts.tags) for role in Role},
-            world=unsaved if world is None else world,
-            filters=filters,
-            noise=unsaved,
-            proposer_reward=proposer_reward
-            or PROPOSER_REWARDS.get(parts.proposer_reward, paid_proposer),
-            solver_reward=solver_reward
-            or (paid_solver if "solver_reward" in as_saved else right_answer),
-        ),
-        as_saved,
+    shipped = PROPOSER_REWARDS.get(parts.proposer_reward, paid_proposer)
+    rules = Rules(
+        config=config,
+        tokenizer=tokenizer,
+        prompts=prompts,
+        retriever=unsaved,
+        judge=unsaved,
+        verifier=None if parts.verifier is None else unsaved,
+        limits={role: Limits.of(role, config, tokenizer, prompts.tags) for role in Role},
+        world=unsaved if world is None else world,
+        filters=filters,
+        noise=unsaved,
+        proposer_reward=proposer_reward or shipped,
+        solver_reward=solver_reward
+        or (paid_solver if "solver_reward" in as_saved else right_answer),
     )
+    return rules, as_saved
 
 
 def _failed(record: GameRecord, code: str, proposal: Proposal) -> bool:
@@ -295,23 +259,133 @@ class RecordedReferee(Referee):
 
     def verify(self, readings: Sequence[tuple[Game, tuple[Document, ...]]]) -> Verdicts:
         # One game: its verdict, or the outage that came in its place.
-        verdict = self._record.verification
-        return [
-            verdict or self.outage("verifier", f"a verification of {game.question!r}")
-            for game, _ in readings
-        ]
+        verdict = self._record.verification or self.outage("verifier", "a verification")
+        return [verdict for _ in readings]
 
-    def noise(
-        self, games: Sequence[Game], retrieved: Retrieved
-    ) -> list[tuple[NoiseDocument, ...] | ServiceError]:
+    def noise(self, game: Game, others: Retrieved) -> tuple[NoiseDocument, ...]:
         record = self._record
         # A game that was void before anything was read: noise was what failed.
         read = record.verification is not None or "verifier 1" in self._plays
         if record.outage is not None and not record.noise and not read:
-            return [_error(record.outage) for _ in games]
-        return [record.noise for _ in games]
+            raise _error(record.outage)
+        return record.noise
 
     def outage(self, service: str, asked: str) -> ServiceError:
         """The outage that made the game void then; if it was not void, that of a missing result."""
         then = self._record.outage
         return ServiceError(service, f"not recorded: {asked}") if then is None else _error(then)
+
+
+# -- another judge, another reward -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rescored:
+    before: SavedGame
+    after: SavedGame
+    """With other verdicts and rewards; void if the new judge failed, invalid if a filter refuses
+    its question by the new verdicts; unchanged if it was void or invalid before."""
+
+    @property
+    def changed(self) -> bool:
+        """True if the outcome, a verdict or a reward is another one."""
+        then, now = (
+            (record.outcome, record.proposer_reward, [(a.right, a.reward) for a in record.attempts])
+            for record in (self.before.record, self.after.record)
+        )
+        return then != now
+
+
+def rescore(
+    saved_games: Iterable[SavedGame],
+    judge: Judge | None = None,
+    proposer_reward: ProposerReward | None = None,
+    solver_reward: SolverReward | None = None,
+    tokenizer: Tokenizer | str | Path | None = None,
+) -> list[Rescored]:
+    """Judges or pays saved games anew; those that were void or invalid stay so.
+
+    Args:
+        judge: decides anew about every answer that was given, in one call; the saved verdicts stand
+            when not given.
+        proposer_reward: pays anew; what paid then, when not given.
+        solver_reward: the same for each attempt.
+        tokenizer: as for :func:`replay`; only new rewards need it, since they may look at all of a
+            game, which is replayed for them.
+    """
+    saved_games, played = list(saved_games), dict[int, Replay]()
+    rewards: Any = {"proposer_reward": proposer_reward, "solver_reward": solver_reward}
+    given = {k: part for k, part in {"judge": judge, **rewards}.items() if part is not None}
+    paid_anew = given.keys() & rewards.keys()
+    for place, saved in enumerate(saved_games):
+        if saved.record.outcome is Outcome.VALID:
+            again = replay(saved, tokenizer, **rewards) if paid_anew else _without_tokens(saved)
+            played[place] = again
+    if judge is not None and played:
+        _judge([*played.values()], judge)
+
+    named = {name: name_of(part) for name, part in given.items()}
+    return [
+        Rescored(saved, _after(saved, played[place], named) if place in played else saved)
+        for place, saved in enumerate(saved_games)
+    ]
+
+
+def _without_tokens(saved: SavedGame) -> Replay:
+    """A valid game with its attempts, for rewards that look at verdicts alone, as those that ship:
+    neither its tokens nor a tokenizer have to be there."""
+    rules, as_saved = recorded_rules(saved, ByteTokenizer())
+    record, game = saved.record, Game(saved.record.start)
+    game.question, game.outcome = record.question, record.outcome
+    for then in record.attempts:
+        trajectory = Trajectory(rules.limits[Role.SOLVER], [], record.question or "")
+        trajectory.searches, trajectory.result = list(then.searches), then.result
+        trajectory.ending = then.ending
+        game.attempts.append(Attempt(trajectory, then.verdict, then.reward, then.outage))
+    return Replay(game, rules, (), as_saved)
+
+
+def _judge(played: Sequence[Replay], judge: Judge) -> None:
+    """New verdicts for all answers; attempts that gave none stay wrong, and void ones void."""
+    for one in played:
+        for name, own in one.as_saved.items():
+            if not name.startswith("filter "):
+                fix = f"other verdicts have to be paid anew: pass {own}"
+                raise ConfigError(name, None, fix)
+
+    asked = [
+        (one, attempt)
+        for one in played
+        for attempt in one.game.counted
+        if attempt.trajectory.result is not None
+    ]
+    pairs = [(one.game, attempt.trajectory) for one, attempt in asked]
+    results = Referee(replace(played[0].rules, judge=judge)).judge(pairs)
+    failed = [result for result in results if isinstance(result, ServiceError)]
+    if failed and len(failed) == len(results):
+        raise failed[0]
+
+    for (one, attempt), result in zip(asked, results, strict=True):
+        attempt.reward = None
+        Referee(one.rules).take_verdicts([(one.game, attempt)], [result])
+
+
+def _after(saved: SavedGame, played: Replay, named: Mapping[str, Any]) -> SavedGame:
+    """The saved game with what its game is paid now, and by whom."""
+    game = played.game
+    if game.outcome is Outcome.VALID:
+        Referee(played.rules).finish(game)
+
+    # Attempts come last; proposer, verifier and closed book stay as they were.
+    gates = len(saved.record.trajectories) - len(game.attempts)
+    plays = [
+        replace(then, verdict=now.verdict, reward=now.reward, outage=now.outage)
+        for then, now in zip(saved.record.trajectories[gates:], game.attempts, strict=True)
+    ]
+    scores = ("outcome", "reason", "outage", "solve_rate", "proposer_reward", "solver_reward")
+    record = replace(
+        saved.record,
+        trajectories=(*saved.record.trajectories[:gates], *plays),
+        **{name: getattr(game, name) for name in scores},
+    )
+    return SavedGame(replace(saved.rules, parts=replace(saved.rules.parts, **named)), record)

@@ -23,7 +23,7 @@ from ssp_env.players import MiniPlayer
 from ssp_env.replay import SavedGame, replay, save_game
 from ssp_env.replay.files import game_lines, parse_games
 from ssp_env.tokenizers import Tokenizer, WordTokenizer
-from ssp_env.types import GroundTruth, Role, World
+from ssp_env.types import Document, GroundTruth, Role, World
 from ssp_env.worlds.mini_language import vocabulary
 
 WRITTEN = [
@@ -35,13 +35,20 @@ it; made by ``make real`` with the environment variable ``SSP_REAL_OUTPUTS``."""
 Script = Callable[[Trajectory], str | list[int]]
 """What to write next in a trajectory: one whole turn, as text or as ids."""
 
-MINI = MINI_GAME
-"""Rules that the scripted players know how to play by."""
+
+class Everything:
+    """A retriever that finds the whole corpus, in its order."""
+
+    def __init__(self, world: World) -> None:
+        self._documents = list(world.corpus)
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        return [self._documents[:k] for _ in queries]
 
 
-def word_tokenizer(tags: Tags | None = None) -> WordTokenizer:
+def word_tokenizer() -> WordTokenizer:
     """The mini-wiki's vocabulary."""
-    return WordTokenizer(vocabulary(), (tags or Tags()).all())
+    return WordTokenizer(vocabulary(), Tags().all())
 
 
 def prompt_of(trajectory: Trajectory) -> str:
@@ -93,24 +100,13 @@ def records(played: Round) -> list[GameRecord]:
     return [record_game(game, played.rules) for game in played.games]
 
 
-def draw_from(
-    truths: Sequence[GroundTruth],
-) -> Callable[[np.random.Generator, int], list[GroundTruth]]:
-    """Draws answers without replacement while there are enough."""
-
-    def draw(rng: np.random.Generator, count: int) -> list[GroundTruth]:
-        return [truths[i] for i in rng.choice(len(truths), count, replace=count > len(truths))]
-
-    return draw
-
-
 def rules_of(world: World, tokenizer: Tokenizer, **changes: Any) -> Rules:
     """The mini rules with changes: fields of the config, or parts (``own_`` before a name that is
     also a field)."""
     names = {name: name for name in ("retriever", "judge", "noise", "solver_reward")}
     names |= {f"own_{name}": name for name in ("verifier", "filters", "proposer_reward")}
     parts = {names[name]: changes.pop(name) for name in list(changes) if name in names}
-    return Rules.build(world, tokenizer, MINI.replace(**changes), **parts)
+    return Rules.build(world, tokenizer, MINI_GAME.replace(**changes), **parts)
 
 
 def begin(
@@ -119,8 +115,13 @@ def begin(
     seed: Sequence[int] = (1, 2),
     strategy: BatchStrategy | None = None,
 ) -> Round:
-    """A round over the world's answers."""
-    return Round(rules, draw_from(rules.world.answers), slots, seed, strategy)
+    """A round over the world's answers, drawn without replacement while there are enough."""
+    truths = rules.world.answers
+
+    def draw(rng: np.random.Generator, count: int) -> list[GroundTruth]:
+        return [truths[i] for i in rng.choice(len(truths), count, replace=count > len(truths))]
+
+    return Round(rules, draw, slots, seed, strategy)
 
 
 def spell(tokenizer: Tokenizer, ids: Sequence[int]) -> bytes:

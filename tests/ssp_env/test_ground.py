@@ -7,17 +7,17 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import PositiveInt, model_validator
 
 import ssp_env
 from ssp_env import net
 from ssp_env.config import Settings
 from ssp_env.disk import write_atomically
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
+from ssp_env.game.config import GameConfig
 
 ROOT = Path(ssp_env.__file__).parents[1]
 HEAVY = {"torch", "ray", "transformers", "matplotlib", "tokenizers", "faiss", "vllm", "pandas"}
@@ -55,29 +55,10 @@ def test_importing_and_playing_loads_nothing_heavy() -> None:
 # -- settings ----------------------------------------------------------------------------------
 
 
-class Inner(Settings):
-    """A section."""
-
-    section: ClassVar[str] = "inner"
-
-    attempts: PositiveInt = 5
-    """How many."""
-    kind: Literal["auto", "world"] = "auto"
-    """One of two."""
-    span: tuple[int, int] = (1, 3)
-    """Low and high."""
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Inner:
-        if self.span[0] > self.span[1]:
-            raise ConfigError("inner.span", self.span, "give (low, high)")
-        return self
-
-
 class Outer(Settings):
-    """Settings that hold the section."""
+    """Settings that hold a section."""
 
-    inner: Inner = Inner()
+    game: GameConfig = GameConfig()
     """The section."""
     steps: int = 1
     """A number."""
@@ -86,15 +67,16 @@ class Outer(Settings):
 @pytest.mark.parametrize(
     ("values", "field", "fix"),
     [
-        ({"inner": {"attempts": 0}}, "inner.attempts", "greater than 0"),
-        ({"inner": {"attemps": 1}}, "inner.attemps", "did you mean 'attempts'?"),
-        ({"inner": {"span": [3, 1]}}, "inner.span", "give (low, high)"),
-        ({"inner": 3}, "inner", "it is a section; set what is in it (inner.attempts, "),
-        ({"kind": "auto"}, "kind", "did you mean inner.kind?"),
-        ({"stps": 1, "inner": {"attempts": 0}}, "inner.attempts", "also stps = 1"),
+        ({"game": {"attempts": 0}}, "game.attempts", "greater than 0"),
+        ({"game": {"attemps": 1}}, "game.attemps", "did you mean 'attempts'?"),
+        ({"game": {"noise_kind": "nea"}}, "game.noise_kind", "did you mean 'near'?"),
+        ({"game": {"question_chars": [3, 1]}}, "game.question_chars", "give (fewest, most)"),
+        ({"game": 3}, "game", "it is a section; set what is in it (game.attempts, "),
+        ({"leak": 0.5}, "leak", "did you mean game.leak?"),
+        ({"stps": 1, "game": {"attempts": 0}}, "game.attempts", "also stps = 1"),
     ],
 )
-def test_errors_name_the_field_and_the_fix(values: dict[str, object], field: str, fix: str) -> None:
+def test_errors_name_the_field_and_the_fix(values: dict[str, Any], field: str, fix: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Outer(**values)
 
@@ -103,9 +85,9 @@ def test_errors_name_the_field_and_the_fix(values: dict[str, object], field: str
 
 
 def test_values_are_converted_whichever_way_settings_are_made() -> None:
-    made = Inner(attempts=np.int64(3), span=[1, 2])
+    made = GameConfig(attempts=np.int64(3), question_chars=[1, 2])
 
-    assert made == Inner().replace(attempts=3, span=(1, 2))
+    assert made == GameConfig().replace(attempts=3, question_chars=(1, 2))
     assert type(made.attempts) is int
     assert pickle.loads(pickle.dumps(made)) == made
     with pytest.raises(ConfigError):

@@ -12,14 +12,12 @@ into several, such as worked examples, which the model's own chat template frame
 These sets ship: ``plain`` (for instruction-following models), ``paper`` (all that the paper's
 prompts ask for, in words of our own), ``compact`` (a sentence or two, for small models that are
 trained to play; see ``ssp imitate``), ``examples`` (the same behind worked examples, as turns of
-the chat), ``tools`` and ``llama`` (for models that write tool calls as Qwen's and Llama 3's do:
-documents come as a tool's response, in a turn of its own), ``mini`` (for the word-level vocabulary
-of the mini-wiki), and those of other projects' checkpoints. ``NAME:FILE`` is a shipped set with a
-file as its ``solver.txt``. Any other name is taken for a directory.
+the chat), ``tools`` and ``llama`` (for models that write tool calls as Qwen's and Llama 3's do),
+``mini`` (for the words of the mini-wiki), and those of other projects' checkpoints. ``NAME:FILE``
+is a shipped set with a file as its ``solver.txt``. Any other name is taken for a directory.
 
-Facts of format in other projects' sets are the projects' own, read from their released code: which
-tags there are, what surrounds the documents and how each is written, whether the instructions are a
-system message. The sentences are ours; a checkpoint was trained on other ones.
+The format of other projects' sets (tags, what surrounds documents, system messages) is read from
+their released code. The sentences are ours; a checkpoint was trained on other ones.
 """
 
 from __future__ import annotations
@@ -53,17 +51,14 @@ FORMATS: Mapping[str, dict[str, int]] = {
 
 SHIPPED = ("compact", "examples", "llama", "mini", "paper", "plain", "tools", *FORMATS)
 
-_FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
-    name: (frozenset(needed.split()), frozenset(optional.split()))
-    for name, needed, optional in (
-        ("proposer", "answer", "searches"),
-        ("solver", "question", "searches"),
-        ("verifier", "question documents", ""),
-        ("closed_book", "question", ""),
-        ("information", "documents", ""),
-        ("document", "text", "number title"),
-        ("nothing", "", ""),
-    )
+_FIELDS: Mapping[str, tuple[set[str], set[str]]] = {
+    "proposer": ({"answer"}, {"searches"}),
+    "solver": ({"question"}, {"searches"}),
+    "verifier": ({"question", "documents"}, set()),
+    "closed_book": ({"question"}, set()),
+    "information": ({"documents"}, set()),
+    "document": ({"text"}, {"number", "title"}),
+    "nothing": (set(), set()),
 }
 """Placeholders of each prompt: those that it needs, and those that it may have."""
 _OPENING = "_opening"
@@ -82,10 +77,7 @@ def format_settings(prompts: str) -> dict[str, Any]:
 
 
 def prompt_file(source: str, name: str) -> Traversable | None:
-    """A file of a prompt set, such as ``judge.txt``; ``None`` if the set has none of this name.
-
-    ``source`` is what ``game.prompts`` takes.
-    """
+    """A file of the set that ``game.prompts`` names, such as ``judge.txt``, if there is one."""
     shipped, _, words = source.partition(":")
     folders: list[Traversable] = [Path(source)]
     if shipped in SHIPPED:
@@ -102,7 +94,7 @@ def prompt_file(source: str, name: str) -> Traversable | None:
 
 
 def tags_of(source: str) -> Tags:
-    """Names of the tags that a prompt set speaks of; ``source`` is what ``game.prompts`` takes."""
+    """Names of the tags of the prompt set that ``game.prompts`` names."""
     return read_tags(_read(source, "tags.json"))
 
 
@@ -127,10 +119,7 @@ def _read(source: str, name: str) -> str | None:
 
 
 class Template:
-    """Literal text and placeholders.
-
-    Values are outside text: they are defused, then encoded as data.
-    """
+    """Literal text and placeholders."""
 
     def __init__(
         self, name: str, text: str, tokenizer: Tokenizer, frame: tuple[str, str] = ("", "")
@@ -138,7 +127,7 @@ class Template:
         """The final line break of a text file is ignored; other white space is not. ``frame`` is
         what a chat template puts around a message."""
         parts = _PLACEHOLDER.split(text.removesuffix("\n"))
-        self.literals, self.fields = parts[0::2], parts[1::2]
+        literals, self.fields = parts[0::2], parts[1::2]
 
         needed, optional = _FIELDS[name]
         for field in sorted(needed - set(self.fields)):
@@ -148,19 +137,19 @@ class Template:
             fix = nearest(field, needed | optional)
             raise ConfigError(f"game.prompts.{name}", f"{{{field}}}", fix)
         # With the value behind it, such a bracket could become a tag.
-        if any(_OPEN_BRACKET.search(literal) for literal in self.literals[:-1]):
+        if any(_OPEN_BRACKET.search(literal) for literal in literals[:-1]):
             fix = "put no bracket right before a placeholder: the two could spell a tag"
             raise ConfigError(f"game.prompts.{name}", text.strip()[:60], fix)
 
         # The chat template surrounds the whole message, so it joins the outermost literals.
-        self.literals[0] = frame[0] + self.literals[0]
-        self.literals[-1] += frame[1]
-        self._literal_ids = [tokenizer.encode(literal) for literal in self.literals]
+        literals[0] = frame[0] + literals[0]
+        literals[-1] += frame[1]
+        self.literal_ids = [tokenizer.encode(literal) for literal in literals]
 
     def encode(self, values: Mapping[str, Sequence[int]]) -> list[int]:
         """Ids of the literals (tags are tags) with the already encoded values between them."""
-        ids = list(self._literal_ids[0])
-        for field, literal in zip(self.fields, self._literal_ids[1:], strict=True):
+        ids = list(self.literal_ids[0])
+        for field, literal in zip(self.fields, self.literal_ids[1:], strict=True):
             ids.extend(values[field])
             ids.extend(literal)
         return ids
@@ -230,7 +219,7 @@ class Prompts:
     def prompt_containing(self, token: int) -> str | None:
         """The first prompt whose own text contains this token, such as the unknown one."""
         for name, template in self._templates.items():
-            if any(token in self._tokenizer.encode(literal) for literal in template.literals):
+            if any(token in ids for ids in template.literal_ids):
                 return name
         return None
 
@@ -260,8 +249,7 @@ class Prompts:
         return self._fill("closed_book", question=question)
 
     def information(self, documents: Sequence[Document], limit: int) -> list[int]:
-        """The observation that follows a search: documents, ``limit`` tokens of each at most,
-        between the information tags."""
+        """The observation that follows a search: ``limit`` tokens of each document at most."""
         return self._templates["information"].encode({"documents": self._list(documents, limit)})
 
     def listed(self, document: Document, limit: int, number: int = 1) -> int:

@@ -7,9 +7,9 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import MINI, WRITTEN
+from scripted import WRITTEN
 
-from ssp_env.game.config import DEFAULT_FILTERS, FilterName, GameConfig
+from ssp_env.game.config import DEFAULT_FILTERS, MINI_GAME, FilterName
 from ssp_env.game.filters import ATTEMPT_FILTERS, FILTERS, Proposal
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import Outage
@@ -19,16 +19,19 @@ from ssp_env.judge.base import Verdict
 from ssp_env.tokenizers import ByteTokenizer
 from ssp_env.types import Document, GroundTruth, Role
 
-CONFIG = MINI.replace(question_chars=(10, 20))
+CONFIG = MINI_GAME.replace(question_chars=(10, 20))
 TRUTH = GroundTruth("g", "New York", ("NYC", "Big Apple"))
 FOUND = SearchRecord("cities", (Document("d", "", "text"),))
 EMPTY = SearchRecord("cities", ())
 
 
-def fails(rule: str, question: str, *searches: SearchRecord, config: GameConfig = CONFIG) -> bool:
-    trajectory = Trajectory(Limits.of(Role.PROPOSER, config, ByteTokenizer(), Tags()), [1])
-    trajectory.searches.extend(searches)
-    return FILTERS[rule](Proposal(question, TRUTH, trajectory, config))
+def searched(*searches: SearchRecord) -> Trajectory:
+    limits = Limits.of(Role.PROPOSER, CONFIG, ByteTokenizer(), Tags())
+    return Trajectory(limits, [1], searches=list(searches))
+
+
+def fails(rule: str, question: str, *searches: SearchRecord, past: tuple[str, ...] = ()) -> bool:
+    return FILTERS[rule](Proposal(question, TRUTH, searched(*searches), CONFIG, past))
 
 
 def test_names_are_reason_codes() -> None:
@@ -55,25 +58,19 @@ def test_questions(rule: str, good: list[str], bad: list[str]) -> None:
 
 @given(st.sampled_from(WRITTEN) | st.text(), st.sampled_from(WRITTEN), st.integers(0, 300))
 def test_no_text_makes_a_filter_raise(written: str, other: str, cut: int) -> None:
-    trajectory = Trajectory(Limits.of(Role.PROPOSER, CONFIG, ByteTokenizer(), Tags()), [1])
-    trajectory.searches.extend([FOUND, SearchRecord(other, ())])
+    trajectory = searched(FOUND, SearchRecord(other, ()))
     truth = GroundTruth("g", other[cut:] or "a", (other[:cut], written))
     for rule in FILTERS.values():
         assert rule(Proposal(written, truth, trajectory, CONFIG, (other, written))) in (True, False)
 
 
 def test_past_questions_are_known_again_in_slightly_other_words() -> None:
-    past = "Which river runs through the old town of the capital of Austria?"
-    trajectory = Trajectory(Limits.of(Role.PROPOSER, CONFIG, ByteTokenizer(), Tags()), [1])
-
-    def repeats(question: str, *asked: str) -> bool:
-        return FILTERS["past_question"](Proposal(question, TRUTH, trajectory, CONFIG, asked))
-
-    assert repeats(past, "Who is it?", past)
-    assert repeats(f"Again: {past.upper()}  ", past)
-    assert repeats(past.replace("river", "ri\u200bver"), past)
-    assert not repeats(past)
-    assert not repeats(past.replace("the old town of ", ""), past)
+    rule, past = "past_question", "Which river runs through the old town of the capital of Austria?"
+    assert fails(rule, past, past=("Who is it?", past))
+    assert fails(rule, f"Again: {past.upper()}  ", past=(past,))
+    assert fails(rule, past.replace("river", "ri\u200bver"), past=(past,))
+    assert not fails(rule, past)
+    assert not fails(rule, past.replace("the old town of ", ""), past=(past,))
 
 
 def test_searches() -> None:
@@ -82,10 +79,9 @@ def test_searches() -> None:
     assert not fails("no_search", "?", EMPTY, FOUND)
     assert fails("few_searches", "?", FOUND)
     assert not fails("few_searches", "?", FOUND, EMPTY)
-
-    assert not fails("repeated_query", "?", FOUND, SearchRecord("city", ()))
-    assert fails("repeated_query", "?", FOUND, SearchRecord(" CITIES\n", ()))
-    assert fails("repeated_query", "?", FOUND, SearchRecord("ｃｉｔ\u200bies", ()))
+    for query in ("city", " CITIES\n", "ｃｉｔ\u200bies"):
+        repeats = fails("repeated_query", "?", FOUND, SearchRecord(query, ()))
+        assert repeats == (query != "city")
 
 
 VOID = object()
@@ -109,7 +105,7 @@ def test_what_attempts_say_of_a_question(said: list[Any], refused: set[str]) -> 
     """Void ones have no vote; blank answers agree on nothing."""
     game = Game(Start((1,), 0, 0, TRUTH, Origin.PROPOSED, question="Which?"))
     for answer in said:
-        trajectory = Trajectory(Limits.of(Role.SOLVER, CONFIG, ByteTokenizer(), Tags()), [1])
+        trajectory = searched()
         outage = Outage("judge", "down") if answer is VOID else None
         trajectory.result = None if answer is VOID else answer
         game.attempts.append(Attempt(trajectory, Verdict(answer == "NYC"), None, outage))

@@ -64,22 +64,18 @@ class Chance:
 
     def parts(self, world: MiniWorld) -> dict[str, Any]:
         """A retriever, a judge and a verifier that fail so."""
-        index, judge, verifier, each = (
-            BM25Retriever(world.corpus),
-            ExactMatchJudge(),
-            WorldVerifier(world),
-            self.each,
-        )
+        index, own, each = BM25Retriever(world.corpus), WorldVerifier(world), self.each
+
+        def judge(tasks: Any) -> Any:
+            return each("panel", [t.prediction for t in tasks], ExactMatchJudge().judge(tasks))
+
+        def verify(tasks: Any) -> Any:
+            return each("verifier", [t.question for t in tasks], own.verify(tasks))
+
         return {
             "retriever": SimpleNamespace(search=lambda q, k: each("search", q, index.search(q, k))),
-            "judge": SimpleNamespace(
-                judge=lambda tasks: each("panel", [t.prediction for t in tasks], judge.judge(tasks))
-            ),
-            "own_verifier": SimpleNamespace(
-                verify=lambda tasks: each(
-                    "verifier", [t.question for t in tasks], verifier.verify(tasks)
-                )
-            ),
+            "judge": SimpleNamespace(judge=judge),
+            "own_verifier": SimpleNamespace(verify=verify),
         }
 
 
@@ -118,7 +114,8 @@ def test_outages_void_what_they_hit_and_nothing_else(
     mini: MiniWorld, words: WordTokenizer, salt: int, percent: int, raises: bool, attempts: int
 ) -> None:
     chance = Chance(salt, percent, raises)
-    changes = {"noise_documents": 0, "attempts": attempts}
+    # Noise is searched for with the question.
+    changes = {"noise_documents": 2, "noise_kind": "near", "attempts": attempts}
     healthy = begin(rules_of(mini, words, **changes), slots=3)
     play_with(healthy, None)
     rules = rules_of(mini, words, **changes, **chance.parts(mini))
@@ -127,7 +124,7 @@ def test_outages_void_what_they_hit_and_nothing_else(
     assert played.phase is Phase.DONE
 
     for before, after in zip(records(healthy), records(played), strict=True):
-        queries = [s.query for t in before.trajectories for s in t.searches]
+        queries = [s.query for t in before.trajectories for s in t.searches] + [before.question]
         down = [chance.fails("search", query) for query in queries]
         down += [chance.fails("panel", attempt.result) for attempt in before.attempts]
         down += [chance.fails("verifier", before.question)]

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted import spell, word_tokenizer
+from scripted import Everything, spell, word_tokenizer
 
 import ssp_env
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, TokenizerError
+from ssp_env.game.game import Attempt
 from ssp_env.game.prompts import FORMATS, SHIPPED, Prompts, format_settings
 from ssp_env.game.round import Round
-from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
 from ssp_env.types import Document, Question, World
 
@@ -105,33 +105,23 @@ FOUND = {
 """Spelled out from their released code, not taken from the sets."""
 
 
-class Everything:
-    """Finds the whole corpus, in its order."""
-
-    def __init__(self, world: World) -> None:
-        self._documents = list(world.corpus)
-
-    def search(self, queries: list[str], k: int) -> list[list[Document]]:
-        return [self._documents[:k] for _ in queries]
-
-
-def rules_of(world: World, prompts: str, tokenizer: Any, **more: Any) -> Rules:
+def attempt(world: World, prompts: str, tokenizer: Any, *turns: str, **more: Any) -> Attempt:
+    """A search, which finds everything, and an answer."""
     game = {**format_settings(prompts), "verifier": "none", "attempts": 1, **more}
     setup = {"world": world, "tokenizer": tokenizer, "retriever": Everything(world), "game": game}
-    return set_up(setup).rules
+    played = Round.of_questions(set_up(setup).rules, [ASKED], [0])
+    for turn in turns:
+        played.pending()[0].feed_text(turn)
+        played.advance()
+    return played.games[0].attempts[0]
 
 
 @pytest.mark.parametrize("name", list(FORMATS))
 def test_a_whole_attempt_in_a_projects_format(name: str, cities: World) -> None:
     """Framed, stopped, rendered and scored as the project does it."""
     tokenizer = chatty()
-    rules = rules_of(cities, name, tokenizer)
     last = (CITED if name == "r-search" else "") + ANSWER
-    played = Round.of_questions(rules, [ASKED], [0])
-    for turn in (f"{SEARCH} and more", f"{last} and more"):
-        played.pending()[0].feed_turn(tokenizer.encode(turn))
-        played.advance()
-    (tried,) = played.games[0].attempts
+    tried = attempt(cities, name, tokenizer, f"{SEARCH} and more", f"{last} and more")
 
     folder = Path(ssp_env.__file__).parent / "game/prompts" / name
     told = (folder / "solver.txt").read_text().removesuffix("\n")
@@ -172,13 +162,8 @@ def test_an_attempt_in_tool_calls(
     own."""
     eos = "<|im_end|>" if name == "tools" else "<|eot_id|>"
     tokenizer = chatty(tags=True, eos_token=eos)
-    rules = rules_of(cities, name, tokenizer, top_k=1)
     turns = call.format("search", "query", "river Paris"), call.format("answer", "text", "Seine")
-    played = Round.of_questions(rules, [ASKED], [0])
-    for turn in turns:
-        played.pending()[0].feed_turn(tokenizer.encode(f"{turn}{after}"))
-        played.advance()
-    (tried,) = played.games[0].attempts
+    tried = attempt(cities, name, tokenizer, *(f"{turn}{after}" for turn in turns), top_k=1)
     assert tried.trajectory.result == "Seine"
     written = tokenizer.decode(tried.trajectory.ids[tried.trajectory.prompt_length :])
     found = response.format("[Paris] Paris lies on the river Seine.")

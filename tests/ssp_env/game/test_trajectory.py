@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted import (
+    Everything,
     begin,
     by_role,
     play,
@@ -36,12 +37,11 @@ from ssp_env.game.trajectory import Limits, Trajectory, Waiting
 from ssp_env.game.transcript import LiveView, render_ansi
 from ssp_env.players import MiniPlayer, Player, RandomLegalPlayer
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer
-from ssp_env.types import Document, Role, World
+from ssp_env.types import Role, World
 from ssp_env.worlds.mini import MiniWorld
 
 WORDS, BYTES = word_tokenizer(), ByteTokenizer()
 TOKENIZERS: list[Tokenizer] = [WORDS, BYTES]
-PAGE = Document("d", "Title", "what is the mentor")
 
 
 def started(tokenizer: Tokenizer = WORDS, prompt: str = "solve :", **changes: Any) -> Trajectory:
@@ -182,33 +182,19 @@ def legal_text(rules: Rules, trajectory: Trajectory) -> set[str]:
     return {rules.tokenizer.decode([int(token)]) for token in np.flatnonzero(mask)}
 
 
-def put(rules: Rules, trajectory: Trajectory, text: str) -> None:
-    trajectory.feed(rules.tokenizer.encode(text))
-
-
 def test_tags_in_a_thought_are_text() -> None:
     """A policy that does not keep to its mask may think; the mask reads it as the parser does."""
     rules = small_rules()
     (proposer,) = begin(rules, 1).pending()
 
-    put(rules, proposer, "<think> <search>")
+    write(proposer, "<think> <search>")
     assert legal_text(rules, proposer) == {"</think>"}
-    put(rules, proposer, "</search> </think>")
+    write(proposer, "</search> </think>")
     assert legal_text(rules, proposer) == {"<search>"}
 
-    put(rules, proposer, f"<search> <think> <question> </think> {proposer.about}")
+    write(proposer, f"<search> <think> <question> </think> {proposer.about}")
     assert legal_text(rules, proposer) == {"</search>"}
-    assert proposer.feed(rules.tokenizer.encode("</search>"))
-
-
-class Fixed:
-    """A retriever that finds the same for every query."""
-
-    def __init__(self, documents: list[Document]) -> None:
-        self._documents = documents
-
-    def search(self, queries: Any, k: int) -> list[list[Document]]:
-        return [self._documents[:k] for _ in queries]
+    assert write(proposer, "</search>")
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +203,7 @@ def plain(cities: World) -> Rules:
     words = {word for page in cities.corpus for word in re.findall(r"\w+", page.text)}
     tokenizer = WordTokenizer(sorted(words | {"search", "information", *"<>/"}), TAGS.all())
     game = GameConfig(attempts=2, max_response_tokens=3000, verifier="none", filters=("no_search",))
-    return Rules.build(cities, tokenizer, game, retriever=Fixed(list(cities.corpus)))
+    return Rules.build(cities, tokenizer, game, retriever=Everything(cities))
 
 
 def test_a_random_legal_player_in_a_world_without_grammar(plain: Rules) -> None:

@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, prompt_of, propose, records, rules_of, say, solve
 
 import ssp_env
-from ssp_env.errors import ServiceError
 from ssp_env.game.config import DEFAULT_FILTERS
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.game.verification import draw_noise
 from ssp_env.judge.base import Verdict, VerifyTask
-from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import Document, Question, Role, World
 from ssp_env.worlds.mini import MiniWorld
@@ -245,37 +243,3 @@ def test_kinds_of_noise(mini: MiniWorld, words: WordTokenizer, kind: str, count:
             (found,) = rules.retriever.search([game.question or ""], 30)
             fresh = [d.id for d in found if d.id not in retrieved[game.slot]]
             assert ids == fresh[:count]
-
-
-class Partly(BM25Retriever):
-    """Finds nothing for questions, or fails on those about one name."""
-
-    def __init__(self, world: MiniWorld, down: str | None) -> None:
-        super().__init__(world.corpus)
-        self.down = down
-
-    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        if self.down and any(query.endswith(f"{self.down} ?") for query in queries):
-            raise ServiceError("search", "down", 3)
-        found = zip(queries, super().search(queries, k), strict=True)
-        return [[] if query.endswith("?") and not self.down else one for query, one in found]
-
-
-def test_an_outage_of_noise_voids_the_games_that_it_hits(
-    mini: MiniWorld, words: WordTokenizer
-) -> None:
-    changes: dict[str, Any] = {"noise_kind": "near", "verifier": "policy"}
-    script = by_role(propose(), verifier=say("<answer> nothing </answer>"))
-    healthy = play(begin(rules_of(mini, words, **changes)), script).games
-    start = (healthy[1].question or "").split()[-2]
-    rules = rules_of(mini, words, retriever=Partly(mini, start), **changes)
-    hits = 0
-    for game, before in zip(play(begin(rules), script).games, healthy, strict=True):
-        again(game, rules)
-        if not (before.question or "").endswith(f"{start} ?"):
-            assert (game.outcome, game.noise) == (before.outcome, before.noise)
-            continue
-        hits += 1
-        assert (game.outcome, game.reason, game.noise) == (Outcome.VOID, "search", ())
-        assert (game.readings, game.proposer_reward, game.attempts) == ([], None, [])
-    assert 0 < hits < len(healthy)

@@ -11,19 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from all_doors import ROOMY
 from pydantic import TypeAdapter
-from scripted import (
-    again,
-    begin,
-    by_role,
-    play,
-    propose,
-    rules_of,
-    say,
-    solve,
-    spell,
-    written,
-)
+from scripted import again, begin, by_role, play, propose, rules_of, say, solve, spell, written
 
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.game import Attempt, Game, four_p_one_minus_p
@@ -35,13 +25,6 @@ from ssp_env.judge.judges import ExactMatchJudge
 from ssp_env.replay import Replay, SavedGame, replay, rescore
 from ssp_env.tokenizers import BPETokenizer, ByteTokenizer, WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
-
-ROOMY: dict[str, Any] = {
-    "max_prompt_tokens": 3000,
-    "max_response_tokens": 3000,
-    "max_document_tokens": 500,
-}
-
 
 # -- games of every kind -----------------------------------------------------------------------
 
