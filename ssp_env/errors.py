@@ -6,7 +6,8 @@ budget ends a game as ``invalid`` with a reason code (see :mod:`ssp_env.game.out
 An *outage* is not data either. A retriever, judge, verifier or engine that fails is retried with
 back-off where it is called (:mod:`ssp_env.net`). If it still fails, :class:`ServiceError`
 voids the attempt that was hit (or the game, where too few attempts remain); it never becomes a
-reward or an observation.
+reward or an observation. A service that works and refuses a player's text is no outage: that
+counts against the text (``fault``).
 
 Everything else is raised to the caller, as early as it can be known.
 """
