@@ -1,6 +1,7 @@
 """Documents of verification: noise among the evidence, and how a verifying policy is shown them.
 
-Noise has to be seen through (the paper's Section 4.4).
+Noise has to be seen through (the paper's Section 4.4). Three kinds ship: from the batch's other
+games (the paper's), from the corpus, and *near*: found for the question, but not by the proposer.
 
 The paper verifies with the solver itself, given the documents (Section 3.3: v(.|q, O_T) =
 pi(.|x_solve, q, O_T)). If that looked different from solving, a question could ask for one answer
