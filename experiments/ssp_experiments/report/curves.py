@@ -1,6 +1,4 @@
-"""Curves of runs and of means over seeds: as plain data for the page, and as a picture.
-
-A figure finds its chart by its name; a new one that fits nowhere gets a chart of its own."""
+"""Curves of runs and of means over seeds: as plain data for the page, and as a picture."""
 
 from __future__ import annotations
 
@@ -199,9 +197,6 @@ def _plain(
 
 def plot(paths: Sequence[str], file: Path, smooth: int) -> int:
     """Draws the runs into one picture; see :func:`ssp_experiments.cli.plot`."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     runs = open_runs(paths)
     arms = arms_of(runs)
 

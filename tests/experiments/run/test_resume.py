@@ -87,9 +87,11 @@ def test_after_sigterm_the_step_is_done_and_saved(
 
     with monkeypatch.context() as patch:
         patch.setattr(RunDirectory, "write_games", written)
+        patch.setattr("ssp_experiments.run.progress.BEAT", 0.1)
         assert main(arguments(policy, run, "--steps", "4", "--set", "checkpoint_every=3")) == 143
     said = capsys.readouterr().err
     assert metrics(run)[-1]["step"] == 2
+    assert " tokens so far" in said, "a sign of life where there is no terminal"
     assert f"saved up to step 2. Go on with: ssp train --resume --out '{run}'" in said
     known = r"loading PyTorch|\s*\d+:\d\d |ssp: stopped"
     assert [line for line in said.splitlines() if not re.match(known, line)] == []
