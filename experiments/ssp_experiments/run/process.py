@@ -100,8 +100,6 @@ def quiet_libraries() -> None:
 
 # -- where a figure comes from -----------------------------------------------------------------
 
-RESULTS = "benchmarks/results"
-
 
 def git_commit() -> str | None:
     """The checkout's commit, with ``+changes`` if files differ; ``None`` outside a checkout.
@@ -109,7 +107,7 @@ def git_commit() -> str | None:
     Results of benchmarks are ignored, because no benchmark reads what another wrote.
     """
     git = ["git", "-C", str(Path(__file__).resolve().parents[3])]
-    changes = ["status", "--porcelain", "--untracked-files=no", "--", ".", f":!{RESULTS}"]
+    changes = ["status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results"]
     try:
         commit, changed = (
             subprocess.run([*git, *words], capture_output=True, text=True, check=True).stdout

@@ -1,15 +1,4 @@
-"""The run directory, in which every file is there in full or not at all.
-
-============================= ====================================================================
-``config.yaml``               all settings
-``metrics.jsonl``             one line per step; step 0 is the base policy
-``games/step_000001.jsonl``   every game of the step, as ``ssp replay`` reads it
-``checkpoints/step_000040/``  everything to resume from, and ``policy/``, a model directory
-``tensorboard/``              the same figures for TensorBoard, or ``wandb/`` and ``tracked.txt``
-``summary.json``              the result
-``stopped.json``              why the run was stopped, if its figures went wrong
-============================= ====================================================================
-"""
+"""The run directory (docs/run_directory.md): every file is there in full or not at all."""
 
 from __future__ import annotations
 

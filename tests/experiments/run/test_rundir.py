@@ -138,7 +138,7 @@ SERVERS = [{"search.source": source} for source in ("http://one:1", "http://two:
     [
         ({}, {"steps": 500, "compute": {"learners": 2, "sharding": "fsdp2"}}, ""),
         ({}, {"seed": 5}, "seed"),
-        ({}, {"world_options.seed": 2}, "world_options.seed"),
+        ({}, {"world_options.seed": 2}, "world_options, world_options.seed"),
         ({}, {"learning.lr": 0.1}, "learning.lr"),
         ({}, SERVERS[0], "search.source"),
         (SERVERS[0], SERVERS[1], ""),  # a server may move
