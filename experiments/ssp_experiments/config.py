@@ -131,9 +131,8 @@ def load_preset(name: str) -> dict[str, Any]:
         raise ConfigError("preset", name, nearest(name, known))
     values: dict[str, Any] = yaml.safe_load(known[name].read_text(encoding="utf-8"))
     base = load_preset(values.pop("preset")) if "preset" in values else {}
-    for section, changes in values.items():
-        both = isinstance(changes, dict) and isinstance(base.get(section), dict)
-        base[section] = {**base[section], **changes} if both else changes
+    for path, value in flat(values).items():
+        assign(base, path, value)
     return base
 
 
