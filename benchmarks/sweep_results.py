@@ -17,10 +17,8 @@ from PIL import Image
 
 from benchmarks.harness import parser
 from ssp_experiments.config import read_yaml
-from ssp_experiments.report.curves import draw_runs
-from ssp_experiments.report.runs import Arm
 from ssp_experiments.sweeps.definition import SweepDirectory, trials
-from ssp_experiments.sweeps.results import SMOOTHED, Results
+from ssp_experiments.sweeps.results import Results
 
 KEPT = (
     r"arm|seed|step|accuracy\..*|games|reused_games|(proposer|solver)_(reward|searches)|valid_rate|"
@@ -48,10 +46,8 @@ def main() -> int:
     directory = SweepDirectory(settings.sweep)
     sweep, _ = directory.read(read_yaml(directory.definition)["name"])
     results = Results(sweep, trials(sweep), directory)
-    of_arm = [trial.arm for trial, _ in results.ended]
-    arms = [Arm(arm, [i for i, of in enumerate(of_arm) if of == arm]) for arm in results.arms]
     figure = settings.out / "figure.png"
-    draw_runs(figure, [run for _, run in results.ended], arms, settings.panels, SMOOTHED)
+    results.draw(figure, settings.panels)
     # A third of the size, with colours to spare.
     Image.open(figure).convert("RGB").quantize(192).save(figure, optimize=True)
     return 0

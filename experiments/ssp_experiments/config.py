@@ -131,9 +131,8 @@ def load_preset(name: str) -> dict[str, Any]:
         raise ConfigError("preset", name, nearest(name, known))
     values: dict[str, Any] = yaml.safe_load(known[name].read_text(encoding="utf-8"))
     base = load_preset(values.pop("preset")) if "preset" in values else {}
-    for section, changes in values.items():
-        both = isinstance(changes, dict) and isinstance(base.get(section), dict)
-        base[section] = {**base[section], **changes} if both else changes
+    for path, value in flat(values).items():
+        assign(base, path, value)
     return base
 
 
@@ -167,14 +166,19 @@ def assign(values: dict[str, Any], path: str, value: Any) -> None:
     values[name] = value
 
 
-def read_yaml(file: Path) -> dict[str, Any]:
-    """The settings in a file, as plain data."""
+def read_yaml(file: Path, kind: type[Settings] | None = None) -> dict[str, Any]:
+    """The settings in a file, as plain data; those of a ``kind`` are checked."""
     try:
         values = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise DataError(file, f"cannot be read: {error}") from error
     if not isinstance(values, dict):
         raise DataError(file, "holds no settings")
+    try:
+        if kind is not None:
+            kind(**values)
+    except ConfigError as error:
+        raise DataError(file, str(error)) from None
     return values
 
 

@@ -17,7 +17,6 @@ from ssp_env.replay import read_games
 from ssp_env.wording.mention import mentions
 from ssp_experiments.commands.cards import CARD, DATA, data_card
 from ssp_experiments.options import plural
-from ssp_experiments.report.runs import step_files
 from ssp_experiments.run.rundir import RunDirectory, check_empty
 
 COLUMNS = 8
@@ -80,7 +79,7 @@ def run(directory: str, *, out: Path | None, all: bool, window: int | None, json
 
 def games_of(run: str | Path) -> Iterator[Played]:
     """Step and record of every game of a run, in the order of play; void games are left out."""
-    files = step_files(RunDirectory(run).games)
+    files = RunDirectory(run).game_files
     if not files:
         raise RunError(f"{run} holds no games of a run (games/step_000001.jsonl is missing)")
     for step, file in files.items():

@@ -13,7 +13,6 @@ from ssp_env.errors import RunError, UnhealthyRun
 from ssp_experiments.options import DEFAULT_PRESET, Chosen, TrainOptions, plural
 from ssp_experiments.run.checks import check_early
 from ssp_experiments.run.process import (
-    Terminated,
     handling,
     quiet_libraries,
     raise_interruption,
@@ -51,7 +50,7 @@ def run(chosen: Chosen, options: TrainOptions) -> int:
     except KeyboardInterrupt as interruption:
         with uninterrupted():
             print(f"ssp: {after_interrupt(out, again)}", file=sys.stderr)
-            return 128 + (SIGTERM if isinstance(interruption, Terminated) else SIGINT)
+            return 128 + (SIGTERM if SIGTERM in interruption.args else SIGINT)
     except UnhealthyRun as error:
         text = f"To go on all the same: {again} (--set patience=null never stops)"
         print(f"ssp: stopped and saved: {error}. {text}", file=sys.stderr)

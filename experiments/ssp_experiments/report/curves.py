@@ -1,6 +1,4 @@
-"""Curves of runs and of means over seeds: as plain data for the page, and as a picture.
-
-A figure finds its chart by its name; a new one that fits nowhere gets a chart of its own."""
+"""Curves of runs and of means over seeds: as plain data for the page, and as a picture."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -25,18 +23,6 @@ PLOTTED = (
     *("question_hops", "solver_searches", "seconds.step"),
 )
 """Figures that ``ssp plot`` draws besides accuracy, and that tables of sweeps show."""
-
-
-class Chart(NamedTuple):
-    """Figures that share a pair of axes."""
-
-    group: str
-    """Heading that it stands under."""
-    title: str
-    unit: str
-    """Unit of the vertical axis."""
-    figures: tuple[str, ...]
-    """Names in ``metrics.jsonl``; those of a mapping are joined by a dot."""
 
 
 REWARDS, QUESTIONS, LENGTHS = "Accuracy and rewards", "Questions", "Searches and lengths"
@@ -83,16 +69,20 @@ LABELS = {
 }
 
 
-def charts(names: Iterable[str]) -> list[Chart]:
-    """Deals figures to charts, in the order of the page; each figure is in exactly one."""
+def charts(names: Iterable[str]) -> list[tuple[dict[str, Any], list[str]]]:
+    """Deals figures to charts, in the order of the page; each figure is in exactly one.
+
+    A chart has a ``group`` (its heading), ``title`` and ``unit``; ``share`` is whether that is one.
+    """
     left, dealt = sorted({*names}), []
     for group, title, unit, pattern in KINDS:
         found = [name for name in left if re.fullmatch(pattern, name)]
         left = [name for name in left if name not in found]
+        about = {"group": group, "title": title, "unit": unit, "share": unit.startswith("share")}
         if found and title:
-            dealt.append(Chart(group, title, unit, tuple(found)))
+            dealt.append((about, found))
         else:
-            dealt += [Chart(group, spoken(name).capitalize(), unit, (name,)) for name in found]
+            dealt += [({**about, "title": spoken(n).capitalize()}, [n]) for n in found]
     return dealt
 
 
@@ -114,7 +104,7 @@ def spoken_group(group: str) -> str:
 
 def titled(name: str) -> str:
     """The title of a figure that has a chart to itself."""
-    title, label = charts([name])[0].title, spoken(name)
+    title, label = charts([name])[0][0]["title"], spoken(name)
     return title if label in title.lower() else f"{title}: {label}"
 
 
@@ -150,12 +140,12 @@ def chart_data(runs: Sequence[Run], arms: Sequence[Arm]) -> list[dict[str, Any]]
     per run, and one per arm with the 95% interval over its seeds.
     """
     drawn = []
-    for chart in charts({name for run in runs for name in run.figures}):
-        known = {name: [curve(run, name) for run in runs] for name in chart.figures}
+    for about, names in charts({name for run in runs for name in run.figures}):
+        known = {name: [curve(run, name) for run in runs] for name in names}
         shown = {n: curves for n, curves in known.items() if any(c["y"].any() for c in curves)}
         if len(runs) == 1 and shown:
             series = [(spoken(name), i, shown[name][0]) for i, name in enumerate(shown)]
-            drawn.append(_plain(chart, chart.title, series, []))
+            drawn.append({**about, **_plain(series, [])})
         for name, curves in shown.items() if len(runs) > 1 else ():
             series = [(run.key, i, curves[i]) for i, run in enumerate(runs)]
             means = [
@@ -163,17 +153,16 @@ def chart_data(runs: Sequence[Run], arms: Sequence[Arm]) -> list[dict[str, Any]]
                 for arm in arms
                 if len(arms) < len(runs)
             ]
-            drawn.append(_plain(chart, titled(name), series, means))
+            drawn.append({**about, "title": titled(name), **_plain(series, means)})
     return drawn
 
 
-def _plain(
-    chart: Chart,
-    title: str,
-    series: Sequence[tuple[str, int, pd.DataFrame]],
-    means: Sequence[tuple[str, int, pd.DataFrame]],
-) -> dict[str, Any]:
-    """A chart over common steps, in six digits; ``None`` where a curve has no value."""
+Curves = Sequence[tuple[str, int, pd.DataFrame]]
+"""Label, number of the colour and points."""
+
+
+def _plain(series: Curves, means: Curves) -> dict[str, Any]:
+    """Curves over common steps, in six digits; ``None`` where one has no value."""
     steps = sorted({step for *_, found in series for step in found.index.tolist()})
 
     def plain(label: str, colour: int, found: pd.DataFrame) -> dict[str, Any]:
@@ -183,15 +172,8 @@ def _plain(
         }
         return {"label": label, "colour": colour, **columns}
 
-    return {
-        "group": chart.group,
-        "title": title,
-        "unit": chart.unit,
-        "share": chart.unit.startswith("share"),
-        "x": steps,
-        "series": [plain(*one) for one in series],
-        "means": [plain(*one) for one in means],
-    }
+    both = {"series": series, "means": means}
+    return {"x": steps, **{kind: [plain(*one) for one in curves] for kind, curves in both.items()}}
 
 
 # -- pictures ----------------------------------------------------------------------------------
@@ -199,9 +181,6 @@ def _plain(
 
 def plot(paths: Sequence[str], file: Path, smooth: int) -> int:
     """Draws the runs into one picture; see :func:`ssp_experiments.cli.plot`."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     runs = open_runs(paths)
     arms = arms_of(runs)
 

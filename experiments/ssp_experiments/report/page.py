@@ -88,15 +88,16 @@ def page_html(runs: Sequence[Run], held: dict[str, str], live: bool = False) -> 
 def described(runs: Sequence[Run], live: bool) -> dict[str, Any]:
     """All that the page holds besides games: rendered tables, and curves as plain data."""
     arms = arms_of(runs)
-    several = [arm for arm in arms if len(arm.runs) > 1]
     groups = sorted({g for run in runs for line in run.evaluated for g in line["accuracy"]})
-    means: dict[str, dict[str, Any]] = {arm.name: {} for arm in several}
-    for arm in several:
-        for group in groups:
-            found = mean_curve([curve(runs[place], ACCURACY + group) for place in arm.runs])
-            if len(found):
-                means[arm.name][group] = found.iloc[-1]
-
+    means = {
+        arm.name: {
+            group: found.iloc[-1]
+            for group in groups
+            if len(found := mean_curve([curve(runs[i], ACCURACY + group) for i in arm.runs]))
+        }
+        for arm in arms
+        if len(arm.runs) > 1
+    }
     overview = TEMPLATES.get_template("overview.html")
     settings = TEMPLATES.get_template("settings.html")
     results = [dict(run.summary or {}) for run in runs]

@@ -15,10 +15,8 @@ import pandas as pd
 
 from ssp_env.errors import RunError
 from ssp_experiments.config import flat
-from ssp_experiments.run.rundir import CHANGEABLE, RunDirectory, by_step
+from ssp_experiments.run.rundir import CHANGEABLE, RunDirectory
 
-NOT_FIGURES = {"interval", "questions", "void_questions"}
-"""Parts of a line that are no figures of a step."""
 ACCURACY = "accuracy."
 """Beginning of the accuracies by group of questions."""
 MEAN = "accuracy.mean"
@@ -56,7 +54,8 @@ class Run:
 
         An evaluation that an outage hit lacks groups, and so the mean over them.
         """
-        kept = [{n: v for n, v in line.items() if n not in NOT_FIGURES} for line in self.lines]
+        other = {"interval", "questions", "void_questions"}
+        kept = [{n: v for n, v in line.items() if n not in other} for line in self.lines]
         frame = pd.json_normalize(kept).set_index("step").apply(pd.to_numeric, errors="coerce")
         frame = frame.dropna(axis="columns", how="all")
         if "valid_rate" in frame:
@@ -75,48 +74,38 @@ class Run:
 
 
 def open_runs(paths: Sequence[str], live: bool = False) -> list[Run]:
-    """Reads everything of run directories but their games; runs may be in progress.
+    """Reads run directories, but no games; a sweep's stands for its trials, as they began.
 
-    A sweep's directory stands for its trials, in the order in which they began. Says where the last
-    line of metrics is cut off and left out, unless ``live``: then the next look finds its end.
+    Says where the last line of metrics is cut off and left out, unless ``live``: then the next look
+    finds its end.
     """
-    paths = [run for path in paths for run in _trials(path) or [path]]
-    parts = [Path(path).resolve().parts for path in paths]
+    found: list[Path] = []
+    for path in map(Path, paths):
+        begun = [file.parent / "config.yaml" for file in path.glob("trials/*/metrics.jsonl")]
+        begun = sorted(begun, key=lambda file: file.stat().st_mtime_ns)
+        found += [file.parent for file in begun] or [path]
+
+    parts = [path.resolve().parts for path in found]
     # The shortest ends of paths that tell the runs apart.
     for length in range(1, max(map(len, parts)) + 1):
         keys = ["-".join(part[-length:]).strip("/-") or "run" for part in parts]
         if len({*keys}) == len(keys):
-            runs = [read_run(key, path) for key, path in zip(keys, paths, strict=True)]
             break
     else:
         raise RunError(f"a run is named twice: {', '.join(paths)}")
-    for file in (RunDirectory(path).metrics for path in paths):
+    runs = [read_run(key, path) for key, path in zip(keys, found, strict=True)]
+    for file in (path / "metrics.jsonl" for path in found):
         if not live and not file.read_bytes().endswith(b"\n"):
             cut = "its last line is cut off and left out (a run writes it, or was killed)"
             print(f"ssp: {file}: {cut}", file=sys.stderr)
     return runs
 
 
-def _trials(path: str) -> list[str]:
-    begun = [file.parent / "config.yaml" for file in Path(path).glob("trials/*/metrics.jsonl")]
-    return [str(file.parent) for file in sorted(begun, key=lambda file: file.stat().st_mtime_ns)]
-
-
 def read_run(key: str, path: str | Path) -> Run:
     """A run, with the name that it gets; see :func:`open_runs`."""
-    directory = RunDirectory(path)
-    if not directory.config.exists():
-        raise RunError(
-            f"{path} is no run directory (no config.yaml), and no sweep with a trial that began"
-        )
-    summary, lines = directory.read_summary(), directory.read_metrics()
-    config, files = directory.read_config(), step_files(directory.games)
-    return Run(key, directory.path, config, lines, summary, files)
-
-
-def step_files(folder: Path) -> dict[int, Path]:
-    """The files of games in a folder, by step; none if there is no such folder."""
-    return by_step(folder, r"\.jsonl(\.gz)?")
+    held = RunDirectory(path)
+    config, summary, lines = held.read_config(), held.read_summary(), held.read_metrics()
+    return Run(key, held.path, config, lines, summary, held.game_files)
 
 
 @dataclass(frozen=True)

@@ -50,25 +50,22 @@ class Viewer(ThreadingHTTPServer):
         """Content type and body; a ``LookupError`` where there is no such page, run or game."""
         runs = open_runs(self.paths, live=True)
         if path == "/":
-            return "text/html", page_html(
-                runs, {"data": packed(described(runs, live=True))}, live=True
-            )
-        if path == "/api/state":
-            return "application/json", json.dumps(described(runs, live=True))
-        if path not in ("/api/index", "/api/game"):
-            raise LookupError("there is no such page")
+            held = {"data": packed(described(runs, live=True))}
+            return "text/html", page_html(runs, held, live=True)
 
-        run = dict(enumerate(runs))[int(query["run"])]
         data: Any
-        if path == "/api/index":
-            wanted = {int(step) for step in query["steps"].split(",")} & run.files.keys()
-            data = {
-                step: _rows(run.files[step], run.files[step].stat().st_mtime_ns) for step in wanted
-            }
-        else:
-            step, slot = int(query["step"]), int(query["slot"])
+        if path == "/api/state":
+            data = described(runs, live=True)
+        elif path == "/api/index":
+            files = runs[int(query["run"])].files
+            wanted = {int(step) for step in query["steps"].split(",")} & files.keys()
+            data = {step: _rows(files[step], files[step].stat().st_mtime_ns) for step in wanted}
+        elif path == "/api/game":
+            run, step, slot = runs[int(query["run"])], int(query["step"]), int(query["slot"])
             (saved,) = [game for game in read_games(run.files[step]) if game.record.slot == slot]
             data = game_html(run.key, step, saved, tokens=True)
+        else:
+            raise LookupError("there is no such page")
         return "application/json", json.dumps(data)
 
 

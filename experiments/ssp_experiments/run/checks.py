@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +37,8 @@ def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     if "RAY_ADDRESS" not in os.environ:
         check_processors(config.compute, os.cpu_count() or 1)
     check_world(config.world, **config.world_options)
-    learning = config.learning
-    own = {
-        "rules": config.rules,
-        "learning.proposer_algorithm": learning.proposer_algorithm,
-        "learning.solver_algorithm": learning.solver_algorithm,
-    }
-    for name, value in own.items():
-        if ":" in value:
+    for name in ("rules", "learning.proposer_algorithm", "learning.solver_algorithm"):
+        if ":" in (value := attrgetter(name)(config)):
             load(name, value)
     check_policy(config)
     if config.learning.partner:
@@ -108,9 +103,7 @@ def open_run(
 
 def check_model(directory: Path) -> Any:
     """Makes sure that a model directory holds a causal LM that can be served; returns its config.
-
-    Its weights are not loaded, but the headers of their files are read.
-    """
+    Of its weights, the headers are read."""
     from safetensors import SafetensorError, safe_open
 
     from ssp_agents.engines.transformers_engine import check_architecture
@@ -120,10 +113,9 @@ def check_model(directory: Path) -> Any:
     model = meta_model(directory)
     check_architecture(model)
 
-    files = sorted(directory.glob("*.safetensors"))
-    if not files and not any(directory.glob("pytorch_model*.bin")):
+    if not any([*directory.glob("*.safetensors"), *directory.glob("pytorch_model*.bin")]):
         raise ModelError(f"{directory} holds no weights (model.safetensors is missing)")
-    for file in files:
+    for file in sorted(directory.glob("*.safetensors")):
         try:
             with safe_open(file, framework="pt"):
                 pass
@@ -147,18 +139,13 @@ def check_lengths(rules: Rules, question: Question, positions: int | None) -> No
     """Makes sure that prompts fit into their budget, and trajectories into the tokens that the
     model can read (``positions``); one question stands for all of them."""
     config = rules.config
-    longest = {
-        "the prompt": config.max_prompt_tokens + config.max_response_tokens,
-        "prompt and verification": rules.longest_trajectory,
-    }
-    for what, total in longest.items():
-        if positions is not None and total > positions:
-            fix = f"with {what} it makes {total}, and the model reads at most {positions} tokens"
-            room = positions - config.max_prompt_tokens
-            fits = what == "the prompt" and room > 0
-            shorter = "less, and less of game.max_prompt_tokens or game.max_document_tokens"
-            fix += f"; give at most {room}" if fits else f"; give {shorter}"
-            raise ConfigError("game.max_response_tokens", config.max_response_tokens, fix)
+    longest, budget = rules.longest_trajectory, config.max_response_tokens
+    if positions is not None and longest > positions:
+        room = positions - longest + budget
+        less = "less, and less of game.max_prompt_tokens or game.max_document_tokens"
+        fix = f"with the prompt it makes {longest}, verification included, and the model reads at "
+        fix += f"most {positions} tokens; give {f'at most {room}' if room > 0 else less}"
+        raise ConfigError("game.max_response_tokens", budget, fix)
 
     answer = min((truth.answer for truth in rules.world.answers), key=len)
     lengths = {

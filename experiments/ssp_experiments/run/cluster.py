@@ -21,7 +21,7 @@ from ssp_agents.rllib import SSP, SSPConfig
 from ssp_env.errors import ServiceError
 from ssp_experiments.config import RunConfig
 from ssp_experiments.run.checks import build_rules
-from ssp_experiments.run.process import Terminated, quiet_libraries, uninterrupted
+from ssp_experiments.run.process import quiet_libraries, uninterrupted
 
 
 def algorithm_config(config: RunConfig) -> SSPConfig:
@@ -60,6 +60,7 @@ def algorithm_config(config: RunConfig) -> SSPConfig:
         sharding=compute.sharding,
     )
 
+    made.resources(num_cpus_for_main_process=compute.threads)
     made.debugging(seed=config.seed, log_level="ERROR")
     return made
 
@@ -106,7 +107,9 @@ def started_ray(config: RunConfig | None = None, actors: int = 0) -> Iterator[No
             **(local if address == "local" else {}),
         )
     except SystemExit as error:
-        raise Terminated from error  # SIGTERM while Ray's own handler was in place
+        raise KeyboardInterrupt(
+            signal.SIGTERM
+        ) from error  # SIGTERM while Ray's own handler was in place
     except Exception as error:
         # Ray has no type of its own for it: a machine that is too busy, or an address without Ray.
         fix = "start again when the machine is less busy, or name a cluster by RAY_ADDRESS"

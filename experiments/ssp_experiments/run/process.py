@@ -25,13 +25,10 @@ LOGGED = {
 """Loggers, and a part of the one message of each that is dropped."""
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM, as sent by SLURM, Kubernetes and ``docker stop``: treated like Ctrl-C."""
-
-
 def raise_interruption(signum: int, frame: Any) -> None:
-    """Signal handler that interrupts at once."""
-    raise Terminated if signum == signal.SIGTERM else KeyboardInterrupt
+    """Signal handler that interrupts at once: SIGTERM, as sent by SLURM, Kubernetes and ``docker
+    stop``, like Ctrl-C. The exception holds the signal's number."""
+    raise KeyboardInterrupt(signum)
 
 
 @contextmanager
@@ -52,24 +49,23 @@ def handling(handler: Any, *signals: signal.Signals) -> Iterator[None]:
 
 
 @contextmanager
-def interruptible(
-    note: Callable[[], object],
-) -> Iterator[Callable[[], KeyboardInterrupt | None]]:
-    """Remembers the first Ctrl-C or SIGTERM; a second one interrupts at once.
+def interruptible(note: Callable[[], object]) -> Iterator[list[KeyboardInterrupt]]:
+    """Remembers the first Ctrl-C or SIGTERM in the list that it yields; a second one interrupts at
+    once.
 
-    Yields a function that returns the interruption to raise, once there was one. ``note`` is called
-    at the first, in its own thread, because the signal may arrive in the middle of a print.
+    ``note`` is called at the first, in its own thread, because the signal may arrive in the middle
+    of a print.
     """
     seen: list[KeyboardInterrupt] = []
 
     def remember(signum: int, frame: Any) -> None:
         if seen:
             raise_interruption(signum, frame)
-        seen.append(Terminated() if signum == signal.SIGTERM else KeyboardInterrupt())
+        seen.append(KeyboardInterrupt(signum))
         threading.Thread(target=note, daemon=True).start()
 
     with handling(remember):
-        yield lambda: seen[0] if seen else None
+        yield seen
 
 
 def uninterrupted() -> Any:
@@ -104,8 +100,6 @@ def quiet_libraries() -> None:
 
 # -- where a figure comes from -----------------------------------------------------------------
 
-RESULTS = "benchmarks/results"
-
 
 def git_commit() -> str | None:
     """The checkout's commit, with ``+changes`` if files differ; ``None`` outside a checkout.
@@ -113,7 +107,7 @@ def git_commit() -> str | None:
     Results of benchmarks are ignored, because no benchmark reads what another wrote.
     """
     git = ["git", "-C", str(Path(__file__).resolve().parents[3])]
-    changes = ["status", "--porcelain", "--untracked-files=no", "--", ".", f":!{RESULTS}"]
+    changes = ["status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results"]
     try:
         commit, changed = (
             subprocess.run([*git, *words], capture_output=True, text=True, check=True).stdout

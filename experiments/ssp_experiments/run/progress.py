@@ -45,18 +45,13 @@ def heartbeat(note: Callable[[str], object]) -> Iterator[None]:
 
 
 class Progress(Bar):
-    """Shows steps, figures and accuracies as they come; a context, which holds the bar.
+    """Shows steps, figures and accuracies as they come; a context, which holds the bar. ``done``
+    steps of an earlier part of the run count."""
 
-    ``done`` steps of an earlier part of the run count; a console other than standard error is of
-    tests.
-    """
-
-    def __init__(
-        self, steps: int, *, done: int = 0, quiet: bool = False, console: Console | None = None
-    ) -> None:
-        shown = console if console is not None else Console(stderr=True, quiet=quiet)
+    def __init__(self, steps: int, *, done: int = 0, quiet: bool = False) -> None:
+        shown = Console(stderr=True, quiet=quiet)
         self._steps, self._figures, self._seconds = steps, dict[str, float](), 0.0
-        self._began, self._heartbeat = time.monotonic(), heartbeat(self.note)
+        self._began = time.monotonic()
         super().__init__(
             TextColumn("[bold]self-play"),
             BarColumn(),
@@ -68,19 +63,6 @@ class Progress(Bar):
             disable=not shown.is_terminal,
         )
         self._task = self.add_task("", total=steps, completed=done)
-
-    def start(self) -> None:
-        """Shows the bar on a terminal, which says what is sampled; elsewhere a line does."""
-        if self.disable:
-            self._heartbeat.__enter__()
-        super().start()
-
-    def stop(self) -> None:
-        """Ends what :meth:`start` began."""
-        if self.disable:
-            self._heartbeat.__exit__(None, None, None)
-        else:
-            super().stop()
 
     def get_renderables(self) -> Iterator[RenderableType]:
         """The bar, and the latest figures below it."""

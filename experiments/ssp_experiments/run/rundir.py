@@ -1,20 +1,8 @@
-"""The run directory, in which every file is there in full or not at all.
-
-============================= ====================================================================
-``config.yaml``               all settings
-``metrics.jsonl``             one line per step; step 0 is the base policy
-``games/step_000001.jsonl``   every game of the step, as ``ssp replay`` reads it
-``checkpoints/step_000040/``  everything to resume from, and ``policy/``, a model directory
-``tensorboard/``              the same figures for TensorBoard, or ``wandb/`` and ``tracked.txt``
-``summary.json``              the result
-``stopped.json``              why the run was stopped, if its figures went wrong
-============================= ====================================================================
-"""
+"""The run directory (docs/run_directory.md): every file is there in full or not at all."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +23,7 @@ from ssp_env.disk import (
     write_atomically,
     write_error,
 )
-from ssp_env.errors import ConfigError, DataError, RunError
+from ssp_env.errors import RunError
 from ssp_env.game.record import GameRecord
 from ssp_env.replay.files import SavedGame, SavedRules, game_lines
 from ssp_experiments.config import RunConfig, flat, read_yaml
@@ -98,7 +86,6 @@ class RunDirectory:
             remove_empty(made)
 
     def _first_step(self, config: RunConfig, resume: bool) -> int:
-        latest = self.latest_checkpoint()
         if not resume:
             if any(self.path.iterdir()):
                 way = "continue its run with --resume, or " if self.metrics.exists() else ""
@@ -106,8 +93,8 @@ class RunDirectory:
             return 0
 
         # The checkpoint's own settings: those of the directory may have been edited since.
-        held = self.read_config() if latest is None else _read_config(latest[1] / self.config.name)
-        theirs, ours = flat(held), flat(config.model_dump(mode="json"))
+        step, place = self.latest_checkpoint() or (0, self.path)
+        theirs, ours = flat(self.read_config(place)), flat(config.model_dump(mode="json"))
         names = [name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name)]
         fixed = {name for name in names if not CHANGEABLE.fullmatch(name)}
         # A server may move, but no other search may take its place.
@@ -116,7 +103,6 @@ class RunDirectory:
         if fixed:
             what = f"{self.path} holds a run with other settings ({', '.join(sorted(fixed))})"
             raise RunError(f"{what}; leave them as they were, or choose another --out")
-        step = latest[0] if latest else 0
         if step > config.steps:
             raise RunError(f"{self.path} is at step {step} already; ask for more --steps")
         return step
@@ -132,17 +118,13 @@ class RunDirectory:
         """The run's name with a tracker, if it has one."""
         return self.tracked.read_text() if self.tracked.exists() else None
 
-    def write_tracked(self, name: str) -> None:
-        """Keeps the run's name with a tracker."""
-        write_atomically(self.tracked, name)
-
     def append_metrics(self, line: dict[str, Any]) -> dict[str, Any]:
         """Adds one line to ``metrics.jsonl``; returns it with ``None`` for every figure that is not
         finite, which JSON cannot hold."""
         line = finite(line)
         try:
             with open(self.metrics, "a", encoding="utf-8") as file:
-                file.write(json.dumps(line, allow_nan=False) + "\n")
+                file.write(json.dumps(line) + "\n")
         except OSError as error:
             raise write_error(self.metrics, error) from error
         return line
@@ -164,15 +146,14 @@ class RunDirectory:
     def save_checkpoint(
         self, step: int, save: Callable[[Path], None], kept: int | None = None
     ) -> None:
-        """Lets ``save`` fill a new checkpoint; of all, the newest ``kept`` stay (``None``: all)."""
+        """Lets ``save`` fill a new checkpoint; the newest ``kept`` stay (``None``: all)."""
         from safetensors import SafetensorError
 
         final = self.checkpoints / f"step_{step:06d}"
         try:
             with new_folder(final) as unfinished:
                 save(unfinished)
-                if self.config.exists():
-                    shutil.copy(self.config, unfinished)
+                shutil.copy(self.config, unfinished)
             self.stopped.unlink(missing_ok=True)
             for _, old in self.kept_checkpoints()[: -kept if kept else 0]:
                 shutil.rmtree(old)
@@ -182,11 +163,12 @@ class RunDirectory:
 
     # -- what was written ----------------------------------------------------------------------
 
-    def read_config(self) -> dict[str, Any]:
-        """The settings that the directory's run was started with, as plain data."""
-        if not self.config.exists():
-            raise RunError(f"{self.path} holds no run to resume (config.yaml is missing)")
-        return _read_config(self.config)
+    def read_config(self, checkpoint: Path | None = None) -> dict[str, Any]:
+        """The settings that the run was started with, or those of a checkpoint, as plain data."""
+        file = (checkpoint or self.path) / self.config.name
+        if not file.exists():
+            raise RunError(f"{file.parent} holds no run to resume or read (config.yaml is missing)")
+        return read_yaml(file, RunConfig)
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """All lines of ``metrics.jsonl``, but for a last one whose end is not there: a run is
@@ -213,23 +195,26 @@ class RunDirectory:
 
     def latest_checkpoint(self) -> tuple[int, Path] | None:
         """Step and folder of the newest checkpoint."""
-        found = self.kept_checkpoints()
-        return found[-1] if found else None
+        return next(reversed(self.kept_checkpoints()), None)
 
     def kept_checkpoints(self) -> list[tuple[int, Path]]:
         """Steps and folders of all checkpoints that are there, the oldest first."""
-        return [*by_step(self.checkpoints, "").items()]
+        return [*by_step(self.checkpoints).items()]
+
+    @property
+    def game_files(self) -> dict[int, Path]:
+        """Files of games by step."""
+        return by_step(self.games)
 
     def go_back(self) -> int:
         """Deletes what came after the newest checkpoint, whose steps are played again, to the same
         result; the checkpoint's step, or 0 where there is none."""
-        latest = self.latest_checkpoint()
-        step = latest[0] if latest else 0
+        step, _ = self.latest_checkpoint() or (0, self.path)
         try:
             if self.metrics.exists():  # it begins with the measured base policy
                 kept = [line for line in self.read_metrics() if line["step"] <= step]
                 write_atomically(self.metrics, "".join(json.dumps(line) + "\n" for line in kept))
-            for played, file in by_step(self.games, r"\.jsonl").items():
+            for played, file in self.game_files.items():
                 if played > step:
                     file.unlink()
             self.summary.unlink(missing_ok=True)
@@ -255,26 +240,14 @@ class RunDirectory:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _read_config(file: Path) -> dict[str, Any]:
-    values = read_yaml(file)
-    try:
-        RunConfig(**values)
-    except ConfigError as error:
-        raise DataError(file, str(error)) from None
-    return values
-
-
 def _read_json(file: Path) -> dict[str, Any] | None:
     """The object in a file; ``None`` where there is no file."""
     try:
-        held = json.loads(file.read_text(encoding="utf-8"))
+        return dict(json.loads(file.read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise RunError(f"{file} cannot be read: {error}; delete it and resume the run") from error
-    if not isinstance(held, dict):
-        raise RunError(f"{file} holds no object; delete it and resume the run")
-    return held
 
 
 def check_empty(out: Path) -> None:
@@ -283,17 +256,14 @@ def check_empty(out: Path) -> None:
         raise RunError(f"{out} is not empty; choose another --out")
 
 
-def by_step(folder: Path, ending: str) -> dict[int, Path]:
-    """The files or folders in another that are named after a step, by step; copies under other
-    names are not taken for them."""
-    matches = [(re.fullmatch(rf"step_(\d+){ending}", path.name), path) for path in folder.glob("*")]
+def by_step(folder: Path) -> dict[int, Path]:
+    """The files of games, or checkpoints, in a folder, by step; copies under other names are not
+    taken for them."""
+    pattern = re.compile(r"step_(\d+)(\.jsonl(\.gz)?)?")
+    matches = [(pattern.fullmatch(path.name), path) for path in folder.glob("*")]
     return dict(sorted((int(match[1]), path) for match, path in matches if match))
 
 
 def finite(value: Any) -> Any:
-    """The same with ``None`` for every number that is not finite."""
-    if isinstance(value, dict):
-        return {key: finite(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    """The same as JSON holds it, with ``None`` for every number that is not finite."""
+    return json.loads(json.dumps(value), parse_constant=lambda name: None)

@@ -2,87 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 
+from ssp_env.disk import write_atomically
 from ssp_experiments.config import RunConfig, TrackerName
 from ssp_experiments.run.rundir import RunDirectory
 
-
-class Tracker(Protocol):
-    """Takes the figures of each step."""
-
-    def log(self, step: int, figures: Mapping[str, float]) -> None: ...
-
-    def close(self) -> None: ...
+Log = Callable[[int, Mapping[str, float]], object]
+"""Takes the number and the figures of each step."""
 
 
-class TensorBoard:
+@contextmanager
+def tensorboard(config: RunConfig, directory: RunDirectory, steps_done: int) -> Iterator[Log]:
     """Files for TensorBoard, in the run directory."""
+    from tensorboardX import SummaryWriter
 
-    def __init__(self, config: RunConfig, directory: RunDirectory, steps_done: int) -> None:
-        from tensorboardX import SummaryWriter
-
-        # TensorBoard hides later steps, of a run that was interrupted.
-        purge = steps_done + 1 if steps_done else None
-        self._board = SummaryWriter(str(directory.tensorboard), purge_step=purge)
-
-    def log(self, step: int, figures: Mapping[str, float]) -> None:
+    def log(step: int, figures: Mapping[str, float]) -> None:
         for name, value in figures.items():
-            self._board.add_scalar(name, value, step)
-        self._board.flush()
+            board.add_scalar(name, value, step)
+        board.flush()
 
-    def close(self) -> None:
-        self._board.close()
+    # TensorBoard hides later steps, of a run that was interrupted.
+    purge = steps_done + 1 if steps_done else None
+    with SummaryWriter(str(directory.tensorboard), purge_step=purge) as board:
+        yield log
 
 
-class WeightsAndBiases:
+@contextmanager
+def wandb(config: RunConfig, directory: RunDirectory, steps_done: int) -> Iterator[Log]:
     """A run in the project ``ssp`` of Weights & Biases; ``WANDB_MODE=offline`` keeps it in the run
     directory. Steps that a resumed run plays again are not shown twice."""
+    import wandb
 
-    def __init__(self, config: RunConfig, directory: RunDirectory, steps_done: int) -> None:
-        import wandb
-
-        self._run = wandb.init(
-            project="ssp", dir=directory.path, name=directory.path.name,
-            id=directory.read_tracked(), resume="allow", config=config.model_dump(mode="json"),
-            settings=wandb.Settings(silent=True),
-        )  # fmt: skip
-        directory.write_tracked(self._run.id)
-
-    def log(self, step: int, figures: Mapping[str, float]) -> None:
-        self._run.log(dict(figures), step=step)
-
-    def close(self) -> None:
-        self._run.finish()
+    run = wandb.init(
+        project="ssp", dir=directory.path, name=directory.path.name,
+        id=directory.read_tracked(), resume="allow", config=config.model_dump(mode="json"),
+        settings=wandb.Settings(silent=True),
+    )  # fmt: skip
+    write_atomically(directory.tracked, run.id)
+    try:
+        yield lambda step, figures: run.log(dict(figures), step=step)
+    finally:
+        run.finish()
 
 
-class MLflow:
+@contextmanager
+def mlflow(config: RunConfig, directory: RunDirectory, steps_done: int) -> Iterator[Log]:
     """A run in the experiment ``ssp`` of MLflow, wherever ``MLFLOW_TRACKING_URI`` says."""
+    from mlflow import MlflowClient
 
-    def __init__(self, config: RunConfig, directory: RunDirectory, steps_done: int) -> None:
-        from mlflow import MlflowClient
+    client, name = MlflowClient(), directory.read_tracked()
+    if name is None:
+        known = client.get_experiment_by_name("ssp")
+        number = known.experiment_id if known else client.create_experiment("ssp")
+        name = str(client.create_run(number, run_name=directory.path.name).info.run_id)
+        for setting, value in config.model_dump(mode="json").items():
+            client.log_param(name, setting, value)
+        write_atomically(directory.tracked, name)
 
-        self._client, self._id = MlflowClient(), directory.read_tracked()
-        if self._id is None:
-            known = self._client.get_experiment_by_name("ssp")
-            number = known.experiment_id if known else self._client.create_experiment("ssp")
-            run = self._client.create_run(number, run_name=directory.path.name)
-            self._id = str(run.info.run_id)
-            for name, value in config.model_dump(mode="json").items():
-                self._client.log_param(self._id, name, value)
-            directory.write_tracked(self._id)
+    def log(step: int, figures: Mapping[str, float]) -> None:
+        for figure, value in figures.items():
+            client.log_metric(name, figure, value, step=step)
 
-    def log(self, step: int, figures: Mapping[str, float]) -> None:
-        for name, value in figures.items():
-            self._client.log_metric(self._id, name, value, step=step)
-
-    def close(self) -> None:
-        self._client.set_terminated(self._id)
+    try:
+        yield log
+    finally:
+        client.set_terminated(name)
 
 
-TRACKERS: dict[TrackerName, Callable[[RunConfig, RunDirectory, int], Tracker]] = {
-    "tensorboard": TensorBoard,
-    "wandb": WeightsAndBiases,
-    "mlflow": MLflow,
-}
+TRACKERS: dict[
+    TrackerName, Callable[[RunConfig, RunDirectory, int], AbstractContextManager[Log]]
+] = {"tensorboard": tensorboard, "wandb": wandb, "mlflow": mlflow}

@@ -1,10 +1,11 @@
-"""A training run from its settings to its summary."""
+"""A training run from its settings to its summary: on the screen, in files, for a tracker."""
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,22 @@ import torch
 
 from ssp_agents.health import Monitor
 from ssp_agents.rllib.algorithm import SSP
-from ssp_env.errors import LearnerDied, UnhealthyRun
-from ssp_env.game.record import outages
-from ssp_env.game.rules import idle_settings
+from ssp_env.errors import LearnerDied, RunError, ServiceError, UnhealthyRun
+from ssp_env.game.outcome import Outage
+from ssp_env.game.record import GameRecord, outages
+from ssp_env.game.rules import Rules, fingerprint, idle_settings, resolve_verifier
 from ssp_env.replay.files import SavedRules
+from ssp_env.types import Question
 from ssp_experiments.config import RunConfig
 from ssp_experiments.run.checks import check_settings, open_run
 from ssp_experiments.run.cluster import build, started_ray
-from ssp_experiments.run.process import interruptible, uninterrupted
-from ssp_experiments.run.progress import Progress
-from ssp_experiments.run.recorder import Recorder, Report, summarise
+from ssp_experiments.run.process import git_commit, interruptible, machine, uninterrupted
+from ssp_experiments.run.progress import Progress, heartbeat
 from ssp_experiments.run.rundir import RunDirectory
+from ssp_experiments.run.trackers import TRACKERS, Log
+from ssp_experiments.stats import share
+
+Report = Callable[[dict[str, Any]], object]
 
 
 def train(
@@ -52,7 +58,10 @@ def train(
     directory = RunDirectory(out)
     with directory.claimed(config, resume) as steps_done:
         if steps_done < config.steps:
-            with Progress(config.steps, done=steps_done, quiet=quiet) as progress:
+            with (
+                Progress(config.steps, done=steps_done, quiet=quiet) as progress,
+                ExitStack() as open_,
+            ):
                 for idle in idle_settings(rules):
                     progress.note(idle)
                 if resume and not steps_done:
@@ -61,12 +70,15 @@ def train(
                     progress.note(f"resumed after step {steps_done}")
                 if stopped := directory.read_stopped():
                     progress.note(f"it was stopped after step {stopped.step}: {stopped}")
-                recorder = Recorder(
-                    config, directory, questions, progress, steps_done, began, report
-                )
-                with closing(recorder):
-                    run = _Run(config, directory, SavedRules.of(rules), progress, recorder)
-                    run.play(steps_done)
+                try:
+                    tracker = TRACKERS[config.tracker](config, directory, steps_done)
+                    track = open_.enter_context(tracker)
+                except Exception as error:  # each library raises its own
+                    what = f"tracker {config.tracker} cannot be opened: {error}"
+                    raise RunError(what) from error
+                held = SavedRules.of(rules)
+                run = _Run(config, directory, held, questions, progress, track, report, began)
+                run.play(steps_done)
 
         summary = summarise(config, directory, rules)
         directory.write_summary(summary)
@@ -80,8 +92,13 @@ class _Run:
     config: RunConfig
     directory: RunDirectory
     rules: SavedRules
+    questions: list[Question]
+    """Those that the policy is measured by."""
     progress: Progress
-    recorder: Recorder
+    track: Log
+    report: Report | None
+    last_line: float
+    """When the last line of metrics was written, by ``time.perf_counter``."""
 
     def play(self, steps_done: int) -> None:
         """Plays what remains of the run.
@@ -91,7 +108,9 @@ class _Run:
         """
         torch.set_num_threads(self.config.compute.threads)
         self.progress.note("starting Ray, engine and learner")
-        with started_ray(self.config):
+        # On a terminal, the bar says what is sampled.
+        beats = heartbeat(self.progress.note) if self.progress.disable else nullcontext()
+        with beats, started_ray(self.config):
             try:
                 self._play_steps(steps_done)
             # Another death in the second try is no accident, and ends the run.
@@ -107,37 +126,28 @@ class _Run:
         algorithm, monitor = build(self.config), Monitor(patience)
         try:
             if steps_done:
-                self._restore(algorithm, monitor)
+                _, checkpoint = self.directory.kept_checkpoints()[-1]
+                algorithm.restore_from_path(str((checkpoint / "algorithm").resolve()))
+                monitor.replay(self.directory.read_metrics())
+                if self.directory.read_stopped():
+                    # It is resumed on purpose: what stopped it must happen anew to stop it again.
+                    monitor.begin_again()
             elif not self.directory.metrics.exists():
-                self.recorder.base(algorithm.solve)
+                self._measure_base(algorithm)
 
             stopping = "stopping after this step; a second time stops at once"
-            with interruptible(lambda: self.progress.note(stopping)) as interrupted:
+            with interruptible(lambda: self.progress.note(stopping)) as seen:
                 for step in range(steps_done + 1, self.config.steps + 1):
-                    self._step(step, algorithm, monitor, interrupted)
+                    self._step(step, algorithm, monitor, seen)
         finally:
             with uninterrupted():
                 algorithm.stop()
 
-    def _restore(self, algorithm: SSP, monitor: Monitor) -> None:
-        """Takes the newest checkpoint back."""
-        latest = self.directory.latest_checkpoint()
-        assert latest is not None, "a run continues from a checkpoint"
-        algorithm.restore_from_path(str((latest[1] / "algorithm").resolve()))
-
-        monitor.replay(self.directory.read_metrics())
-        if self.directory.read_stopped():
-            # It is resumed on purpose: what stopped it must happen anew to stop it again.
-            monitor.begin_again()
-
     def _step(
-        self,
-        step: int,
-        algorithm: SSP,
-        monitor: Monitor,
-        interrupted: Callable[[], KeyboardInterrupt | None],
+        self, step: int, algorithm: SSP, monitor: Monitor, seen: Sequence[KeyboardInterrupt]
     ) -> None:
-        """Plays, learns, writes; saves a checkpoint where one is due or the run ends here."""
+        """Plays, learns, writes; saves a checkpoint where one is due or the run ends here, as it
+        does after an interruption that was ``seen``."""
         began = time.perf_counter()
         result = algorithm.train()["ssp"]
         seconds = {name: float(value) for name, value in result["seconds"].items()}
@@ -145,16 +155,20 @@ class _Run:
 
         figures, games = dict(algorithm.last_figures), algorithm.last_games
         self.directory.write_games(step, self.rules, games)
-        self.recorder.step(step, figures, seconds, algorithm.solve)
+        self.progress.step(step, figures, seconds["step"])
+        last, accuracy = step == self.config.steps, dict[str, Accuracy]()
+        if last or step % self.config.evaluate_every == 0:
+            label = "final" if last else f"step {step}"
+            accuracy = self._evaluate(label, algorithm, seconds)
+        self._write({"step": step, **figures}, seconds, accuracy)
 
         def save(folder: Path) -> None:
             """Writes all that is needed to resume, and the policy as a model directory."""
             algorithm.save_to_path(str((folder / "algorithm").resolve()))
             algorithm.save_policy(folder / "policy")
 
-        last = step == self.config.steps
         diagnosis = monitor(step, figures, outages(games))
-        interruption = None if last else interrupted()
+        interruption = None if last else next(iter(seen), None)
         if last or diagnosis or interruption or step % self.config.checkpoint_every == 0:
             self.directory.save_checkpoint(step, save, self.config.checkpoints_kept)
         if diagnosis and last:
@@ -164,3 +178,119 @@ class _Run:
             raise UnhealthyRun(str(diagnosis))
         if interruption:
             raise interruption
+
+    def _measure_base(self, algorithm: SSP) -> None:
+        """Measures the policy before the first step; a run whose base is unknown does not begin."""
+        seconds: dict[str, float] = {}
+        base = self._evaluate("base", algorithm, seconds)
+        # Against an unknown base, no later accuracy would say anything.
+        for group, accuracy in base.items():
+            if accuracy.outage and not accuracy.asked:
+                what = f"no question of group {group} could be judged; {accuracy.outage.what}"
+                raise ServiceError(accuracy.outage.service, what)
+        self._write({"step": 0}, seconds, base)
+
+    def _evaluate(
+        self, label: str, algorithm: SSP, seconds: dict[str, float]
+    ) -> dict[str, Accuracy]:
+        """Accuracies by group; adds the time it took to ``seconds``."""
+        began = time.perf_counter()
+        self.progress.note(f"evaluating {len(self.questions)} questions ({label})")
+        found = accuracies(self.questions, algorithm.solve(self.questions))
+        shown = "  ".join(f"{group}: {accuracy}" for group, accuracy in found.items())
+        self.progress.note(f"accuracy {label}:  {shown}")
+        seconds["evaluation"] = time.perf_counter() - began
+        return found
+
+    def _write(
+        self, line: dict[str, Any], seconds: dict[str, float], accuracy: dict[str, Accuracy]
+    ) -> None:
+        """Writes one line of ``metrics.jsonl``, and the same for the tracker and ``report``."""
+        now = time.perf_counter()
+        seconds["wall"], self.last_line = now - self.last_line, now
+        line["seconds"] = seconds
+
+        # A group that an outage hit whole has no accuracy.
+        known = {group: share(a.right, a.asked) for group, a in accuracy.items() if a.asked}
+        if accuracy:
+            line["accuracy"] = {group: found.mean for group, found in known.items()}
+            line["interval"] = {group: found.interval for group, found in known.items()}
+            line["questions"] = {group: a.asked for group, a in accuracy.items()}
+            line["void_questions"] = sum(a.void for a in accuracy.values())
+        line = self.directory.append_metrics(line)
+
+        figures = {name: value for name, value in line.items() if isinstance(value, float)}
+        figures |= {f"seconds/{name}": value for name, value in seconds.items()}
+        figures |= {f"accuracy/{group}": found.mean for group, found in known.items()}
+        try:
+            self.track(line["step"], figures)
+        except Exception as error:
+            raise RunError(f"tracker {self.config.tracker} failed: {error}") from error
+
+        if self.report is not None:
+            self.report(line)
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Share of right answers in a group of questions."""
+
+    right: int
+    asked: int
+    void: int = 0
+    """Questions that an outage hit; they are not among those asked."""
+    outage: Outage | None = None
+    """The first of these outages."""
+
+    def __str__(self) -> str:
+        """The share, and how many questions an outage hit."""
+        why = f": {self.outage.what}" if self.outage and not self.asked else ""
+        void = f" ({self.void} void{why})" if self.void else ""
+        return f"{self.right / self.asked:.3f}{void}" if self.asked else f"-{void}"
+
+
+def accuracies(questions: Sequence[Question], records: Sequence[GameRecord]) -> dict[str, Accuracy]:
+    """Pass@1 of each group, from the first attempt at each question; one game per question."""
+    groups: dict[str, list[GameRecord]] = {}
+    for question, record in zip(questions, records, strict=True):
+        groups.setdefault(question.group, []).append(record)
+
+    found = {}
+    for group, played in sorted(groups.items()):
+        judged = [record for record in played if record.outcome != "void"]
+        right = sum(any(attempt.right for attempt in record.attempts[:1]) for record in judged)
+        first = next(iter(outages(played)), None)
+        found[group] = Accuracy(right, len(judged), len(played) - len(judged), first)
+    return found
+
+
+def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[str, Any]:
+    """The result of a finished run, from what its directory holds; refused where an outage has left
+    nothing of a group of questions in the last evaluation."""
+    lines = directory.read_metrics()
+    base, final = lines[0], lines[-1]
+    if silent := base["accuracy"].keys() - final["accuracy"].keys():
+        what = f"after the last step, no question of group {min(silent)} could be judged"
+        _, checkpoint = directory.kept_checkpoints()[-1]
+        policy = shlex.quote(str(checkpoint / "policy"))
+        raise RunError(f"{what}. The policy is saved: ssp eval --model {policy}")
+
+    played = fingerprint(rules)
+    verifier = resolve_verifier(config.game.verifier, rules.world)
+    return {
+        "seed": config.seed,
+        "steps": final["step"],
+        "world": rules.world.name if config.rules else config.world,
+        "verifier": played["verifier"] if config.rules else verifier,
+        "learning_roles": list(config.learning.learning_roles),
+        **{
+            name: {"base": base[name], "final": final[name]}
+            for name in ("accuracy", "interval", "questions")
+        },
+        "void_games": sum(line.get("void_games", 0.0) for line in lines),
+        "void_questions": sum(line.get("void_questions", 0) for line in lines),
+        "wall_seconds": round(sum(line["seconds"]["wall"] for line in lines), 1),
+        "fingerprint": played,
+        "git_commit": git_commit(),
+        "machine": machine(),
+    }

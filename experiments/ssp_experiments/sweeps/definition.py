@@ -85,10 +85,7 @@ def read_sweep(name: str) -> Sweep:
     path = known.get(name, Path(name))
     if not path.is_file():
         raise ConfigError("sweep", name, f"no such file; {nearest(name, known)}")
-    try:
-        return Sweep(**read_yaml(path))
-    except ConfigError as error:
-        raise DataError(path, str(error)) from None
+    return Sweep(**read_yaml(path, Sweep))
 
 
 @dataclass(frozen=True)

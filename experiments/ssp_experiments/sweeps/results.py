@@ -157,14 +157,12 @@ class Results:
             notes.setdefault(note, []).append(str(trial))
         return tuple(f"{'; '.join(names)}: {note}." for note, names in notes.items())
 
-    def draw(self, out: Path) -> None:
-        """Draws the trials that have ended: accuracies, and the figures of the tables."""
-        arms = [
-            Arm(arm, [place for place, (trial, _) in enumerate(self.ended) if trial.arm == arm])
-            for arm in self.arms
-        ]
+    def draw(self, out: Path, names: Sequence[str] = ()) -> None:
+        """Draws figures of the trials that have ended: by default, all that the tables show."""
+        of_arm = [trial.arm for trial, _ in self.ended]
+        arms = [Arm(arm, [i for i, of in enumerate(of_arm) if of == arm]) for arm in self.arms]
         runs = [run for _, run in self.ended]
-        draw_runs(out, runs, arms, [*self.groups, *self.figures], SMOOTHED)
+        draw_runs(out, runs, arms, names or [*self.groups, *self.figures], SMOOTHED)
 
 
 def _cells(values: pd.DataFrame, arms: Sequence[str], sign: str = "") -> pd.DataFrame:

@@ -11,13 +11,12 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ssp_agents.config import ComputeConfig, side_by_side
 from ssp_agents.health import OUTAGE
 from ssp_env.disk import write_atomically
 from ssp_env.errors import UnhealthyRun
@@ -133,19 +132,7 @@ def play(given: dict[str, Any], report: Callable[[dict[str, Any]], object]) -> N
 
 def resources(config: dict[str, Any]) -> Any:
     """Resources of a trial: a process that plays and learns, and its further actors."""
-    from ray import tune
+    from ssp_agents.rllib import SSP
+    from ssp_experiments.run.cluster import algorithm_config
 
-    compute = ComputeConfig(**config["trial"]["config"]["compute"])
-    of_runner, of_learner = compute.gpus_of_each
-    shared = compute.gpus == "shared"
-    main = {"CPU": compute.threads, "GPU": int(shared and not compute.env_runners)}
-    runner = {"CPU": compute.threads, "GPU": of_runner}
-    # As RLlib asks for them: a learner with GPUs has one CPU.
-    learner = {"CPU": 1 if of_learner else compute.threads, "GPU": of_learner}
-    runners, learners = [runner] * compute.env_runners, [learner] * compute.learners
-    bundles: list[Mapping[str, float]] = [main]
-    bundles += side_by_side(runners, learners) if shared else [*runners, *learners]
-    return tune.PlacementGroupFactory(
-        [{name: amount for name, amount in bundle.items() if amount} for bundle in bundles],
-        strategy="STRICT_PACK" if shared else "PACK",  # pairs are for one machine
-    )
+    return SSP.default_resource_request(algorithm_config(make_config(config["trial"]["config"])))

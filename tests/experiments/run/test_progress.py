@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import re
-import time
+from queue import SimpleQueue
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from rich.console import Console
@@ -16,8 +17,8 @@ from ssp_env.game.record import GameRecord, TrajectoryRecord
 from ssp_env.judge.base import Verdict
 from ssp_env.types import Question, Role
 from ssp_experiments.run import progress as progress_module
-from ssp_experiments.run.progress import Progress
-from ssp_experiments.run.recorder import Accuracy, accuracies
+from ssp_experiments.run.progress import Progress, heartbeat
+from ssp_experiments.run.training import Accuracy, accuracies
 
 FIGURES = {"valid_rate": 0.125, "invalid_unverified": 0.5}
 GONE = Outage("engine", "it is gone")
@@ -26,7 +27,9 @@ GONE = Outage("engine", "it is gone")
 def shown(steps: int, width: int = 100, terminal: bool = False, **figures: float) -> str:
     """All that a run of so many steps prints."""
     console = Console(file=io.StringIO(), width=width, height=40, force_terminal=terminal)
-    with Progress(steps, console=console) as progress:
+    with patch.object(progress_module, "Console", lambda **_: console):
+        progress = Progress(steps)
+    with progress:
         for step in range(1, steps + 1):
             progress.step(step, FIGURES | figures, 1.25)
         progress.note(f"accuracy final:  1: {Accuracy(1, 2, 3)}  2: {Accuracy(0, 0, 5, GONE)}")
@@ -51,15 +54,11 @@ def test_a_narrow_terminal_cuts_lines_and_keeps_the_panel_s_height(width: int) -
 
 
 def test_a_long_step_shows_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress_module, "BEAT", 0.1)
+    monkeypatch.setattr(progress_module, "BEAT", 0.05)
     monkeypatch.setattr(sampled, "turns", 1234)
-    console = Console(file=io.StringIO(), width=100)
-    assert isinstance(console.file, io.StringIO)
-    with Progress(1, console=console):
-        deadline = time.monotonic() + 30
-        while "1,234 turns, " not in console.file.getvalue():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+    notes: SimpleQueue[str] = SimpleQueue()
+    with heartbeat(notes.put):
+        assert notes.get(timeout=30).startswith("1,234 turns, ")
 
 
 # -- accuracies --------------------------------------------------------------------------------

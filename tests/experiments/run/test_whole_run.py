@@ -15,11 +15,21 @@ from ssp_env.replay import read_games
 from ssp_experiments.config import make_config
 
 
-def test_the_directory_holds_what_its_docstring_lists(whole_run: Path, policy: Path) -> None:
+def test_the_directory_holds_the_settings_and_what_was_reached(
+    whole_run: Path, policy: Path
+) -> None:
     names = {"config.yaml", "metrics.jsonl", "games", "checkpoints", "tensorboard", "summary.json"}
     assert {child.name for child in whole_run.iterdir()} == names
     config = make_config(yaml.safe_load((whole_run / "config.yaml").read_text()))
     assert (config.model, config.steps, config.learning.batch_size) == (str(policy), 4, 8)
+
+    summary, lines = json.loads((whole_run / "summary.json").read_text()), metrics(whole_run)
+    expected = {"seed": 0, "steps": 4, "world": "mini", "verifier": "none"}
+    assert {name: summary[name] for name in expected} == expected
+    assert summary["accuracy"] == {"base": lines[0]["accuracy"], "final": lines[-1]["accuracy"]}
+    wall = sum(line["seconds"]["wall"] for line in lines)
+    assert summary["wall_seconds"] == pytest.approx(wall, abs=0.06)
+    assert re.fullmatch(r"[0-9a-f]{40}(\+changes)?", summary["git_commit"])
 
 
 def test_metrics_have_a_line_a_step_from_the_base(whole_run: Path) -> None:
@@ -55,16 +65,6 @@ def test_every_game_is_recorded_and_replays_offline(
     assert main(["replay", str(whole_run), "--check"]) == 0
     count = len(played)
     assert f"{count} of {count} games are identical" in capsys.readouterr().out
-
-
-def test_the_summary_says_what_was_reached(whole_run: Path) -> None:
-    summary, lines = json.loads((whole_run / "summary.json").read_text()), metrics(whole_run)
-    expected = {"seed": 0, "steps": 4, "world": "mini", "verifier": "none"}
-    assert {name: summary[name] for name in expected} == expected
-    assert summary["accuracy"] == {"base": lines[0]["accuracy"], "final": lines[-1]["accuracy"]}
-    wall = sum(line["seconds"]["wall"] for line in lines)
-    assert summary["wall_seconds"] == pytest.approx(wall, abs=0.06)
-    assert re.fullmatch(r"[0-9a-f]{40}(\+changes)?", summary["git_commit"])
 
 
 def test_tensorboard_has_the_figures(whole_run: Path) -> None:
