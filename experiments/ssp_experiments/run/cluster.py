@@ -107,9 +107,8 @@ def started_ray(config: RunConfig | None = None, actors: int = 0) -> Iterator[No
             **(local if address == "local" else {}),
         )
     except SystemExit as error:
-        raise KeyboardInterrupt(
-            signal.SIGTERM
-        ) from error  # SIGTERM while Ray's own handler was in place
+        # SIGTERM while Ray's own handler was in place.
+        raise KeyboardInterrupt(signal.SIGTERM) from error
     except Exception as error:
         # Ray has no type of its own for it: a machine that is too busy, or an address without Ray.
         fix = "start again when the machine is less busy, or name a cluster by RAY_ADDRESS"
