@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 
 from ssp_agents.rollout import play
 from ssp_env.errors import ConfigError
@@ -28,8 +27,17 @@ from ssp_env.replay import read_games
 from ssp_env.types import Document
 from ssp_env.worlds.files import read_questions, sample_questions
 from ssp_experiments.config import RunConfig, is_gguf
-from ssp_experiments.evaluation.answers import answer_all, by_player, engine_of
-from ssp_experiments.evaluation.scores import Row, paired, score, table, voids
+from ssp_experiments.evaluation import (
+    Answers,
+    Row,
+    answer_all,
+    engine_of,
+    paired,
+    play_by,
+    score,
+    table,
+    voids,
+)
 from ssp_experiments.options import Chosen, EvalOptions, plural
 from ssp_experiments.run.checks import check_model, open_run
 from ssp_experiments.run.process import quiet_libraries
@@ -62,27 +70,25 @@ def run(chosen: Chosen, options: EvalOptions, targets: Sequence[str]) -> int:
     quiet_libraries()
     _check_targets(chosen.model, options, targets)
 
-    policies: list[str | None] = [*targets] if targets else [chosen.model]
+    policies: list[str | None] = [*targets] or [chosen.model]
     values = chosen.start(*policies)
     if options.prompts is not None:
         values["game"] = {**values.get("game", {}), **format_settings(options.prompts)}
     # The seed is not the run's: policies of all seeds get the same questions.
+    seed = chosen.seed or 0
     given = {
-        "seed": chosen.seed or 0,
+        "seed": seed,
         "per_group": options.per_group,
         "game.attempts": options.attempts,
         "game.verifier": "none",
     }
 
-    evaluated = list[Evaluated]()
-    for target in policies:
-        if target is not None and _is_games(target):
-            evaluated.append(_read(target))
-        else:
-            policy = replace(chosen, model=target)
-            evaluated.append(_evaluate(policy.config(given, values), options))
-
-    seed = chosen.seed or 0
+    evaluated = [
+        _read(target)
+        if target and _is_games(target)
+        else _evaluate(replace(chosen, model=target).config(given, values), options)
+        for target in policies
+    ]
     data: Row = {
         "evaluations": [
             {
@@ -150,7 +156,7 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
     given, asked = None, "unseen questions"
     if options.questions is not None:
         asked = f"the questions of {options.questions}"
-        given = list(read_questions(options.questions))
+        given = [*read_questions(options.questions)]
         if options.per_group is not None:
             given = sample_questions(given, config.seed, config.per_group)
     rules, questions = open_run(config, given, config.seed)
@@ -159,16 +165,13 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
 
     if options.player == "api":
         served = config.served_model()
-        answers = by_player(ChatPlayer(ChatClient(served)))
+        answers: Answers = partial(play_by, player=ChatPlayer(ChatClient(served)))
         name = f"{served.model} behind {served.base_url}"
     else:
-        torch.set_num_threads(config.compute.threads)
-        name = str(config.model_dir)
-        engine = engine_of(config, rules, config.model_dir)
+        name, engine = str(config.model_dir), engine_of(config, rules)
         answers = partial(play, engine=engine, temperature=options.temperature)
 
-    out = Path(options.out) if options.out else None
-    made_by = (name, options.temperature)
+    made_by, out = (name, options.temperature), Path(options.out) if options.out else None
     records = answer_all(config, rules, questions, answers, made_by, out)
     _tell_unanswered(records)
     own = name_of(rules.judge)
@@ -181,11 +184,9 @@ def _tell_unanswered(records: Sequence[GameRecord]) -> None:
     counted = endings.total() - endings[Ending.OUTAGE]
     if not counted or endings[Ending.ACTION]:
         return
-
-    endless = endings[Ending.BUDGET_TOKENS]
-    if endless > counted / 2:
-        what = f"{endless} ran out of tokens; a model that thinks long needs a larger "
-        what += "game.max_response_tokens, one that never ends its turn a chat template, "
+    if endings[Ending.BUDGET_TOKENS] > counted / 2:
+        what = f"{endings[Ending.BUDGET_TOKENS]} ran out of tokens; a model that thinks long needs "
+        what += "a larger game.max_response_tokens, one that never ends its turn a chat template, "
         what += "and the token that ends turns there as eos_token in tokenizer_config.json"
     else:
         what = "the policy does not write the tags of its prompts; try other --prompts, an "
@@ -213,17 +214,12 @@ def _show(one: Evaluated, found: Row) -> None:
     rows = pd.DataFrame(found["rows"])
     if len(rows):
         average = f"avg@{one.scores.attrs['k']}"
-        is_own = rows["judge"] == one.judge
-        own, others = rows[is_own], rows[~is_own]
-        side_by_side = own.merge(
-            others.pivot(index="group", columns="judge", values=average).reset_index(), how="left"
-        )
+        own, others = (part for _, part in rows.groupby(rows["judge"] != one.judge))
+        by_judge = others.pivot(index="group", columns="judge", values=average)
+        scores = [name for name in own["intervals"].iloc[0] if name not in (average, "f1")]
+        names = ["group", "questions", average, "interval", *scores, *by_judge, "f1", "searches"]
         heads = {"questions": "n", "avg@1": "pass@1", "f1": "F1"}
-        left = ["group", "questions", average, "interval"]
-        scores = [name for name in found["rows"][0]["intervals"] if name not in (average, "f1")]
-        names = [*left, *scores, *others["judge"].unique(), "f1", "searches"]
-        shown = [name for name in names if name in side_by_side]
-        _print_table(side_by_side[shown].rename(columns=heads))
+        _print_table(own.join(by_judge, on="group")[names].rename(columns=heads))
 
     for group, size in found["void_groups"].items():
         are = "its one question is" if size == 1 else f"all {size} questions are"
@@ -247,7 +243,6 @@ def _show(one: Evaluated, found: Row) -> None:
 
 
 def _print_table(rows: pd.DataFrame) -> None:
-    if "interval" in rows:
-        ends = [f"{low:.2f} to {high:.2f}" for low, high in rows["interval"]]
-        rows = rows.assign(interval=ends).rename(columns={"interval": "95% interval"})
+    ends = [f"{low:.2f} to {high:.2f}" for low, high in rows["interval"]]
+    rows = rows.assign(interval=ends).rename(columns={"interval": "95% interval"})
     print(rows.to_string(index=False, na_rep="-", float_format="{:.3f}".format))

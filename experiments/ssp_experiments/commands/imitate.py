@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import count, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from ssp_env.replay import read_games
 from ssp_env.types import Question, Role
 from ssp_env.worlds.wiki import WikiSentences
 from ssp_experiments.config import RunConfig, check_policy
-from ssp_experiments.evaluation.answers import by_player, engine_of
+from ssp_experiments.evaluation import engine_of, play_by
 from ssp_experiments.options import Chosen
 from ssp_experiments.run.checks import check_settings, open_run
 from ssp_experiments.run.process import handling, quiet_libraries, raise_interruption
@@ -73,13 +73,12 @@ def run(
     config = chosen.config(changes | {f"learning.{n}": value for n, value in SUPERVISED.items()})
     check_settings(config)
     check_policy(config)
-    torch.set_num_threads(config.compute.threads)
     rules, questions = open_run(config)
 
     directory = RunDirectory(out)
     with directory.claimed(config, resume=False), handling(raise_interruption):
         rows = _recorded(games, rules, config.seed) if games else _scripted(rules, config.seed)
-        engine = engine_of(config, rules, config.model_dir)
+        engine = engine_of(config, rules)
         _show("before", rules, engine, questions[:measured], config)
         weights = _learn(config, rules, rows, directory)
         engine.update_weights(weights, steps)
@@ -136,10 +135,9 @@ def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
             nobody = np.full(len(ids), np.nan, np.float32)
             yield Row(ids, mask, nobody, trace.role, game=0, advantage=1.0)
 
-    once, number = replace(rules, config=rules.config.replace(attempts=1)), 0
-    play_out = by_player(scripted_player(rules))
-    while True:
-        round_ = play_out(_proposals(once, 16, [seed, _SCRIPT, number]))
+    once, player = replace(rules, config=rules.config.replace(attempts=1)), scripted_player(rules)
+    for number in count():
+        round_ = play_by(_proposals(once, 16, [seed, _SCRIPT, number]), player)
         found = [*_rows(record_game(game, once) for game in round_.games)]
         if not found and not number:
             why = Counter(game.reason for game in round_.games).most_common(1)[0][0]
@@ -147,17 +145,15 @@ def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
             fix = f"{what}; give a larger game.max_response_tokens, or recorded games by --games"
             raise ConfigError("world", rules.world.name, fix)
         yield from found
-        number += 1
 
 
 def _recorded(files: Sequence[str], rules: Rules, seed: int) -> Iterator[Row]:
     """Trajectories of files of games, which are read at once; over and over, in a new order each
     time."""
     rows: list[Row] = []
-    for file in files:
-        for saved in read_games(file):
-            saved.rules.tokenizer.open(rules.tokenizer)  # it has to be the same
-            rows += _rows([saved.record])
+    for saved in chain.from_iterable(map(read_games, files)):
+        saved.rules.tokenizer.open(rules.tokenizer)  # it has to be the same
+        rows += _rows([saved.record])
     if not rows:
         raise ConfigError("--games", list(files), "they hold no valid game to learn from")
     rng = np.random.default_rng(seed)
@@ -167,15 +163,12 @@ def _recorded(files: Sequence[str], rules: Rules, seed: int) -> Iterator[Row]:
 def _rows(records: Iterable[GameRecord]) -> Iterator[Row]:
     """The proposals of valid games, and the attempts that were right."""
     for record in records:
-        if record.outcome is not Outcome.VALID:
-            continue
-        for played in record.trajectories:
-            if not (played.role is Role.PROPOSER or (played.role is Role.SOLVER and played.right)):
-                continue
-            row = recorded_row(played, played.role.value, record.start.slot)
-            # Nobody sampled them: the ratio is 1.
-            nobody = np.full_like(row.logprobs, np.nan)
-            yield replace(row, logprobs=nobody, advantage=1.0)
+        for played in record.trajectories if record.outcome is Outcome.VALID else ():
+            if played.role is Role.PROPOSER or (played.role is Role.SOLVER and played.right):
+                row = recorded_row(played, played.role.value, record.start.slot)
+                # Nobody sampled them: the ratio is 1.
+                nobody = np.full_like(row.logprobs, np.nan)
+                yield replace(row, logprobs=nobody, advantage=1.0)
 
 
 def _proposals(rules: Rules, count: int, seed: Sequence[int]) -> Round:

@@ -21,9 +21,9 @@ from ssp_env.cli import main
 from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.record import GameRecord
 from ssp_env.replay import read_games
+from ssp_experiments import evaluation as answering
 from ssp_experiments.config import load_preset, make_config
-from ssp_experiments.evaluation import answers as answering
-from ssp_experiments.evaluation.answers import answer
+from ssp_experiments.evaluation import answer
 from ssp_experiments.options import Chosen
 from ssp_experiments.run.checks import open_run
 from ssp_experiments.run.cluster import build

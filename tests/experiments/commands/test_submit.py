@@ -11,7 +11,7 @@ from small_runs import make_run
 
 from ssp_env.cli import main
 from ssp_env.replay import read_games
-from ssp_experiments.commands.submit import COLUMNS, command_of
+from ssp_experiments.commands.cards import command_of
 from ssp_experiments.config import load_preset, make_config
 
 SUMMARY = {
@@ -31,9 +31,8 @@ def test_a_finished_run_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[
 
     head, _, first, second = page.read_text().splitlines()
     assert first == second == capsys.readouterr().out.splitlines()[0]
-    cells = [cell.strip() for cell in first.strip("|").split(" | ")]
-    row = dict(zip(COLUMNS, cells, strict=True))
-    assert [name.strip() for name in head.strip("|").split("|")] == list(COLUMNS)
+    names, cells = (line.strip("| ").split(" | ") for line in (head, first))
+    row = dict(zip(names, cells, strict=True))
     games = [s.record for file in sorted(directory.games.iterdir()) for s in read_games(file)]
     valid = [g for g in games if g.outcome == "valid" and g.origin == "proposed"]
     known = [g.truly_correct for g in valid if g.truly_correct is not None]

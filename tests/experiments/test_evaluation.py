@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssp_experiments.evaluation.scores import majority, pass_at_k
+from ssp_experiments.evaluation import majority, pass_at_k
 
 
 @settings(deadline=None)
