@@ -132,9 +132,7 @@ def _check_targets(model: str | None, options: EvalOptions, targets: Sequence[st
     if out and not Path(out).parent.is_dir():
         raise ConfigError("--out", out, "its directory is not there")
     if out and Path(out).exists():
-        fix = f"it is there already: ssp eval {shlex.quote(out)} shows it; name another file"
-        if not Path(out).is_file():
-            fix = "it is no file; name one that is not there yet"
+        fix = f"it is there already (ssp eval {shlex.quote(out)} shows games); name another file"
         raise ConfigError("--out", out, fix)
     if options.attempts > 1 and options.temperature == 0:
         fix = "greedy attempts are all alike: give more than 0, or --attempts 1"
