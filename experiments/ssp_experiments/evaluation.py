@@ -1,5 +1,4 @@
-"""Evaluation: answers of a policy to fixed questions, and their scores by judge, by group, and
-against another policy's."""
+"""Answers of a policy to fixed questions, and their scores: by judge, by group, against another."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Cards of what ``ssp export`` and ``ssp questions`` write: what a model or a data set comes from,
-in Markdown with the front matter that Hugging Face's hub reads."""
+"""Cards of models and data sets, in Markdown with the front matter that Hugging Face's hub reads;
+command lines that play runs again."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -46,15 +45,16 @@ from ssp_experiments.run.process import handling, quiet_libraries, raise_interru
 from ssp_experiments.run.rundir import RunDirectory, check_empty
 
 SUPERVISED = {
+    "game.verifier": "none",
+    "game.closed_book": False,
     # With a return of 1, no ratio and no KL, the loss of REINFORCE is the cross-entropy.
-    "proposer_algorithm": "reinforce",
-    "solver_algorithm": "reinforce",
-    "proposer_aggregation": "token",
-    "solver_aggregation": "token",
-    "importance_cap": None,
-    "kl_coeff": 0.0,
-    "minibatches": 1,
-    "proposer_weight": 1.0,
+    "learning.proposer_algorithm": "reinforce",
+    "learning.solver_algorithm": "reinforce",
+    "learning.proposer_aggregation": "token",
+    "learning.solver_aggregation": "token",
+    "learning.kl_coeff": 0.0,
+    "learning.minibatches": 1,
+    "learning.proposer_weight": 1.0,
 }
 """Settings by which the update of self-play learns from examples: for each role the mean over all
 of its tokens."""
@@ -68,9 +68,7 @@ def run(
     """Trains; prints the share of well-formed turns before and after."""
     quiet_libraries()
     check_empty(out)
-    changes: dict[str, Any] = {"steps": steps, "learning.lr": lr}
-    changes |= {"game.verifier": "none", "game.closed_book": False}
-    config = chosen.config(changes | {f"learning.{n}": value for n, value in SUPERVISED.items()})
+    config = chosen.config({**SUPERVISED, "steps": steps, "learning.lr": lr})
     check_settings(config)
     check_policy(config)
     rules, questions = open_run(config)
@@ -126,8 +124,7 @@ def _learn(
 
 
 def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
-    """Demonstrations on Wikipedia's sentences, else trajectories of the world's scripted player;
-    ever new ones."""
+    """Demonstrations on Wikipedia's sentences, else the world's scripted games; ever new ones."""
     if isinstance(rules.world, WikiSentences):
         writer = WikiTraceWriter(rules.config, rules.tokenizer)
         for trace in writer.stream(np.random.default_rng([seed, _SCRIPT])):
@@ -148,8 +145,7 @@ def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
 
 
 def _recorded(files: Sequence[str], rules: Rules, seed: int) -> Iterator[Row]:
-    """Trajectories of files of games, which are read at once; over and over, in a new order each
-    time."""
+    """Trajectories of files of games, over and over, in a new order each time."""
     rows: list[Row] = []
     for saved in chain.from_iterable(map(read_games, files)):
         saved.rules.tokenizer.open(rules.tokenizer)  # it has to be the same

@@ -1,5 +1,4 @@
-"""``ssp bootstrap`` trains the tiny base policy from scratch; ``ssp export`` writes the policy of a
-checkpoint as a plain model directory with its card."""
+"""``ssp bootstrap``: a policy from nothing; ``ssp export``: that of a checkpoint, with its card."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""``ssp play``: a person against the policy, in the terminal; one of them writes a turn, then the
-game goes on."""
+"""``ssp play``: games between a person and the policy, in the terminal."""
 
 from __future__ import annotations
 

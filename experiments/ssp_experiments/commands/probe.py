@@ -41,8 +41,7 @@ by something other than searching; what each counts, and what may bring it down.
 
 
 def run(chosen: Chosen, options: ProbeOptions, played: str | None = None) -> int:
-    """Plays the cheats and prints who was paid what; of a run that was ``played``, what its own
-    games exploited."""
+    """Prints who was paid what; of a run that was ``played``, what its own games exploited."""
     if played is not None:
         return show_exploits(played, options.json)
     if options.list:
@@ -113,7 +112,7 @@ def rows(report: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     for played in (report["honest"], *report["cheats"]):
         name, games, more = played["name"], played["games"], played["more_than_honest"]
         share = f"{played['accepted'] / games:.2f}" if games else "-"
-        pays = (played[role] for role in ("proposer", "solver"))
+        pays = played["proposer"], played["solver"]
         shown = ["-" if pay is None else f"{pay:.2f}" for pay in pays]
 
         # The reason that stopped most of its questions, outages, and an opponent of its own.

@@ -22,8 +22,6 @@ from ssp_experiments.options import plural
 from ssp_experiments.report.runs import step_files
 from ssp_experiments.run.rundir import RunDirectory, check_empty
 
-COLUMNS = 8
-"""Columns of a run's table where nobody says how many steps each has."""
 KNOWN = {"question", "hops", "truly_correct", "right_answers"}
 """Fields of a record that are the same in all games about a question."""
 PLAYED: dict[str, Any] = {
@@ -185,7 +183,7 @@ def _shows(attempt: TrajectoryRecord, wordings: Sequence[str]) -> bool:
 
 def by_step(asked: pd.DataFrame, window: int | None = None) -> dict[str, dict[str, Any]]:
     """Figures of the questions of every so many steps (default: an eighth of all), by the steps."""
-    size = window or -(-asked["step"].max() // COLUMNS)
+    size = window or -(-asked["step"].max() // 8)
     parts = (figures(part) for _, part in asked.groupby((asked["step"] - 1) // size))
     return {f"{part['first_step']}-{part['last_step']}": part for part in parts}
 
