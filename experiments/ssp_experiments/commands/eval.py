@@ -26,18 +26,8 @@ from ssp_env.players import ChatPlayer
 from ssp_env.replay import read_games
 from ssp_env.types import Document
 from ssp_env.worlds.files import read_questions, sample_questions
+from ssp_experiments import evaluation
 from ssp_experiments.config import RunConfig, is_gguf
-from ssp_experiments.evaluation import (
-    Answers,
-    Row,
-    answer_all,
-    engine_of,
-    paired,
-    play_by,
-    score,
-    table,
-    voids,
-)
 from ssp_experiments.options import Chosen, EvalOptions, plural
 from ssp_experiments.run.checks import check_model, open_run
 from ssp_experiments.run.process import quiet_libraries
@@ -89,13 +79,13 @@ def run(chosen: Chosen, options: EvalOptions, targets: Sequence[str]) -> int:
         else _evaluate(replace(chosen, model=target).config(given, values), options)
         for target in policies
     ]
-    data: Row = {
+    data: evaluation.Row = {
         "evaluations": [
             {
                 "policy": one.name,
                 "fingerprint": one.fingerprint,
-                "rows": table(one.scores, seed),
-                **voids(one.scores),
+                "rows": evaluation.table(one.scores, seed),
+                **evaluation.voids(one.scores),
             }
             for one in evaluated
         ]
@@ -104,7 +94,7 @@ def run(chosen: Chosen, options: EvalOptions, targets: Sequence[str]) -> int:
         first, second = evaluated
         # Two judges that differ cannot be compared; the judges by rules are always there.
         judge = first.judge if first.judge == second.judge else "lenient"
-        data["comparison"] = paired(first.scores, second.scores, judge, seed)
+        data["comparison"] = evaluation.paired(first.scores, second.scores, judge, seed)
     if options.json:
         print(json.dumps(data, indent=2))
         return 0
@@ -163,17 +153,18 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
 
     if options.player == "api":
         served = config.served_model()
-        answers: Answers = partial(play_by, player=ChatPlayer(ChatClient(served)))
+        player = ChatPlayer(ChatClient(served))
+        answers: evaluation.Answers = partial(evaluation.play_by, player=player)
         name = f"{served.model} behind {served.base_url}"
     else:
-        name, engine = str(config.model_dir), engine_of(config, rules)
+        name, engine = str(config.model_dir), evaluation.engine_of(config, rules)
         answers = partial(play, engine=engine, temperature=options.temperature)
 
     made_by, out = (name, options.temperature), Path(options.out) if options.out else None
-    records = answer_all(config, rules, questions, answers, made_by, out)
+    records = evaluation.answer_all(config, rules, questions, answers, made_by, out)
     _tell_unanswered(records)
     own = name_of(rules.judge)
-    return Evaluated(name, score(records, own), own, fingerprint(rules), asked)
+    return Evaluated(name, evaluation.score(records, own), own, fingerprint(rules), asked)
 
 
 def _tell_unanswered(records: Sequence[GameRecord]) -> None:
@@ -199,14 +190,14 @@ def _read(file: str) -> Evaluated:
 
     rules = games[0].rules
     judge = f"recorded: {rules.parts.judge.rpartition('.')[2]}"
-    scores = score([game.record for game in games], judge)
+    scores = evaluation.score([game.record for game in games], judge)
     return Evaluated(file, scores, judge, {"hash": rules.fingerprint or "unknown"}, "its questions")
 
 
 # -- what is printed ---------------------------------------------------------------------------
 
 
-def _show(one: Evaluated, found: Row) -> None:
+def _show(one: Evaluated, found: evaluation.Row) -> None:
     """Prints an evaluation: a row per group, with all judges side by side."""
     print(f"accuracy on {one.asked}, judge {one.judge}: {one.name}")
     rows = pd.DataFrame(found["rows"])
