@@ -206,9 +206,10 @@ def _show(one: Evaluated, found: evaluation.Row) -> None:
         own, others = (part for _, part in rows.groupby(rows["judge"] != one.judge))
         by_judge = others.pivot(index="group", columns="judge", values=average)
         scores = [name for name in own["intervals"].iloc[0] if name not in (average, "f1")]
-        names = ["group", "questions", average, "interval", *scores, *by_judge, "f1", "searches"]
+        names = ["group", "questions", average, "interval", *scores, *others["judge"].unique()]
         heads = {"questions": "n", "avg@1": "pass@1", "f1": "F1"}
-        _print_table(own.join(by_judge, on="group")[names].rename(columns=heads))
+        shown = own.join(by_judge, on="group")[[*names, "f1", "searches"]]
+        _print_table(shown.rename(columns=heads))
 
     for group, size in found["void_groups"].items():
         are = "its one question is" if size == 1 else f"all {size} questions are"
