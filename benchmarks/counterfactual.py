@@ -37,7 +37,7 @@ from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.types import Question
 from ssp_experiments.config import RunConfig, make_config
-from ssp_experiments.evaluation.answers import engine_of
+from ssp_experiments.evaluation import engine_of
 from ssp_experiments.run.checks import open_run
 from ssp_experiments.run.rundir import RunDirectory
 

@@ -25,7 +25,7 @@ from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.wording.answers import normalise
 from ssp_env.worlds.wiki import WikiSentences
-from ssp_experiments.evaluation.answers import engine_of
+from ssp_experiments.evaluation import engine_of
 from ssp_experiments.options import Chosen
 from ssp_experiments.stats import share
 

@@ -36,9 +36,7 @@ def train(*, chosen: Chosen = Chosen(), options: TrainOptions = TrainOptions()) 
 
 
 def evaluate(
-    targets: Annotated[
-        list[str] | None, Parameter(name="POLICY", allow_leading_hyphen=False)
-    ] = None,
+    targets: Annotated[tuple[str, ...], Parameter(name="POLICY", allow_leading_hyphen=False)] = (),
     /,
     *,
     chosen: Chosen = Chosen(),
@@ -51,7 +49,7 @@ def evaluate(
     """
     from ssp_experiments.commands.eval import run
 
-    return run(chosen, options, targets or [])
+    return run(chosen, options, targets)
 
 
 def sweep(
@@ -194,7 +192,7 @@ def imitate(
     *,
     chosen: Chosen = Chosen(),
     out: Path,
-    games: Annotated[list[str] | None, Several] = None,
+    games: Annotated[tuple[str, ...], Several] = (),
     steps: PositiveInt = 50,
     lr: Annotated[float, Parameter(validator=Number(gt=0))] = 1e-4,
     measured: PositiveInt = 12,
@@ -214,7 +212,7 @@ def imitate(
     """
     from ssp_experiments.commands.imitate import run
 
-    return run(chosen, games or [], steps=steps, lr=lr, measured=measured, out=out)
+    return run(chosen, games, steps=steps, lr=lr, measured=measured, out=out)
 
 
 def export(
@@ -254,9 +252,9 @@ def submit(
         name: Name of the recipe.
         out: Page of Markdown that the row is added to, such as docs/leaderboard.md.
     """
-    from ssp_experiments.commands.submit import run as submit_run
+    from ssp_experiments.commands.questions import submit
 
-    return submit_run(Path(run), name, out)
+    return submit(run, name=name, out=out)
 
 
 def questions(

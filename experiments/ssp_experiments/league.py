@@ -12,16 +12,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import choix
 import numpy as np
 import pandas as pd
-import torch
 
 from ssp_agents.engines.base import Engine
 from ssp_agents.rollout import answers_of, play
@@ -32,15 +31,15 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
-from ssp_env.types import GroundTruth, Question
+from ssp_env.types import Question
 from ssp_experiments.config import RunConfig
-from ssp_experiments.evaluation.answers import engine_of
+from ssp_experiments.evaluation import engine_of
 from ssp_experiments.options import Chosen
 from ssp_experiments.report.curves import panels, save_figure
 from ssp_experiments.run.checks import check_model, open_run
 from ssp_experiments.run.process import provenance, quiet_libraries
 from ssp_experiments.run.rundir import RunDirectory, check_empty, finite
-from ssp_experiments.stats import Estimate, Floats, resampled
+from ssp_experiments.stats import Floats, resampled
 from ssp_experiments.sweeps.results import Table, short
 
 MEAN = 1000.0
@@ -62,15 +61,11 @@ def run(
     check_empty(out)
     players = find_players(targets)
     config = chosen.config(values=chosen.start(*targets, *players.values()))
-    attempts = config.game.attempts if attempts is None else attempts
+    attempts = attempts or config.game.attempts
 
     rules, _ = open_run(config)
-    torch.set_num_threads(config.compute.threads)
-    known = {
-        **provenance(),
-        "seed": config.seed,
-        "policies": {name: model or "the tiny policy" for name, model in players.items()},
-    }
+    policies = {name: model or "the tiny policy" for name, model in players.items()}
+    known = {**provenance(), "seed": config.seed, "policies": policies}
     # Made before anything is played, so that a place that cannot be written is found out then.
     made = make_directories(out)
     try:
@@ -98,15 +93,14 @@ def run(
 def find_players(targets: Sequence[str]) -> dict[str, str]:
     """Names and model directories of players, each once; an empty one is the tiny policy."""
     found: dict[str, str] = {}
-    for target in targets:
-        for name, model in _players(target):
-            # Runs often begin with the same policy, which is one player then.
-            if model in found.values():
-                continue
-            if name in found:
-                fix = f"two players have this name; write one as NAME={model}"
-                raise ConfigError("player", name, fix)
-            found[name] = model
+    for name, model in chain.from_iterable(map(_players, targets)):
+        # Runs often begin with the same policy, which is one player then.
+        if model in found.values():
+            continue
+        if name in found:
+            fix = f"two players have this name; write one as NAME={model}"
+            raise ConfigError("player", name, fix)
+        found[name] = model
     if len(found) < 2:
         fix = "give a run with checkpoints (checkpoints_kept: null keeps all), or two policies"
         raise ConfigError("players", list(found), fix)
@@ -147,10 +141,9 @@ def play_league(
     proposals, hops = [], np.full((len(players), answers), np.nan)
     for row, (player, folder) in enumerate(folders.items()):
         print(f"{player} proposes", file=sys.stderr)
-        asked = _propose(engine_of(config, rules, folder), config, rules, answers)
-        proposals.append(asked)
-        for place, question in enumerate(asked):
-            if question and (found := rules.world.analyse(question.text)) is not None:
+        proposals.append(_propose(engine_of(config, rules, folder), config, rules, answers))
+        for place, question in proposals[-1].items():
+            if (found := rules.world.analyse(question.text)) is not None:
                 hops[row, place] = found.hops
 
     solved, paid = np.full(shape, np.nan), np.full(shape, rules.config.invalid_reward)
@@ -160,8 +153,7 @@ def play_league(
         print(f"{player} solves", file=sys.stderr)
         solver = engine_of(config, rules, folder)
         for row, asked in enumerate(proposals):
-            places = [place for place, question in enumerate(asked) if question]
-            questions = [question for question in asked if question]
+            places, questions = [*asked], [*asked.values()]
             rounds = (
                 Round.of_questions(tried, questions[i : i + size], [_SOLVE, config.seed, i])
                 for i in range(0, len(questions), size)
@@ -172,32 +164,29 @@ def play_league(
     return League(list(players), hops, solved, paid, attempts, config.seed)
 
 
-def _propose(
-    engine: Engine, config: RunConfig, rules: Rules, answers: int
-) -> list[Question | None]:
-    """A proposer's valid questions by answer. Rounds are of the size that training has, since noise
-    documents come from them."""
+def _propose(engine: Engine, config: RunConfig, rules: Rules, answers: int) -> dict[int, Question]:
+    """A proposer's valid questions, by the answer's place. Rounds are of the size that training
+    has, since noise documents come from them."""
     # A round is played to its end, so the proposer's own solver tries each question; once will do.
     once = replace(rules, config=rules.config.replace(attempts=1, proposals=1))
     # All proposers get the same answers, each once unless there are fewer.
     rng = np.random.default_rng([_PROPOSE, config.seed])
     dealt = iter(answers_of(rules.world)(rng, answers))
-
-    def deal(_: object, count: int) -> list[GroundTruth]:
-        return [*islice(dealt, count)]
-
     size = config.learning.round_size
     rounds = (
-        Round(once, deal, min(size, answers - i), [_PROPOSE, config.seed, i])
+        Round(
+            once,
+            lambda _, count: [*islice(dealt, count)],
+            min(size, answers - i),
+            [_PROPOSE, config.seed, i],
+        )
         for i in range(0, answers, size)
     )
-    questions: list[Question | None] = []
-    for place, game in enumerate(_play(rounds, engine, config)):
-        wordings = (game.truth.answer, *game.truth.aliases)
-        valid = game.outcome is Outcome.VALID and game.question is not None
-        question = Question(f"league-{place}", game.question or "", wordings, "league")
-        questions.append(question if valid else None)
-    return questions
+    return {
+        place: Question(f"league-{place}", game.question, game.truth.wordings, "league")
+        for place, game in enumerate(_play(rounds, engine, config))
+        if game.outcome is Outcome.VALID and game.question is not None
+    }
 
 
 def _play(rounds: Iterable[Round], engine: Engine, config: RunConfig) -> list[Game]:
@@ -249,8 +238,8 @@ class League:
     """Seed of the bootstrap."""
 
     @cached_property
-    def ratings(self) -> dict[str, list[Estimate]]:
-        """Ratings of the players as proposer and as solver.
+    def ratings(self) -> dict[str, pd.DataFrame]:
+        """Ratings as proposer and as solver, with intervals: a row per player.
 
         All games about an answer are drawn together, for those about one question are alike. An
         invalid question is lost by its proposer.
@@ -262,14 +251,14 @@ class League:
 
         answers = np.arange(count)
         low, high = resampled(answers, rated, np.random.default_rng(self.seed))
-        ends = np.array([rated(answers), low, high]).T.tolist()
-        found = [Estimate(mean, first, last, count) for mean, first, last in ends]
+        ends = {"mean": rated(answers), "low": low, "high": high}
+        found = pd.DataFrame({**ends, "count": count})
         return {"proposer": found[: len(won)], "solver": found[len(won) :]}
 
     @property
-    def valid_share(self) -> list[float]:
+    def valid_share(self) -> Floats:
         """Share of valid questions, by proposer."""
-        shares: list[float] = (1.0 - np.isnan(self.solved[:, 0]).mean(axis=1)).tolist()
+        shares: Floats = 1.0 - np.isnan(self.solved[:, 0]).mean(axis=1)
         return shares
 
     @property
@@ -289,32 +278,26 @@ class League:
         """Ratings, solve rates, rewards."""
         cells = pd.DataFrame(index=pd.Index(self.players, name="player"))
         for role, rated in self.ratings.items():
-            cells[f"Elo as {role}"] = [f"{r.mean:.0f} [{r.low:.0f}, {r.high:.0f}]" for r in rated]
+            ends = rated[["mean", "low", "high"]].to_numpy()
+            cells[f"Elo as {role}"] = [f"{r:.0f} [{low:.0f}, {high:.0f}]" for r, low, high in ends]
         cells["valid questions"] = [short(value) for value in self.valid_share]
         cells["their hops"] = [short(value, 2) for value in _known_mean(self.hops)]
         note = (
             "In brackets, 95% intervals by bootstrap over answers. A proposer wins an attempt if "
             "its question is valid and the attempt is wrong; the mean solver has 1000."
         )
-        axes = "(rows: proposers, columns: solvers)"
-        matrices = [
-            Table(f"{title.capitalize()} {axes}", values.map(short))
-            for title, values in self.matrices.items()
-        ]
-        return [Table("Ratings", cells, (note,)), *matrices]
+        tables = [Table("Ratings", cells, (note,))]
+        for title, values in self.matrices.items():
+            title = f"{title.capitalize()} (rows: proposers, columns: solvers)"
+            tables.append(Table(title, values.map(short)))
+        return tables
 
     def as_data(self) -> dict[str, Any]:
         """Ratings, and every figure by answer that the tables rest on."""
-        players = [
-            {
-                "name": player,
-                **{f"{role}_rating": asdict(r[place]) for role, r in self.ratings.items()},
-                "valid_share": self.valid_share[place],
-            }
-            for place, player in enumerate(self.players)
-        ]
+        ratings = {f"{role}_rating": r.to_dict("records") for role, r in self.ratings.items()}
+        columns = {"name": self.players, **ratings, "valid_share": self.valid_share}
         return {
-            "players": players,
+            "players": pd.DataFrame(columns).to_dict("records"),
             "attempts": self.attempts,
             "answers": self.solved.shape[2],
             "solved_by_answer": finite(np.round(self.solved, 6).tolist()),
@@ -334,9 +317,9 @@ class League:
                 axis.text(column, row, short(value, 2), **look)
 
         for offset, (role, rated) in zip((-0.08, 0.08), self.ratings.items(), strict=True):
-            low, mean, high = np.array([(one.low, one.mean, one.high) for one in rated]).T
-            spread, label = (mean - low, high - mean), f"as {role}"
-            axes[2].errorbar(places + offset, mean, spread, fmt="o-", capsize=3, label=label)
+            spread = (rated["mean"] - rated["low"], rated["high"] - rated["mean"])
+            at, label = places + offset, f"as {role}"
+            axes[2].errorbar(at, rated["mean"], spread, fmt="o-", capsize=3, label=label)
         axes[2].set(title="Elo by role, with 95% intervals")
         axes[2].legend(frameon=False)
         for axis in axes:

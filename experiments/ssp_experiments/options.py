@@ -158,9 +158,9 @@ class SweepOptions:
 
     dry_run: bool = False
     """Show what would be played."""
-    arms: Annotated[tuple[str, ...] | None, Several] = None
+    arms: Annotated[tuple[str, ...], Several] = ()
     """These arms alone."""
-    seeds: Annotated[tuple[int, ...] | None, Several] = None
+    seeds: Annotated[tuple[int, ...], Several] = ()
     """These seeds, in place of the sweep's; with --resume, they are added to it."""
     steps: int | None = None
     """Training steps of each trial."""

@@ -1,9 +1,10 @@
-"""Cards of what ``ssp export`` and ``ssp questions`` write: what a model or a data set comes from,
-in Markdown with the front matter that Hugging Face's hub reads."""
+"""Cards of models and data sets, in Markdown with the front matter that Hugging Face's hub reads;
+command lines that play runs again."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,22 @@ import yaml
 
 from ssp_experiments.config import RunConfig, flat, make_config, nearest_preset
 from ssp_experiments.report.curves import spoken_group
-from ssp_experiments.run.rundir import RunDirectory
+from ssp_experiments.run.rundir import CHANGEABLE, RunDirectory
 
 CARD = "README.md"
 DATA = "questions.jsonl"
-GENERATED = ("mini", "small")
+GENERATED = ("apache-2.0", "Apache-2.0. The world is generated; its names mean nobody.")
+WIKIPEDIA = (
+    "cc-by-sa-4.0",
+    "CC BY-SA 4.0, as it quotes, or was taught by, sentences of Wikipedia "
+    "(`ssp_env/worlds/data/NOTICE-wiki_mini.md` names the sources).",
+)
 LICENCES = {
-    **dict.fromkeys(GENERATED, "apache-2.0"),
-    **dict.fromkeys(("wiki-sentences", "wiki-mini"), "cc-by-sa-4.0"),
+    **dict.fromkeys(("mini", "small"), GENERATED),
+    **dict.fromkeys(("wiki-sentences", "wiki-mini"), WIKIPEDIA),
 }
-"""Of what is taken from a world's text."""
+"""Licence of what is taken from a world's text, as the hub names it and in words."""
+UNKNOWN = "That of the {}, which this card does not know: fill it in."
 PATHS = re.compile(r"(^model|_path|\.source|\.partner)$")
 """Settings of which it names the last part alone."""
 
@@ -29,15 +36,16 @@ PATHS = re.compile(r"(^model|_path|\.source|\.partner)$")
 def model_card(run: RunDirectory, step: int, dtype: str) -> str:
     """The card of a run's policy: how it was made, how good it is, under what it may be used."""
     config, summary = make_config(run.read_config()), run.read_summary() or {}
-    ours = not config.model
-    licence = LICENCES.get(config.world, "other") if ours else "other"
+    base = f"`{Path(config.model).name}`" if config.model else "the policy that ships with ssp-env"
+    unknown = UNKNOWN.format("model it was trained from" if config.model else "corpus")
+    known = {} if config.model else LICENCES
+    licence, said = known.get(config.world, ("other", unknown))
     head = {
         "license": licence,
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
         "tags": ["search-self-play", "reinforcement-learning"],
     }
-    base = "the policy that ships with ssp-env" if ours else f"`{Path(config.model).name}`"
     return page(
         head,
         f"{run.path.resolve().name}, step {step}",
@@ -46,15 +54,15 @@ def model_card(run: RunDirectory, step: int, dtype: str) -> str:
         f"`{config.world}`. Weights are {dtype}. It knows the tags and prompts of that game, and "
         "was tried at nothing else.",
         accuracy(run, summary, step),
-        made(run, summary),
-        f"## Licence\n\n{licence_of(config, licence if ours else None)}",
+        made(config, summary),
+        f"## Licence\n\n{said}",
     )
 
 
 def data_card(run: RunDirectory, entries: Sequence[Mapping[str, Any]]) -> str:
     """The card of a run's questions; ``entries`` are those of the file."""
     config, summary = make_config(run.read_config()), run.read_summary() or {}
-    licence = LICENCES.get(config.world, "other")
+    licence, said = LICENCES.get(config.world, ("other", UNKNOWN.format("corpus")))
     accepted = sum(entry["accepted"] for entry in entries)
     known = [entry for entry in entries if entry["truly_correct"] is not None]
     sound = [e for e in known if e["truly_correct"] and len(e["right_answers"] or ()) == 1]
@@ -82,23 +90,9 @@ def data_card(run: RunDirectory, entries: Sequence[Mapping[str, Any]]) -> str:
         f"([ssp-env](https://arxiv.org/abs/2510.18821)) about the world `{config.world}`, one per "
         "line, with answers, evidence and what became of each. No person has read them.",
         table(("", ""), rows),
-        made(run, summary),
-        f"## Licence\n\n{licence_of(config, licence)}",
+        made(config, summary),
+        f"## Licence\n\n{said}",
     )
-
-
-def licence_of(config: RunConfig, licence: str | None) -> str:
-    """What is known of the licence, in words; ``None`` where weights of the user's are inside."""
-    if licence is None:
-        return "That of the model it was trained from, which this card does not know: fill it in."
-    if config.world in GENERATED:
-        return "Apache-2.0. The world is generated; its names mean nobody."
-    if config.world in LICENCES:
-        return (
-            "CC BY-SA 4.0, as it quotes, or was taught by, sentences of Wikipedia "
-            "(`ssp_env/worlds/data/NOTICE-wiki_mini.md` names the sources)."
-        )
-    return "That of the corpus, which this card does not know: fill it in."
 
 
 def accuracy(run: RunDirectory, summary: Mapping[str, Any], step: int) -> str:
@@ -109,9 +103,9 @@ def accuracy(run: RunDirectory, summary: Mapping[str, Any], step: int) -> str:
         return "## Accuracy\n\nNot measured at this step."
 
     def entry(line: Mapping[str, Any], group: str) -> str:
-        low, high = line.get("interval", {}).get(group, (None, None))
         found = f"{line['accuracy'][group]:.3f}" if group in line["accuracy"] else "–"
-        return found if low is None else f"{found} [{low:.2f}, {high:.2f}]"
+        ends = line.get("interval", {}).get(group)
+        return found if ends is None else f"{found} [{ends[0]:.2f}, {ends[1]:.2f}]"
 
     names = ["before training" if each == 0 else f"step {each}" for each in columns]
     rows = [
@@ -125,7 +119,7 @@ def accuracy(run: RunDirectory, summary: Mapping[str, Any], step: int) -> str:
     )
 
 
-def made(run: RunDirectory, summary: Mapping[str, Any]) -> str:
+def made(config: RunConfig, summary: Mapping[str, Any]) -> str:
     """Command, commit, machine, fingerprint, and settings that differ from the nearest preset."""
     names = ("command", "date", "git_commit", "machine", "package", "steps", "seed")
     rows = [(name, f"`{summary[name]}`") for name in names if name in summary]
@@ -133,7 +127,7 @@ def made(run: RunDirectory, summary: Mapping[str, Any]) -> str:
         (f"fingerprint: {name}", f"`{value}`")
         for name, value in flat(summary.get("fingerprint", {})).items()
     ]
-    preset, changes = nearest_preset(make_config(run.read_config()))
+    preset, changes = nearest_preset(config)
     changed = {
         name: Path(value).name if PATHS.search(name) else value
         for name, value in changes.items()
@@ -146,7 +140,19 @@ def made(run: RunDirectory, summary: Mapping[str, Any]) -> str:
     )
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def command_of(config: RunConfig) -> str:
+    """The command line that plays a run with these settings: a preset, and what differs."""
+    preset, changes = nearest_preset(config)
+    words = ["ssp", "train", "--preset", preset]
+    for name, value in changes.items():
+        if name == "steps" or not (CHANGEABLE.fullmatch(name) or "://" in str(value)):
+            # As --set reads it, on one line.
+            text = yaml.safe_dump(value, default_flow_style=True).removesuffix("...\n").strip()
+            words += ["--set", f"{name}={text}"]
+    return shlex.join(words)
+
+
+def table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
     """A table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     escaped = ([cell.replace("|", "\\|") for cell in line] for line in lines)

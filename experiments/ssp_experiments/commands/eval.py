@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 
 from ssp_agents.rollout import play
 from ssp_env.errors import ConfigError
@@ -27,9 +26,8 @@ from ssp_env.players import ChatPlayer
 from ssp_env.replay import read_games
 from ssp_env.types import Document
 from ssp_env.worlds.files import read_questions, sample_questions
+from ssp_experiments import evaluation
 from ssp_experiments.config import RunConfig, is_gguf
-from ssp_experiments.evaluation.answers import answer_all, by_player, engine_of
-from ssp_experiments.evaluation.scores import Row, paired, score, table, voids
 from ssp_experiments.options import Chosen, EvalOptions, plural
 from ssp_experiments.run.checks import check_model, open_run
 from ssp_experiments.run.process import quiet_libraries
@@ -62,34 +60,32 @@ def run(chosen: Chosen, options: EvalOptions, targets: Sequence[str]) -> int:
     quiet_libraries()
     _check_targets(chosen.model, options, targets)
 
-    policies: list[str | None] = [*targets] if targets else [chosen.model]
+    policies: list[str | None] = [*targets] or [chosen.model]
     values = chosen.start(*policies)
     if options.prompts is not None:
         values["game"] = {**values.get("game", {}), **format_settings(options.prompts)}
     # The seed is not the run's: policies of all seeds get the same questions.
+    seed = chosen.seed or 0
     given = {
-        "seed": chosen.seed or 0,
+        "seed": seed,
         "per_group": options.per_group,
         "game.attempts": options.attempts,
         "game.verifier": "none",
     }
 
-    evaluated = list[Evaluated]()
-    for target in policies:
-        if target is not None and _is_games(target):
-            evaluated.append(_read(target))
-        else:
-            policy = replace(chosen, model=target)
-            evaluated.append(_evaluate(policy.config(given, values), options))
-
-    seed = chosen.seed or 0
-    data: Row = {
+    evaluated = [
+        _read(target)
+        if target and _is_games(target)
+        else _evaluate(replace(chosen, model=target).config(given, values), options)
+        for target in policies
+    ]
+    data: evaluation.Row = {
         "evaluations": [
             {
                 "policy": one.name,
                 "fingerprint": one.fingerprint,
-                "rows": table(one.scores, seed),
-                **voids(one.scores),
+                "rows": evaluation.table(one.scores, seed),
+                **evaluation.voids(one.scores),
             }
             for one in evaluated
         ]
@@ -98,7 +94,7 @@ def run(chosen: Chosen, options: EvalOptions, targets: Sequence[str]) -> int:
         first, second = evaluated
         # Two judges that differ cannot be compared; the judges by rules are always there.
         judge = first.judge if first.judge == second.judge else "lenient"
-        data["comparison"] = paired(first.scores, second.scores, judge, seed)
+        data["comparison"] = evaluation.paired(first.scores, second.scores, judge, seed)
     if options.json:
         print(json.dumps(data, indent=2))
         return 0
@@ -126,9 +122,7 @@ def _check_targets(model: str | None, options: EvalOptions, targets: Sequence[st
     if out and not Path(out).parent.is_dir():
         raise ConfigError("--out", out, "its directory is not there")
     if out and Path(out).exists():
-        fix = f"it is there already: ssp eval {shlex.quote(out)} shows it; name another file"
-        if not Path(out).is_file():
-            fix = "it is no file; name one that is not there yet"
+        fix = f"it is there already (ssp eval {shlex.quote(out)} shows games); name another file"
         raise ConfigError("--out", out, fix)
     if options.attempts > 1 and options.temperature == 0:
         fix = "greedy attempts are all alike: give more than 0, or --attempts 1"
@@ -150,7 +144,7 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
     given, asked = None, "unseen questions"
     if options.questions is not None:
         asked = f"the questions of {options.questions}"
-        given = list(read_questions(options.questions))
+        given = [*read_questions(options.questions)]
         if options.per_group is not None:
             given = sample_questions(given, config.seed, config.per_group)
     rules, questions = open_run(config, given, config.seed)
@@ -159,20 +153,18 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
 
     if options.player == "api":
         served = config.served_model()
-        answers = by_player(ChatPlayer(ChatClient(served)))
+        player = ChatPlayer(ChatClient(served))
+        answers: evaluation.Answers = partial(evaluation.play_by, player=player)
         name = f"{served.model} behind {served.base_url}"
     else:
-        torch.set_num_threads(config.compute.threads)
-        name = str(config.model_dir)
-        engine = engine_of(config, rules, config.model_dir)
+        name, engine = str(config.model_dir), evaluation.engine_of(config, rules)
         answers = partial(play, engine=engine, temperature=options.temperature)
 
-    out = Path(options.out) if options.out else None
-    made_by = (name, options.temperature)
-    records = answer_all(config, rules, questions, answers, made_by, out)
+    made_by, out = (name, options.temperature), Path(options.out) if options.out else None
+    records = evaluation.answer_all(config, rules, questions, answers, made_by, out)
     _tell_unanswered(records)
     own = name_of(rules.judge)
-    return Evaluated(name, score(records, own), own, fingerprint(rules), asked)
+    return Evaluated(name, evaluation.score(records, own), own, fingerprint(rules), asked)
 
 
 def _tell_unanswered(records: Sequence[GameRecord]) -> None:
@@ -181,11 +173,9 @@ def _tell_unanswered(records: Sequence[GameRecord]) -> None:
     counted = endings.total() - endings[Ending.OUTAGE]
     if not counted or endings[Ending.ACTION]:
         return
-
-    endless = endings[Ending.BUDGET_TOKENS]
-    if endless > counted / 2:
-        what = f"{endless} ran out of tokens; a model that thinks long needs a larger "
-        what += "game.max_response_tokens, one that never ends its turn a chat template, "
+    if endings[Ending.BUDGET_TOKENS] > counted / 2:
+        what = f"{endings[Ending.BUDGET_TOKENS]} ran out of tokens; a model that thinks long needs "
+        what += "a larger game.max_response_tokens, one that never ends its turn a chat template, "
         what += "and the token that ends turns there as eos_token in tokenizer_config.json"
     else:
         what = "the policy does not write the tags of its prompts; try other --prompts, an "
@@ -200,30 +190,26 @@ def _read(file: str) -> Evaluated:
 
     rules = games[0].rules
     judge = f"recorded: {rules.parts.judge.rpartition('.')[2]}"
-    scores = score([game.record for game in games], judge)
+    scores = evaluation.score([game.record for game in games], judge)
     return Evaluated(file, scores, judge, {"hash": rules.fingerprint or "unknown"}, "its questions")
 
 
 # -- what is printed ---------------------------------------------------------------------------
 
 
-def _show(one: Evaluated, found: Row) -> None:
+def _show(one: Evaluated, found: evaluation.Row) -> None:
     """Prints an evaluation: a row per group, with all judges side by side."""
     print(f"accuracy on {one.asked}, judge {one.judge}: {one.name}")
     rows = pd.DataFrame(found["rows"])
     if len(rows):
         average = f"avg@{one.scores.attrs['k']}"
-        is_own = rows["judge"] == one.judge
-        own, others = rows[is_own], rows[~is_own]
-        side_by_side = own.merge(
-            others.pivot(index="group", columns="judge", values=average).reset_index(), how="left"
-        )
+        own, others = (part for _, part in rows.groupby(rows["judge"] != one.judge))
+        by_judge = others.pivot(index="group", columns="judge", values=average)
+        scores = [name for name in own["intervals"].iloc[0] if name not in (average, "f1")]
+        names = ["group", "questions", average, "interval", *scores, *others["judge"].unique()]
         heads = {"questions": "n", "avg@1": "pass@1", "f1": "F1"}
-        left = ["group", "questions", average, "interval"]
-        scores = [name for name in found["rows"][0]["intervals"] if name not in (average, "f1")]
-        names = [*left, *scores, *others["judge"].unique(), "f1", "searches"]
-        shown = [name for name in names if name in side_by_side]
-        _print_table(side_by_side[shown].rename(columns=heads))
+        shown = own.join(by_judge, on="group")[[*names, "f1", "searches"]]
+        _print_table(shown.rename(columns=heads))
 
     for group, size in found["void_groups"].items():
         are = "its one question is" if size == 1 else f"all {size} questions are"
@@ -247,7 +233,6 @@ def _show(one: Evaluated, found: Row) -> None:
 
 
 def _print_table(rows: pd.DataFrame) -> None:
-    if "interval" in rows:
-        ends = [f"{low:.2f} to {high:.2f}" for low, high in rows["interval"]]
-        rows = rows.assign(interval=ends).rename(columns={"interval": "95% interval"})
+    ends = [f"{low:.2f} to {high:.2f}" for low, high in rows["interval"]]
+    rows = rows.assign(interval=ends).rename(columns={"interval": "95% interval"})
     print(rows.to_string(index=False, na_rep="-", float_format="{:.3f}".format))

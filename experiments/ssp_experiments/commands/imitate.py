@@ -6,9 +6,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import count, islice
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -39,22 +38,23 @@ from ssp_env.replay import read_games
 from ssp_env.types import Question, Role
 from ssp_env.worlds.wiki import WikiSentences
 from ssp_experiments.config import RunConfig, check_policy
-from ssp_experiments.evaluation.answers import by_player, engine_of
+from ssp_experiments.evaluation import engine_of, play_by
 from ssp_experiments.options import Chosen
 from ssp_experiments.run.checks import check_settings, open_run
 from ssp_experiments.run.process import handling, quiet_libraries, raise_interruption
 from ssp_experiments.run.rundir import RunDirectory, check_empty
 
 SUPERVISED = {
+    "game.verifier": "none",
+    "game.closed_book": False,
     # With a return of 1, no ratio and no KL, the loss of REINFORCE is the cross-entropy.
-    "proposer_algorithm": "reinforce",
-    "solver_algorithm": "reinforce",
-    "proposer_aggregation": "token",
-    "solver_aggregation": "token",
-    "importance_cap": None,
-    "kl_coeff": 0.0,
-    "minibatches": 1,
-    "proposer_weight": 1.0,
+    "learning.proposer_algorithm": "reinforce",
+    "learning.solver_algorithm": "reinforce",
+    "learning.proposer_aggregation": "token",
+    "learning.solver_aggregation": "token",
+    "learning.kl_coeff": 0.0,
+    "learning.minibatches": 1,
+    "learning.proposer_weight": 1.0,
 }
 """Settings by which the update of self-play learns from examples: for each role the mean over all
 of its tokens."""
@@ -68,18 +68,15 @@ def run(
     """Trains; prints the share of well-formed turns before and after."""
     quiet_libraries()
     check_empty(out)
-    changes: dict[str, Any] = {"steps": steps, "learning.lr": lr}
-    changes |= {"game.verifier": "none", "game.closed_book": False}
-    config = chosen.config(changes | {f"learning.{n}": value for n, value in SUPERVISED.items()})
+    config = chosen.config({**SUPERVISED, "steps": steps, "learning.lr": lr})
     check_settings(config)
     check_policy(config)
-    torch.set_num_threads(config.compute.threads)
     rules, questions = open_run(config)
 
     directory = RunDirectory(out)
     with directory.claimed(config, resume=False), handling(raise_interruption):
         rows = _recorded(games, rules, config.seed) if games else _scripted(rules, config.seed)
-        engine = engine_of(config, rules, config.model_dir)
+        engine = engine_of(config, rules)
         _show("before", rules, engine, questions[:measured], config)
         weights = _learn(config, rules, rows, directory)
         engine.update_weights(weights, steps)
@@ -127,8 +124,7 @@ def _learn(
 
 
 def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
-    """Demonstrations on Wikipedia's sentences, else trajectories of the world's scripted player;
-    ever new ones."""
+    """Demonstrations on Wikipedia's sentences, else the world's scripted games; ever new ones."""
     if isinstance(rules.world, WikiSentences):
         writer = WikiTraceWriter(rules.config, rules.tokenizer)
         for trace in writer.stream(np.random.default_rng([seed, _SCRIPT])):
@@ -136,10 +132,9 @@ def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
             nobody = np.full(len(ids), np.nan, np.float32)
             yield Row(ids, mask, nobody, trace.role, game=0, advantage=1.0)
 
-    once, number = replace(rules, config=rules.config.replace(attempts=1)), 0
-    play_out = by_player(scripted_player(rules))
-    while True:
-        round_ = play_out(_proposals(once, 16, [seed, _SCRIPT, number]))
+    once, player = replace(rules, config=rules.config.replace(attempts=1)), scripted_player(rules)
+    for number in count():
+        round_ = play_by(_proposals(once, 16, [seed, _SCRIPT, number]), player)
         found = [*_rows(record_game(game, once) for game in round_.games)]
         if not found and not number:
             why = Counter(game.reason for game in round_.games).most_common(1)[0][0]
@@ -147,17 +142,14 @@ def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
             fix = f"{what}; give a larger game.max_response_tokens, or recorded games by --games"
             raise ConfigError("world", rules.world.name, fix)
         yield from found
-        number += 1
 
 
 def _recorded(files: Sequence[str], rules: Rules, seed: int) -> Iterator[Row]:
-    """Trajectories of files of games, which are read at once; over and over, in a new order each
-    time."""
+    """Trajectories of files of games, over and over, in a new order each time."""
     rows: list[Row] = []
-    for file in files:
-        for saved in read_games(file):
-            saved.rules.tokenizer.open(rules.tokenizer)  # it has to be the same
-            rows += _rows([saved.record])
+    for saved in chain.from_iterable(map(read_games, files)):
+        saved.rules.tokenizer.open(rules.tokenizer)  # it has to be the same
+        rows += _rows([saved.record])
     if not rows:
         raise ConfigError("--games", list(files), "they hold no valid game to learn from")
     rng = np.random.default_rng(seed)
@@ -167,15 +159,12 @@ def _recorded(files: Sequence[str], rules: Rules, seed: int) -> Iterator[Row]:
 def _rows(records: Iterable[GameRecord]) -> Iterator[Row]:
     """The proposals of valid games, and the attempts that were right."""
     for record in records:
-        if record.outcome is not Outcome.VALID:
-            continue
-        for played in record.trajectories:
-            if not (played.role is Role.PROPOSER or (played.role is Role.SOLVER and played.right)):
-                continue
-            row = recorded_row(played, played.role.value, record.start.slot)
-            # Nobody sampled them: the ratio is 1.
-            nobody = np.full_like(row.logprobs, np.nan)
-            yield replace(row, logprobs=nobody, advantage=1.0)
+        for played in record.trajectories if record.outcome is Outcome.VALID else ():
+            if played.role is Role.PROPOSER or (played.role is Role.SOLVER and played.right):
+                row = recorded_row(played, played.role.value, record.start.slot)
+                # Nobody sampled them: the ratio is 1.
+                nobody = np.full_like(row.logprobs, np.nan)
+                yield replace(row, logprobs=nobody, advantage=1.0)
 
 
 def _proposals(rules: Rules, count: int, seed: Sequence[int]) -> Round:

@@ -1,5 +1,4 @@
-"""``ssp bootstrap`` trains the tiny base policy from scratch; ``ssp export`` writes the policy of a
-checkpoint as a plain model directory with its card."""
+"""``ssp bootstrap``: a policy from nothing; ``ssp export``: that of a checkpoint, with its card."""
 
 from __future__ import annotations
 
@@ -30,7 +29,6 @@ from ssp_experiments.run.rundir import RunDirectory, check_empty
 
 SHARES = ("algorithm/learner", "learner")
 """Folders that learners write, below the checkpoint of a run or of RLlib's algorithm."""
-STEP = r"step_(\d+)"
 LM = "lm."
 """Beginning of the names of the causal LM's weights."""
 
@@ -91,23 +89,17 @@ def export(source: Path, out: Path, dtype: str, model: str | None) -> int:
     check_empty(out)
     if not source.is_dir():
         raise RunError(f"there is no directory {source}")
-    latest = RunDirectory(source).latest_checkpoint()
-    checkpoint = latest[1] if latest else source
+    _, checkpoint = RunDirectory(source).latest_checkpoint() or (0, source)
     weights, origin = policy_of(checkpoint, model)
-    run, step = run_of(checkpoint)
+    run = RunDirectory(checkpoint.resolve().parents[1])
+    step = re.fullmatch(r"step_(\d+)", checkpoint.name)
     with new_folder(out) as folder:
         save_policy(weights, origin, folder, getattr(torch, dtype))
-        if run is not None:
-            (folder / CARD).write_text(model_card(run, step, dtype), encoding="utf-8")
+        if step is not None and run.config.is_file() and run.metrics.is_file():
+            card = model_card(run, int(step[1]), dtype)
+            (folder / CARD).write_text(card, encoding="utf-8")
     print(f"{checkpoint} is now a model directory: {out}", file=sys.stderr)
     return 0
-
-
-def run_of(checkpoint: Path) -> tuple[RunDirectory | None, int]:
-    """The run that a checkpoint is of, and its step; ``None`` for one outside a run directory."""
-    run, step = RunDirectory(checkpoint.resolve().parents[1]), re.fullmatch(STEP, checkpoint.name)
-    known = step is not None and run.config.is_file() and run.metrics.is_file()
-    return (run, int(step[1])) if step is not None and known else (None, 0)
 
 
 def policy_of(checkpoint: Path, model: str | None) -> tuple[dict[str, Tensor], Path]:
@@ -116,9 +108,9 @@ def policy_of(checkpoint: Path, model: str | None) -> tuple[dict[str, Tensor], P
     A checkpoint of RLlib's algorithm does not hold the latter, so ``model`` names what was trained.
     """
     policy = checkpoint / "policy"
-    if policy.is_dir() and model is not None:
-        raise RunError(f"{checkpoint} knows what was trained: leave --model out")
     if policy.is_dir():
+        if model is not None:
+            raise RunError(f"{checkpoint} knows what was trained: leave --model out")
         check_weights(policy)
         return load_file(policy / "model.safetensors"), policy
 

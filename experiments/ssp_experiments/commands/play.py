@@ -1,5 +1,4 @@
-"""``ssp play``: a person against the policy, in the terminal; one of them writes a turn, then the
-game goes on."""
+"""``ssp play``: games between a person and the policy, in the terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +8,6 @@ from dataclasses import replace
 from itertools import count, repeat
 
 import numpy as np
-import torch
 from rich.console import Console
 from rich.markup import escape
 from rich.panel import Panel
@@ -22,7 +20,7 @@ from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.types import Action, GroundTruth
-from ssp_experiments.evaluation.answers import engine_of
+from ssp_experiments.evaluation import engine_of
 from ssp_experiments.options import Chosen, plural
 from ssp_experiments.run.checks import open_run
 from ssp_experiments.run.process import quiet_libraries
@@ -46,10 +44,7 @@ def run(chosen: Chosen, *, role: str, games: int | None) -> int:
     quiet_libraries()
     config = chosen.config(values=chosen.start())
     rules, _ = open_run(config)
-
-    torch.set_num_threads(config.compute.threads)
-    engine = engine_of(config, rules, config.model_dir)
-    session = Session(rules, engine, config.seed, role)
+    session = Session(rules, engine_of(config, rules), config.seed, role)
     task = TASKS[role].format(attempts=config.game.attempts)
     session.panel(f"search self-play: {config.world}", f"{task}\n{session.keys}")
     try:
@@ -67,18 +62,19 @@ class Session:
 
     def __init__(self, rules: Rules, engine: Engine, seed: int, role: str) -> None:
         self.rules, self.engine, self.seed, self.role = rules, engine, seed, role
-        self._answers = answers_of(rules.world)
         self.keys = KEYS.format(LAST[role])
+        self._answers = answers_of(rules.world)
         self._console = Console(highlight=False)
         self.say = self._console.print
-        self._person = self._policy = 0.0
-        self._games = 0
+        self._points: list[tuple[float, float]] = []
+        """The person's and the policy's, of each game that counts."""
 
     @property
     def score(self) -> str:
         """Points so far, and of how many games."""
-        points = f"you {self._person:.2f}, the policy {self._policy:.2f}"
-        return f"{points}, after {plural(self._games, 'game')}"
+        person, policy = np.sum([(0.0, 0.0), *self._points], axis=0)
+        points = f"you {person:.2f}, the policy {policy:.2f}"
+        return f"{points}, after {plural(len(self._points), 'game')}"
 
     def play(self, games: int | None = None) -> None:
         """Plays so many games, or until the person quits; void ones do not count."""
@@ -96,7 +92,7 @@ class Session:
                     self.propose(truth, seed)
             except ServiceError as error:
                 self.say(f"[red]void[/red]: {escape(str(error))}; this game does not count")
-            if self._games == games:
+            if len(self._points) == games:
                 return
             self.say(f"[dim]{self.score}[/dim]")
 
@@ -104,7 +100,7 @@ class Session:
         """Valid games of the policy's own, easy and hard, as self-play makes them."""
         for wave in count():
             round_ = Round(self.rules, self._answers, WAVE, [_QUESTIONS, self.seed, wave])
-            games = self._finish(round_)
+            games = play(round_, self.engine, temperature=1.0).games
             found = [game for game in games if game.outcome is Outcome.VALID]
             yield from found
             if not found:
@@ -122,7 +118,7 @@ class Session:
         said = "[green]right[/green]" if right else "[red]not right[/red]"
         self.say(f"{said if game else 'skipped'}: it is [b]{escape(asked.truth.answer)}[/b]")
         self.say(f"the policy found it in {asked.share_right:.0%} of its attempts")
-        self._count(float(right), asked.share_right)
+        self._points.append((float(right), asked.share_right))
 
     def propose(self, truth: GroundTruth, seed: tuple[int, ...]) -> None:
         """Lets the person ask the policy a question with this answer."""
@@ -141,7 +137,7 @@ class Session:
             read = "" if game.verification is None else f" ({escape(game.verification.detail)})"
             said = f"[red]{game.outcome}[/red]: {_words(game.reason)}{read}"
         self.say(f"{said}, {points:.2f} points for you")
-        self._count(points, theirs)
+        self._points.append((points, theirs))
 
     def _turns(self, round_: Round, last: Action) -> Game | None:
         """The game, once the person has written a trajectory and the policy all others; ``None`` if
@@ -176,17 +172,9 @@ class Session:
 
         if trajectory.ending is not Ending.ACTION:
             self.say(f"[red]over[/red]: {_words(trajectory.ending)}")
-        self._finish(round_)
+        play(round_, self.engine, temperature=1.0)
         raise_outage(game)
         return game
-
-    def _finish(self, round_: Round) -> list[Game]:
-        """Lets the policy play what remains."""
-        return play(round_, self.engine, temperature=1.0).games
-
-    def _count(self, person: float, policy: float) -> None:
-        self._person, self._policy = self._person + person, self._policy + policy
-        self._games += 1
 
     def panel(self, title: str, text: str) -> None:
         """Prints a frame."""

@@ -9,10 +9,11 @@ from dataclasses import asdict
 from json import dumps
 from typing import Any
 
+import pandas as pd
 from rich.console import Console
 
 from ssp_env.doors.setup import set_up
-from ssp_env.errors import ConfigError, RunError, ServiceError, nearest
+from ssp_env.errors import RunError, ServiceError, one_of
 from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.judge.chat import ChatClient
 from ssp_env.players import ChatPlayer
@@ -28,8 +29,6 @@ PAYS, NO_RESULT = 1, 3
 """Exit statuses besides 0 and 2 (a mistake of the user's)."""
 
 COLUMNS = ("cheat", "gains", "accepted", "proposer", "solver", "more than honest", "finding")
-
-
 EXPLOITS = {
     "wrong": ("accepted though the answer is wrong", "a stronger game.verifier"),
     "ambiguous": ("accepted though it has other right answers", "game.noise_documents"),
@@ -42,8 +41,7 @@ by something other than searching; what each counts, and what may bring it down.
 
 
 def run(chosen: Chosen, options: ProbeOptions, played: str | None = None) -> int:
-    """Plays the cheats and prints who was paid what; of a run that was ``played``, what its own
-    games exploited."""
+    """Prints who was paid what; of a run that was ``played``, what its own games exploited."""
     if played is not None:
         return show_exploits(played, options.json)
     if options.list:
@@ -53,10 +51,8 @@ def run(chosen: Chosen, options: ProbeOptions, played: str | None = None) -> int
 
     config = chosen.config(values=chosen.start())
     cheats = [find_cheat(name) for name in options.cheat or CHEATS]
-    known = {*CHEATS, *(cheat.name for cheat in cheats)}
     for name in options.allow:
-        if name not in known:
-            raise ConfigError("--allow", name, nearest(name, known))
+        one_of("--allow", name, {*CHEATS, *(cheat.name for cheat in cheats)})
     rules = make_rules(config)
     is_model = options.player == "model"
     partner = ChatPlayer(ChatClient(config.served_model())) if is_model else None
@@ -84,7 +80,6 @@ def run(chosen: Chosen, options: ProbeOptions, played: str | None = None) -> int
         print(dumps(told))
     else:
         show(told)
-
     findings = {r.finding for r in report.cheats if r.name not in options.allow}
     if Finding.PAYS in findings:
         return PAYS
@@ -117,7 +112,7 @@ def rows(report: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     for played in (report["honest"], *report["cheats"]):
         name, games, more = played["name"], played["games"], played["more_than_honest"]
         share = f"{played['accepted'] / games:.2f}" if games else "-"
-        pays = (played[role] for role in ("proposer", "solver"))
+        pays = played["proposer"], played["solver"]
         shown = ["-" if pay is None else f"{pay:.2f}" for pay in pays]
 
         # The reason that stopped most of its questions, outages, and an opponent of its own.
@@ -142,21 +137,15 @@ def show(report: dict[str, Any]) -> None:
     """Prints the table, then the gate's figures, then the cheats that pay and their remedies."""
     games = f"{report['honest']['games']} games each, margin {report['margin']:g}"
     print(f"who is paid what ({report['world']}, {games})\n")
-    table = [COLUMNS, *rows(report)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        print("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)))
-    print()
-
+    print(pd.DataFrame(rows(report), columns=COLUMNS).to_string(index=False) + "\n")
     gate = report["gate"]
     if gate["precision"] is not None:
         recall = "" if gate["recall"] is None else f", recall {gate['recall']:.3f}"
         print(f"the gate: precision {gate['precision']:.3f}{recall}")
     for cheat in report["cheats"]:
-        if cheat["finding"] == Finding.PAYS:
-            print(f"{cheat['name']} pays: {cheat['about']} Closed by: {cheat['closed_by']}.")
-        elif cheat["finding"] == Finding.OPEN:
-            print(f"{cheat['name']} is open: {cheat['about']} Closed by: {cheat['closed_by']}.")
+        if cheat["finding"] in (Finding.PAYS, Finding.OPEN):
+            found = "is open" if cheat["finding"] == Finding.OPEN else "pays"
+            print(f"{cheat['name']} {found}: {cheat['about']} Closed by: {cheat['closed_by']}.")
         elif cheat["finding"] == Finding.NO_RESULT:
             void = f"{cheat['void']} of {cheat['games']} games are void"
             print(f"{cheat['name']}: {void}, so nothing is known")

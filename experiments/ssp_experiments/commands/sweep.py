@@ -49,8 +49,14 @@ def run(chosen: Chosen, options: SweepOptions, file: str | None) -> int:
         with named(trial.name):
             trial.config.check()
     if options.dry_run:
-        _show_plan(sweep, planned)
+        arms = sweep.all_arms()
+        for arm, settings in arms.items():
+            print(f"{arm}: {json.dumps(settings)}")
+        steps = " or ".join(map(str, sorted({trial.config.steps for trial in planned})))
+        counts = f"{plural(len(arms), 'arm')}, {plural(len(sweep.seeds), 'seed')}"
+        print(f"{plural(len(planned), 'trial')}: {counts}, {steps} steps each")
         return 0
+
     check_trials(planned, directory, options.resume)
     left = [trial for trial in planned if directory.state(trial) not in ENDED]
     if left:
@@ -81,17 +87,17 @@ def _changed(sweep: Sweep, chosen: Chosen, options: SweepOptions) -> Sweep:
     """The sweep with what the command line asks for; one that is resumed keeps its arms."""
     if chosen.seed is not None:
         raise ConfigError("--seed", chosen.seed, "give --seeds, each arm is played with each")
-    seeds, arms = options.seeds or (), options.arms or ()
+    seeds = options.seeds or sweep.seeds
     if options.resume:
-        if arms:
+        if options.arms:
             fix = "a sweep that is resumed keeps the arms that it began with; leave it out"
-            raise ConfigError("--arms", arms, fix)
+            raise ConfigError("--arms", options.arms, fix)
         seeds = tuple(dict.fromkeys([*sweep.seeds, *seeds]))
-    elif arms:
-        sweep = sweep.choose(arms)
+    elif options.arms:
+        sweep = sweep.choose(options.arms)
 
     return sweep.replace(
-        seeds=tuple(seeds or sweep.seeds),
+        seeds=seeds,
         set={**sweep.set, **chosen.changes({"steps": options.steps})},
         preset=chosen.preset or sweep.preset,
     )
@@ -121,16 +127,10 @@ def _finish(name: str, sweep: Sweep, commands: list[str], directory: SweepDirect
     if not tables:
         raise SSPError(f"no trial has ended; the run directories are in {directory.trials}")
 
-    ended = [trial for trial, _ in results.ended]
     summaries = [run.summary for _, run in results.ended if run.summary]
-    commits, machines, seeds = (
-        ", ".join(sorted({*found}))
-        for found in (
-            (summary["git_commit"] or "unknown" for summary in summaries),
-            (summary["machine"] for summary in summaries),
-            (str(trial.seed) for trial in ended),
-        )
-    )
+    commits = ", ".join(sorted({summary["git_commit"] or "unknown" for summary in summaries}))
+    machines = ", ".join(sorted({summary["machine"] for summary in summaries}))
+    seeds = ", ".join(sorted({str(trial.seed) for trial, _ in results.ended}))
     minutes = float(results.steps["seconds.wall"].sum()) / 60
     text = "\n\n".join(map(str, tables)) + "\n"
     page = (
@@ -138,21 +138,11 @@ def _finish(name: str, sweep: Sweep, commands: list[str], directory: SweepDirect
         f"{', then '.join(f'`{command}`' for command in commands)}, {datetime.now(UTC):%Y-%m-%d}, "
         f"commit {commits}, {machines}. Preset `{sweep.preset}`, seeds "
         f"{seeds}; ± is half of a 95% interval over seeds (Student's t). "
-        f"{plural(len(ended), 'trial')} took {minutes:.1f} minutes, added up over trials.\n\n"
-        f"![accuracy of all arms, and its curves](figure.png)\n\n{text}"
+        f"{plural(len(results.ended), 'trial')} took {minutes:.1f} minutes, added up over "
+        f"trials.\n\n![accuracy of all arms, and its curves](figure.png)\n\n{text}"
     )
     write_atomically(directory.path / "tables.md", page)
     write_atomically(directory.path / "results.csv", results.steps.to_csv(index=False))
     results.draw(directory.path / "figure.png")
     print(text)
     print(f"everything is in {directory.path}/ (tables.md, figure.png, results.csv, trials/)")
-
-
-def _show_plan(sweep: Sweep, planned: Sequence[Trial]) -> None:
-    """Prints what would be played."""
-    arms = sweep.all_arms()
-    for arm, settings in arms.items():
-        print(f"{arm}: {json.dumps(settings)}")
-    steps = " or ".join(map(str, sorted({trial.config.steps for trial in planned})))
-    counts = f"{plural(len(arms), 'arm')}, {plural(len(sweep.seeds), 'seed')}"
-    print(f"{plural(len(planned), 'trial')}: {counts}, {steps} steps each")

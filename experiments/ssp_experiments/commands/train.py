@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from itertools import chain, count
 from pathlib import Path
 from signal import SIGINT, SIGTERM
 from typing import Any
@@ -49,7 +50,14 @@ def run(chosen: Chosen, options: TrainOptions) -> int:
             summary = train(config, out, resume=resume, quiet=options.quiet)
     except KeyboardInterrupt as interruption:
         with uninterrupted():
-            print(f"ssp: {after_interrupt(out, again)}", file=sys.stderr)
+            directory = RunDirectory(out)
+            if latest := directory.latest_checkpoint():
+                left = f"stopped; saved up to step {latest[0]}. Go on with: {again}"
+            elif directory.config.exists():
+                left = f"interrupted before the first checkpoint. Start it over with: {again}"
+            else:
+                left = "interrupted before the first step; nothing was written"
+            print(f"ssp: {left}", file=sys.stderr)
             return 128 + (SIGTERM if SIGTERM in interruption.args else SIGINT)
     except UnhealthyRun as error:
         text = f"To go on all the same: {again} (--set patience=null never stops)"
@@ -61,11 +69,8 @@ def run(chosen: Chosen, options: TrainOptions) -> int:
 
 def fresh(base: Path) -> Path:
     """``base``, or the first of ``base-2``, ``base-3`` and so on that does not exist yet."""
-    path, number = base, 1
-    while path.exists():
-        number += 1
-        path = Path(f"{base}-{number}")
-    return path
+    numbered = (Path(f"{base}-{number}") for number in count(2))
+    return next(path for path in chain([base], numbered) if not path.exists())
 
 
 def newest(base: Path) -> Path:
@@ -78,27 +83,16 @@ def newest(base: Path) -> Path:
     return max(runs, key=lambda run: int(run[0][1] or 1))[1]
 
 
-def after_interrupt(out: Path, again: str) -> str:
-    """Sentence about what is left of an interrupted run, and how to resume it."""
-    directory = RunDirectory(out)
-    latest = directory.latest_checkpoint()
-    if latest is not None:
-        return f"stopped; saved up to step {latest[0]}. Go on with: {again}"
-    if directory.config.exists():
-        return f"interrupted before the first checkpoint. Start it over with: {again}"
-    return "interrupted before the first step; nothing was written"
-
-
 def show(summary: dict[str, Any], out: Path) -> None:
     """Prints the result."""
     print(f"accuracy on unseen questions ({summary['world']}, verifier: {summary['verifier']})")
     head = "hops" if summary["world"] == "mini" else "group"
     print(f"{head:16}   {'base [interval]':18}   final [interval]")
-    for group, base in summary["accuracy"]["base"].items():
+    for group in summary["accuracy"]["base"]:
         cells = [f"{group:16}"]
-        for name, accuracy in (("base", base), ("final", summary["accuracy"]["final"][group])):
+        for name in ("base", "final"):
             low, high = summary["interval"][name][group]
-            cells.append(f"{accuracy:.3f} [{low:.2f}, {high:.2f}]")
+            cells.append(f"{summary['accuracy'][name][group]:.3f} [{low:.2f}, {high:.2f}]")
         print("   ".join(cells))
 
     minutes, steps = summary["wall_seconds"] / 60, plural(summary["steps"], "step")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import socket
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,32 +18,19 @@ from ssp_env.errors import ModelError
 from ssp_experiments.run.checks import check_model
 
 
-class Refused:
-    """Runs ``ssp train`` in an empty directory and looks at how it was refused."""
-
-    def __init__(self, policy: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.policy, self.out, self._capsys = policy, place / "runs" / "run", capsys
-
-    def __call__(
-        self, *more: str, model: Path | None = None, settings: tuple[str, ...] = ()
-    ) -> str:
-        """The line of standard error, without the command's name."""
-        self._capsys.readouterr()
-        command = arguments(
-            model or self.policy, self.out, "--quiet", settings=(*SETTINGS, *settings)
-        )
-        status = main([*command, *more])
-        shown = self._capsys.readouterr()
-        assert (status, shown.out) == (2, "")
-        assert not self.out.parent.exists()
-        (line,) = shown.err.splitlines()
-        assert line.startswith("ssp: ")
-        return line.removeprefix("ssp: ")
-
-
 @pytest.fixture
-def refused(policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Refused:
-    return Refused(policy, tmp_path / "place", capsys)
+def refused(policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs ``ssp train`` in an empty directory; returns how it was refused, in one line."""
+    out = tmp_path / "place" / "runs" / "run"
+
+    def train(*settings: str, model: Path = policy) -> str:
+        assert main(arguments(model, out, "--quiet", settings=(*SETTINGS, *settings))) == 2
+        shown = capsys.readouterr()
+        assert (shown.out, shown.err.count("\n"), shown.err[:5]) == ("", 1, "ssp: ")
+        assert not out.parent.exists()
+        return shown.err[5:-1]
+
+    return train
 
 
 @pytest.fixture
@@ -55,7 +43,7 @@ def rewrite(file: Path, **values: Any) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
 
 
-def test_broken_and_missing_files_of_a_model(refused: Refused, copy: Path) -> None:
+def test_broken_and_missing_files_of_a_model(refused: Callable[..., str], copy: Path) -> None:
     file = copy / "model.safetensors"
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
@@ -75,13 +63,13 @@ def test_broken_and_missing_files_of_a_model(refused: Refused, copy: Path) -> No
 
 
 def test_a_model_that_does_not_fit_tokenizer_tags_or_budgets(
-    refused: Refused, copy: Path, tmp_path: Path
+    refused: Callable[..., str], copy: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(str(files("ssp_env.game.prompts") / "mini"), tmp_path / "own")
     (tmp_path / "own" / "tags.json").write_text('{"search": "lookup"}')
-    own = refused("--set", f"game.prompts={tmp_path / 'own'}")
+    own = refused(f"game.prompts={tmp_path / 'own'}")
     assert "cannot spell the tag <lookup>" in own
-    line = refused("--set", "game.max_prompt_tokens=5")
+    line = refused("game.max_prompt_tokens=5")
     assert line.startswith("game.max_prompt_tokens = 5: the ")
     vocabulary = json.loads((copy / "config.json").read_text())["vocab_size"]
     rewrite(copy / "config.json", max_position_embeddings=300)
@@ -99,43 +87,36 @@ def test_a_model_that_does_not_fit_tokenizer_tags_or_budgets(
     assert f"its tokenizer has {vocabulary} tokens" in refused(model=copy)
 
 
-def test_settings_that_do_not_fit_the_world_or_each_other(refused: Refused) -> None:
-    assert "did you mean 'seed'" in refused(settings=("world_options.sede=1",))
-    line = refused(settings=("per_group=3000",))
+def test_settings_that_do_not_fit_the_world_or_each_other(refused: Callable[..., str]) -> None:
+    assert "did you mean 'seed'" in refused("world_options.sede=1")
+    line = refused("per_group=3000")
     assert line.startswith("per_group = 3000: this graph has only about")
-    unread = ("world=wiki-mini", "game.verifier=world", "game.max_prompt_tokens=512")
-    assert "cannot read documents" in refused(settings=unread)
-    words = ("world=wiki-mini", "game.max_prompt_tokens=512")
-    assert "take a model with a vocabulary for any text" in refused(settings=words)
+    wiki = ("world=wiki-mini", "game.max_prompt_tokens=512")
+    assert "cannot read documents" in refused(*wiki, "game.verifier=world")
+    assert "take a model with a vocabulary for any text" in refused(*wiki)
     missing = ("world=files", "world_options.name=mine", "world_options.corpus_path=nowhere")
-    assert "answers_path" in refused(settings=missing)
+    assert "answers_path" in refused(*missing)
 
 
-def test_a_service_that_does_not_answer(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_that_does_not_answer(
+    refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ssp_env.judge.chat.CALLS", 1)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        settings = (f"openai.base_url={url}", "openai.model=m")
-        line = refused(settings=(*settings, "judge=openai"))
-        assert line.startswith("openai: ")
-        assert url in line
+        line = refused(f"openai.base_url={url}", "openai.model=m", "judge=openai")
+    assert line.startswith("openai: ")
+    assert url in line
 
 
 # -- run directories that are not what a command takes them for --------------------------------
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from small_runs import make_run
-
-    return make_run(tmp_path_factory.mktemp("finished") / "run").path
-
-
 @pytest.fixture
-def place(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(two_runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with a run, an empty folder and a file."""
-    shutil.copytree(finished, tmp_path / "run")
+    shutil.copytree(two_runs[0], tmp_path / "run")
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("mine\n")
     monkeypatch.chdir(tmp_path)
@@ -143,10 +124,8 @@ def place(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 
 MISTAKES = [
-    ("train --world nimi", "did you mean 'mini'"),
     ("train --preset wiki", "name a causal LM by --model DIR"),
     ("train --model Qwen/Qwen2.5-0.5B", "there is no model directory Qwen/Qwen2.5-0.5B"),
-    ("train --out run", "is not empty; continue its run with --resume"),
     ("train --set learning.learning_rate=1e-4", "did you mean 'lr'?"),
     ("train --model file", "file is a file: name its directory"),
     ("train --set engine.kind=vllm", "engine.kind=vllm needs a package"),
@@ -154,11 +133,10 @@ MISTAKES = [
     ("train --set learning.solver_algorithm=own:LIMIT", "is a int, not an ssp_agents."),
     ("train --set learning.proposer_algorithm=no:X", "learning.proposer_algorithm = 'no:X'"),
     ("train --rules broken:make", "No module named 'nothing_like_it'; mend it"),
+    ("train --rules mine:make --search empty", "leave out search.source"),
     ("train --search htp://127.0.0.1:9", "give an address such as http://"),
-    ("eval --out empty", "it is no file; name one that is not there yet"),
+    ("eval --out empty", "it is there already"),
     ("index file --out file", "file is a file"),
-    ("search -k 1 --in file.txt x", "there is no such file, directory or world"),
-    ("serve --host 0.0.0.0", "or give --no-token"),
     ("sweep --resume", "name a sweep, or give its YAML file"),
     ("train --resume --out run --preset best", "other settings (engine."),
     ("train --resume --out empty", "empty holds no run to resume"),
@@ -166,10 +144,8 @@ MISTAKES = [
     ("eval --attempts 2", "greedy attempts are all alike"),
     ("imitate --out run", "run is not empty; choose another --out"),
     ("imitate --out new --games nowhere", "nowhere: cannot be read"),
-    ("index file --out new --adopt vectors", "--adopt go with --encoder"),
     ("sweep nose", "did you mean 'noise'"),
     ("sweep batch --resume", "holds no sweep to resume"),
-    ("sweep arms: {a: {}, b: {game.noise_document: 3}}", "'noise_documents'"),
     ("sweep arms: {a: {}, c: {seed: 3}}", "give seeds"),
     ("sweep arms: {a: {learning.proposer_algorithm: grpo}}", "compares proposals"),
     *(
@@ -221,7 +197,6 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_played(
 @pytest.mark.parametrize(
     ("file", "text", "words", "says"),
     [
-        ("config.yaml", "{", "train --resume --out run", "config.yaml: cannot be read"),
         ("summary.json", "{", "report run", "summary.json cannot be read"),
         ("games/step_000001.jsonl", "{", "questions run", "step_000001.jsonl:1: "),
         ("sweep.yaml", "name: run", "sweep run --out run --resume", "sweep.yaml: has no commands"),
@@ -235,13 +210,6 @@ def test_files_of_a_run_that_were_edited_are_named(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("ssp: ")
     assert says in line
-
-
-def test_rules_do_not_leave_a_search_of_the_settings_unused(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["train", "--rules", "mine:make", "--search", str(place)]) == 2
-    assert "leave out search.source" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -261,9 +229,8 @@ def test_rules_of_a_user_s_that_raise_are_named_with_the_user_s_frames(
     *frames, line = capsys.readouterr().err.splitlines()
     assert line.startswith(f"ssp: rules = '{module}:make_rules': ")
     assert says in line
-    shown = [frame for frame in frames if 'File "' in frame]
-    assert all(module in frame for frame in shown), "none of ours"
-    assert len(shown) == code.count("inner()") + code.count("1 / 0")
+    shown = [module in frame for frame in frames if 'File "' in frame]
+    assert shown == [True] * (code.count("inner()") + code.count("1 / 0")), "none of ours"
 
 
 def test_remote_code_is_never_run(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,45 +1,41 @@
-"""The cards that ``ssp export`` writes beside a model and a data set."""
+"""The cards of a model and a data set; a run's row of the leaderboard, which plays it again."""
 
 from __future__ import annotations
 
-import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from small_runs import make_run
 
-from ssp_experiments.commands.cards import data_card, model_card
+from ssp_env.cli import main
+from ssp_env.replay import read_games
+from ssp_experiments.commands.cards import command_of, data_card, model_card
 from ssp_experiments.config import load_preset, make_config
 from ssp_experiments.run.rundir import RunDirectory
 
 SUMMARY = {
+    "world": "mini",
     "seed": 3,
-    "git_commit": "abc",
+    "git_commit": "0123456789abcdef",
+    "accuracy": {"base": {"1": 0.5, "2": 0.1}, "final": {"1": 0.9, "2": 0.6}},
     "machine": "a machine",
     "fingerprint": {"judge": "ExactMatchJudge", "hash": "016a2cbd257c", "corpus": {"digest": "d1"}},
 }
-ENTRY = {
-    "question": "who ?",
-    "accepted": True,
-    "solve_rate": 0.5,
-    "truly_correct": True,
-    "right_answers": ["a"],
-}
+ENTRY = {"accepted": True, "solve_rate": 0.5, "truly_correct": True, "right_answers": ["a"]}
 
 
 def run_of(folder: Path, **changes: Any) -> RunDirectory:
     """A run of 10 steps that is over, as far as cards read it."""
-    config = make_config(load_preset("tiny"), {"learning.lr": 1e-4, **changes})
+    run, base, last = RunDirectory(folder), {"1": 0.5, "2": 0.25}, {"1": 0.75, "2": 0.5}
     folder.mkdir()
-    (folder / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
-    lines = [
-        {"step": 0, "accuracy": {"1": 0.5, "2": 0.25}, "interval": {"1": [0.4, 0.6]}},
-        {"step": 10, "accuracy": {"1": 0.75, "2": 0.5}, "interval": {"1": [0.7, 0.8]}},
-    ]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (folder / "summary.json").write_text(json.dumps(SUMMARY))
-    return RunDirectory(folder)
+    run.write_config(make_config(load_preset("tiny"), {"learning.lr": 1e-4, **changes}))
+    run.append_metrics({"step": 0, "accuracy": base, "interval": {"1": [0.4, 0.6]}})
+    run.append_metrics({"step": 10, "accuracy": last, "interval": {"1": [0.7, 0.8]}})
+    run.write_summary(SUMMARY)
+    return run
 
 
 def head_of(card: str) -> dict[str, Any]:
@@ -54,12 +50,11 @@ def test_a_model_card_has_figures_settings_fingerprint_and_licence(tmp_path: Pat
     assert "| 1 hop | 0.500 [0.40, 0.60] | 0.750 [0.70, 0.80] |" in card
     assert "| 2 hops | 0.250 | 0.500 |" in card
     assert "| fingerprint: hash | `016a2cbd257c` |" in card
-    assert "| git_commit | `abc` |" in card
+    assert "| git_commit | `0123456789abcdef` |" in card
     assert "learning.lr: 0.0001" in card
 
-
-def test_a_checkpoint_that_was_not_evaluated_borrows_no_figure(tmp_path: Path) -> None:
-    card = model_card(run_of(tmp_path / "mine"), 5, "float32")
+    # A checkpoint that was not evaluated borrows no figure.
+    card = model_card(RunDirectory(tmp_path / "mine"), 5, "float32")
     assert "| questions | before training |\n" in card
     assert "0.750" not in card
 
@@ -92,3 +87,44 @@ def test_a_data_card_counts_what_the_world_knows(tmp_path: Path) -> None:
     assert "| 1 of 2 |" in card
     assert "http://inside" not in card
     assert head_of(card)["configs"][0]["data_files"] == "questions.jsonl"
+
+
+# -- the leaderboard ---------------------------------------------------------------------------
+
+
+def test_a_finished_run_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = make_run(tmp_path / "run", finished=False)
+    page = tmp_path / "board.md"
+    words = ["submit", str(directory.path), "--name", "mine", "-o", str(page)]
+    assert main(words) == 2
+    assert "finish it with --resume" in capsys.readouterr().err
+    directory.write_summary({**SUMMARY, "git_commit": "0123+changes"})
+    assert main(words) == 2
+    assert "commit them and play it again" in capsys.readouterr().err
+
+    directory.write_summary(SUMMARY)
+    assert main(words) == main(words) == 0
+
+    head, _, first, second = page.read_text().splitlines()
+    assert first == second == capsys.readouterr().out.splitlines()[0]
+    names, cells = (line.strip("| ").split(" | ") for line in (head, first))
+    row = dict(zip(names, cells, strict=True))
+    games = [s.record for file in sorted(directory.games.iterdir()) for s in read_games(file)]
+    valid = [g for g in games if g.outcome == "valid" and g.origin == "proposed"]
+    known = [g.truly_correct for g in valid if g.truly_correct is not None]
+    assert known
+    false = known.count(False) / len(known)
+    assert (row["recipe"], row["games"], row["mean"]) == ("mine", str(len(games)), "0.750")
+    assert row["accuracy by group"] == "1: 0.900, 2: 0.600"
+    assert row["false"] == f"{false:.3f}"
+
+
+@pytest.mark.parametrize("preset", ["tiny", "wiki-small", "paper-7b"])
+def test_the_line_has_the_same_settings(preset: str) -> None:
+    changes = {"steps": 7, "game.noise_documents": 2, "game.asked_searches": [1, 3], "seed": 3}
+    changes |= {"learning.importance_cap": None, "game.filters": ["empty_question"]}
+    config = make_config(load_preset(preset), changes)
+    _, _, _, named, *words = shlex.split(command_of(config))
+    given = dict(word.split("=", 1) for word in words if word != "--set")
+    read = {name: yaml.safe_load(value) for name, value in given.items()}
+    assert make_config(load_preset(named), read) == config

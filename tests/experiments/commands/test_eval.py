@@ -7,36 +7,36 @@ import re
 import shutil
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from ssp_agents.engines.base import StopRule
-from ssp_agents.engines.opening import open_engine
 from ssp_agents.models import load_model, tiny_directory
 from ssp_agents.rollout import play
 from ssp_env.cli import main
 from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.record import GameRecord
 from ssp_env.replay import read_games
+from ssp_experiments import evaluation as answering
 from ssp_experiments.config import load_preset, make_config
-from ssp_experiments.evaluation import answers as answering
-from ssp_experiments.evaluation.answers import answer
+from ssp_experiments.evaluation import answer, engine_of, majority, pass_at_k
 from ssp_experiments.options import Chosen
 from ssp_experiments.run.checks import open_run
 from ssp_experiments.run.cluster import build
 from ssp_experiments.run.rundir import RunDirectory
 
 SHORT = ("--set", "game.max_response_tokens=64")
-GONE = Outage("engine", "it was gone")
+VOID: Any = {"outcome": Outcome.VOID, "outage": Outage("engine", "it was gone")}
 
 
 def evaluate(policy: Path, out: Path, *more: str) -> list[GameRecord]:
     """Runs ``ssp eval``; returns the games that it wrote."""
-    per_group = () if "--per-group" in more else ("--per-group", "4")
-    assert main(["eval", str(policy), *per_group, "--out", str(out), *SHORT, *more]) == 0
+    assert main(["eval", str(policy), "--per-group", "4", "--out", str(out), *SHORT, *more]) == 0
     return [saved.record for saved in read_games(out)]
 
 
@@ -47,37 +47,26 @@ def figures(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def evaluation(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    """The one evaluation in it."""
-    (found,) = figures(capsys, *words)["evaluations"]
-    return found
-
-
-@pytest.fixture(scope="module")
-def greedy(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Games about four questions of each group, one greedy attempt at each."""
-    out = tmp_path_factory.mktemp("eval") / "greedy.jsonl"
-    evaluate(policy, out)
-    assert [file.name for file in out.parent.iterdir()] == [out.name]
-    return out
-
-
-def records(file: Path) -> list[GameRecord]:
-    return [saved.record for saved in read_games(file)]
-
-
 def test_a_file_of_games_is_shown_with_a_row_per_group(
-    policy: Path, greedy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["eval", str(greedy)]) == 0
+    """Games about four questions of each group, one greedy attempt at each."""
+    games = evaluate(policy, tmp_path / "greedy")
+    assert [file.name for file in tmp_path.iterdir()] == ["greedy"]
+    capsys.readouterr()
+    assert main(["eval", str(tmp_path / "greedy")]) == 0
     shown = capsys.readouterr().out
     assert "accuracy on its questions, judge recorded: ExactMatchJudge: " in shown
     for group in "1234":
         assert re.search(rf"^ *{group} +4 +[01]\.\d\d\d ", shown, re.MULTILINE)
-        assert sum(game.question_group == group for game in records(greedy)) == 4
-    assert all(g.origin == "given" and len(g.trajectories) == 1 for g in records(greedy))
+        assert sum(game.question_group == group for game in games) == 4
+    assert all(game.origin == "given" and len(game.trajectories) == 1 for game in games)
     drawn = evaluate(policy, tmp_path / "seed", "--seed", "3")
-    assert {game.question for game in drawn} != {game.question for game in records(greedy)}
+    assert {game.question for game in drawn} != {game.question for game in games}
+    half = evaluate(policy, tmp_path / "half", "--set", "engine.dtype=bfloat16")
+    pairs = zip(half, games, strict=True)
+    first = [[game.trajectories[0].logprobs[0] for game in pair] for pair in pairs]
+    assert 0 < max(abs(one - other) for one, other in first) < 0.1
 
 
 def test_a_checkpoint_plays_by_the_settings_of_its_run(
@@ -104,21 +93,13 @@ def test_a_checkpoint_plays_by_the_settings_of_its_run(
     assert Chosen(model=str(held)).start() == run.read_config() == Chosen().start(str(run.path))
 
 
-def test_eval_plays_in_the_dtype_of_the_engine(policy: Path, greedy: Path, tmp_path: Path) -> None:
-    half = evaluate(policy, tmp_path / "half", "--set", "engine.dtype=bfloat16")
-    pairs = zip(half, records(greedy), strict=True)
-    first = [[game.trajectories[0].logprobs[0] for game in pair] for pair in pairs]
-    assert 0 < max(abs(one - other) for one, other in first) < 0.1
-
-
 @pytest.mark.usefixtures("cluster")
 def test_eval_answers_as_the_evaluation_within_a_run(policy: Path) -> None:
     changes = {"model": str(policy), "per_group": 2, "game.attempts": 1}
     once = make_config(load_preset("tiny"), changes)
     rules, questions = open_run(once)
-    stop = StopRule.of(once.game, rules.tokenizer)
-    engine = open_engine(once.engine, policy, rules.tokenizer, stop)
-    apart = answer(rules, questions, partial(play, engine=engine, temperature=0.0), [0, 0])
+    greedy = partial(play, engine=engine_of(once, rules), temperature=0.0)
+    apart = answer(rules, questions, greedy, [0, 0])
 
     config = make_config(load_preset("tiny"), {**changes, "game.attempts": 2})
     within = build(config).solve(questions)
@@ -130,16 +111,16 @@ def test_attempts_judges_and_intervals(tmp_path: Path, capsys: pytest.CaptureFix
     """Against a count by hand over the games that were written."""
     out = tmp_path / "games.jsonl"
     warm = ("--temperature", "1", "--per-group", "6")
-    found = evaluation(capsys, "--attempts", "3", "--out", str(out), *warm)
+    found = figures(capsys, "--attempts", "3", "--out", str(out), *warm)["evaluations"][0]
     rows = {(row["judge"], row["group"]): row for row in found["rows"]}
 
-    right = [[bool(a.verdict and a.verdict.correct) for a in g.attempts] for g in records(out)]
+    games = [saved.record for saved in read_games(out)]
+    right = [[bool(a.verdict and a.verdict.correct) for a in g.attempts] for g in games]
     assert all(len(attempts) == 3 for attempts in right)
     row = rows["lenient", "all"]
     assert row["questions"] == 24
     assert row["avg@3"] == pytest.approx(sum(map(sum, right)) / 72)
     assert row["pass@3"] == pytest.approx(sum(map(any, right)) / 24)
-    assert row["interval"] == row["intervals"]["avg@3"]
     assert row["interval"][0] <= row["avg@3"] <= row["interval"][1]
     assert 0 < row["majority@3"] <= row["pass@3"]
     assert rows["exact", "all"]["avg@3"] <= row["avg@3"]
@@ -148,7 +129,7 @@ def test_attempts_judges_and_intervals(tmp_path: Path, capsys: pytest.CaptureFix
 def test_search_is_worth_something(capsys: pytest.CaptureFixture[str]) -> None:
     """Without passages the tiny policy knows nothing."""
     for options, least, most in (((), 0.7, 1.0), (("--no-search",), 0.0, 0.3)):
-        rows = evaluation(capsys, "--per-group", "10", *options)["rows"]
+        rows = figures(capsys, "--per-group", "10", *options)["evaluations"][0]["rows"]
         assert least <= next(row["avg@1"] for row in rows if row["group"] == "1") <= most
 
 
@@ -168,10 +149,6 @@ def test_two_policies_are_compared_question_by_question(
     assert "the second against the first" in capsys.readouterr().out
 
 
-def void(record: GameRecord) -> GameRecord:
-    return replace(record, outcome=Outcome.VOID, outage=GONE)
-
-
 def test_a_stopped_evaluation_goes_on_to_the_same_result(
     policy: Path,
     tmp_path: Path,
@@ -188,11 +165,11 @@ def test_a_stopped_evaluation_goes_on_to_the_same_result(
         asked.append(len(questions))
         if len(asked) == 3:
             raise KeyboardInterrupt
-        records = answer(rules, questions, answers, seed)
-        return [void(records[0]), *records[1:]] if len(asked) == 2 else records
+        first, *others = answer(rules, questions, answers, seed)
+        return [replace(first, **VOID) if len(asked) == 2 else first, *others]
 
-    def gone(rules: Any, questions: Any, answers: Any, seed: Any) -> list[GameRecord]:
-        return [void(record) for record in answer(rules, questions, answers, seed)]
+    def gone(*given: Any) -> list[GameRecord]:
+        return [replace(record, **VOID) for record in answer(*given)]
 
     with monkeypatch.context() as patched:
         patched.setattr(answering, "answer", stopped)
@@ -212,7 +189,7 @@ def test_a_stopped_evaluation_goes_on_to_the_same_result(
 
     # A finished file is neither answered again nor replaced.
     assert main(words) == 2
-    assert f"ssp eval {tmp_path / 'x'} shows it" in capsys.readouterr().err
+    assert f"ssp eval {tmp_path / 'x'} shows games" in capsys.readouterr().err
 
 
 def test_your_own_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -225,7 +202,7 @@ def test_your_own_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     ]
     file = tmp_path / "mine.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    row = evaluation(capsys, "--questions", str(file))["rows"][0]
+    row = figures(capsys, "--questions", str(file))["evaluations"][0]["rows"][0]
     assert (row["group"], row["questions"]) == ("mine", 2)
     assert row["avg@1"] <= 0.5
 
@@ -237,30 +214,24 @@ def test_your_own_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "1 void question (1 by a prompt longer than game.max_prompt_tokens)" in shown
 
 
-def mute(stranger: Path, folder: Path, eos: str) -> Path:
-    """A model without a chat template that writes its first token, ``!``, for ever."""
-    shutil.copytree(stranger, folder)
-    lm = load_model(stranger)
-    for parameter in lm.parameters():
-        torch.nn.init.zeros_(parameter)
-    lm.save_pretrained(folder)
-    file = folder / "tokenizer_config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "eos_token": eos}))
-    return folder
-
-
 @pytest.mark.parametrize(
     ("eos", "says"),
     [
         ("<|endoftext|>", "2 ran out of tokens; a model that thinks long needs a larger game.max_"),
-        ("<|endoftext|>", "and the token that ends turns there as eos_token"),
         ("!", "does not write the tags of its prompts; try other --prompts"),
     ],
 )
 def test_a_model_that_never_answers_is_told_what_helps(
     eos: str, says: str, stranger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = mute(stranger, tmp_path / "model", eos)
+    # It has no chat template, and writes its first token, "!", for ever.
+    model = shutil.copytree(stranger, tmp_path / "model")
+    lm = load_model(stranger)
+    for parameter in lm.parameters():
+        torch.nn.init.zeros_(parameter)
+    lm.save_pretrained(model)
+    config = model / "tokenizer_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "eos_token": eos}))
     file = tmp_path / "questions.jsonl"
     file.write_text("".join(json.dumps({"question": q, "answers": ["A"]}) + "\n" for q in "ab"))
     small = ("--set", "game.max_prompt_tokens=4000", "--set", "game.prompts=plain", *SHORT)
@@ -268,3 +239,30 @@ def test_a_model_that_never_answers_is_told_what_helps(
     said = capsys.readouterr().err
     assert "ssp: none of 2 attempts gave an answer: " in said
     assert says in said
+
+
+# -- scores of several attempts ------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(st.integers(1, 7).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.data())
+def test_pass_at_k_counts_all_draws(made: tuple[int, int], data: st.DataObject) -> None:
+    right, attempts = made
+    k = data.draw(st.integers(1, attempts))
+    draws = list(combinations(range(attempts), k))
+    hit = sum(any(i < right for i in draw) for draw in draws)
+    assert pass_at_k(right, attempts, k) == pytest.approx(hit / len(draws))
+
+
+@pytest.mark.parametrize(
+    ("answers", "right", "wins"),
+    [
+        (["Paris", "paris.", "Rome"], [True, True, False], True),
+        (["Rome", "Paris", "the Rome"], [False, True, False], False),
+        (["Rome", "Paris"], [False, True], False),
+        ([None, "Paris", None], [False, True, False], True),
+        ([None, None], [False, False], False),
+    ],
+)
+def test_majority(answers: list[str | None], right: list[bool], wins: bool) -> None:
+    assert majority(answers, right) is wins

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from runs import sets
+from runs import metrics, sets
 from safetensors.torch import load_file
 from tests.ssp_env.worlds.few import few_passages
 
@@ -44,8 +43,7 @@ def test_a_script_is_learnt_from(
     assert after.startswith("after: ")
     assert f"ssp train --model {taught}" in shown.err
 
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    losses = [json.loads(line)["imitation_loss"] for line in lines]
+    losses = [line["imitation_loss"] for line in metrics(tmp_path / "run")]
     assert len(losses) == 12
     kept = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
     assert kept == ["step_000010", "step_000012"]

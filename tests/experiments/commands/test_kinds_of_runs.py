@@ -1,17 +1,22 @@
-"""The same code with other worlds, models, verifiers and roles; all within this process, on one
-Ray."""
+"""The same code with other worlds, models, verifiers, roles and services; all within this process,
+on one Ray."""
 
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
-from runs import SETTINGS, all_games, arguments, games, metrics
+from runs import SETTINGS, SSP, all_games, arguments, environment, games, metrics, timeless
+from scripted_model import ChatServer
 
-from ssp_agents.models import load_model
 from ssp_env.cli import main
+from ssp_env.search.index import build_index
+from ssp_env.worlds.mini import MiniWorld
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -22,18 +27,9 @@ def train(policy: Path, out: Path, *more: str, settings: tuple[str, ...] = SETTI
     return out
 
 
-def weights(folder: Path) -> dict[str, np.ndarray]:
-    return {name: tensor.numpy() for name, tensor in load_model(folder).state_dict().items()}
-
-
 def test_solver_only_learns_from_the_solver_alone(policy: Path, tmp_path: Path) -> None:
     # Without the KL there is nothing that a solver could learn from games that it always loses.
-    settings = (
-        *SETTINGS,
-        "learning.kl_coeff=0",
-        "learning.drop_uniform_groups=true",
-        "game.attempts=2",
-    )
+    settings = (*SETTINGS, "learning.kl_coeff=0", "learning.drop_uniform_groups=true")
     both = train(policy, tmp_path / "both", "--steps", "1", settings=settings)
     alone = train(policy, tmp_path / "alone", "--steps", "1", "--solver-only", settings=settings)
     assert json.loads((alone / "summary.json").read_text())["learning_roles"] == ["solver"]
@@ -56,13 +52,8 @@ def test_noise_and_verdicts_are_kept_with_a_verifier(policy: Path, tmp_path: Pat
 def test_real_passages_with_a_model_that_never_saw_the_tags(
     stranger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sizes = (
-        "learning.batch_size=3",
-        "per_group=1",
-        "game.prompts=plain",
-        "game.max_prompt_tokens=4000",
-    )
-    sizes += ("game.max_response_tokens=24",)
+    sizes = ("learning.batch_size=3", "per_group=1", "game.prompts=plain")
+    sizes += ("game.max_prompt_tokens=4000", "game.max_response_tokens=24")
     run, world = tmp_path / "run", ("--world", "wiki-mini", "--steps", "1")
     assert main([*arguments(stranger, run, *world, settings=sizes)]) == 0
     said = " ".join(capsys.readouterr().err.split())
@@ -89,9 +80,8 @@ def test_own_files_as_a_world(policy: Path, tmp_path: Path) -> None:
         file = tmp_path / f"{name}.jsonl"
         file.write_text("".join(json.dumps(line) + "\n" for line in lines))
         options.append(f"world_options.{name}_path={file}")
-    run = train(
-        policy, tmp_path / "run", "--world", "files", "--steps", "1", settings=(*SETTINGS, *options)
-    )
+    words = ("--world", "files", "--steps", "1")
+    run = train(policy, tmp_path / "run", *words, settings=(*SETTINGS, *options))
     assert {game.answer for game in all_games(run)} == {"Samarick"}
     assert json.loads((run / "summary.json").read_text())["questions"]["final"] == {"mine": 1}
 
@@ -99,11 +89,9 @@ def test_own_files_as_a_world(policy: Path, tmp_path: Path) -> None:
 OWN_RULES = '''
 from ssp_env.game.rules import Rules
 
-
 class Agreeable:
     def verify(self, tasks):
         raise AssertionError("no question gets here")
-
 
 def make(world, tokenizer, game):
     """Rejects every question."""
@@ -133,3 +121,82 @@ def test_parts_of_your_own_are_trained_with_and_resumed(
     run = tmp_path / "runs" / "tiny-seed0-2"
     assert metrics(run)[2]["invalid_odd"] > 0
     assert "rules: mine_of_this_test:make" in (run / "config.yaml").read_text()
+
+
+# -- services ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def serving(index: Path) -> Iterator[str]:
+    """``ssp serve`` in a process of its own; its address."""
+    command = [SSP, "serve", "--in", str(index), "--port", "0"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment(), start_new_session=True
+    )
+    try:
+        assert process.stdout is not None
+        address = re.search(r"http://[\d.]+:\d+", process.stdout.readline())
+        assert address is not None
+        yield address[0]
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def test_a_server_plays_the_games_of_its_index_and_may_move_before_a_resume(
+    policy: Path, tmp_path: Path
+) -> None:
+    passages = [{"id": d.id, "title": d.title, "text": d.text} for d in MiniWorld().corpus]
+    (tmp_path / "c.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in passages))
+    build_index(tmp_path / "c.jsonl", index := tmp_path / "index")
+    indexed = train(policy, tmp_path / "indexed", "--search", str(index), "--steps", "2")
+    run = tmp_path / "run"
+    for steps, more in (("1", []), ("2", ["--resume"])):
+        with serving(index) as url:
+            train(policy, run, "--search", url, "--steps", steps, *more)
+            served = json.loads((run / "summary.json").read_text())["fingerprint"]["retriever"]
+            assert served == {"class": "HTTPRetriever", "server": f"{url}/retrieve"}
+    # The run that was cut in two also evaluated where it stopped. All else is the same, up
+    # to the rounding of batches that came together in another order.
+    for ours, theirs in zip(timeless(run), timeless(indexed), strict=True):
+        for name, figure in theirs.items():
+            rounded = isinstance(figure, float)
+            assert ours[name] == (pytest.approx(figure, abs=1e-5) if rounded else figure), name
+
+
+def test_outage_voids_the_games_that_it_hits_and_training_goes_on(
+    policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model behind an API is down in the second step."""
+    monkeypatch.setattr("ssp_env.judge.chat.CALLS", 1)
+    run, asked = tmp_path / "run", set[str]()
+    first, second = (run / "games" / f"step_{step:06d}.jsonl" for step in (1, 2))
+
+    def model(prompt: str) -> str | tuple[int, bytes]:
+        verifies = "verifier" if "<answer>" in prompt else "greeting"
+        asked.add("judge" if "verdict: correct" in prompt else verifies)
+        if first.exists() and not second.exists():
+            return 503, b"down"
+        # Verified questions are few where the judge is strict; here it finds everything right.
+        return "<answer>what it says</answer>\nverdict: correct"
+
+    settings = [one for one in SETTINGS if not one.startswith(("game.verifier", "game.noise"))]
+    settings += ["per_group=1", "judge=openai", "openai.model=big"]
+    with ChatServer(model) as server:
+        settings.append(f"openai.base_url={server.url}")
+        train(policy, run, "--verifier", "openai", "--steps", "3", settings=tuple(settings))
+    assert asked == {"greeting", "verifier", "judge"}
+    void = [line.get("void_games", 0.0) for line in metrics(run)]
+    assert void[2] > 0
+    assert void[1] == void[3] == 0
+    hit = [game for game in all_games(run) if game.outcome == "void"]
+    assert len(hit) == void[2]
+    for game in hit:
+        assert game.proposer_reward is game.solve_rate is None
+        assert game.outage is not None
+        assert game.outage.service == game.reason
+        assert "503" in game.outage.what
+    assert metrics(run)[3]["learner_updates"] == 1
+    summary = json.loads((run / "summary.json").read_text())
+    found = [summary[name] for name in ("verifier", "void_games", "void_questions")]
+    assert found == ["openai", sum(void), 0]

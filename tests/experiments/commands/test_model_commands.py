@@ -1,4 +1,4 @@
-"""``ssp bootstrap`` and ``ssp export``: model directories, in full or not at all."""
+"""``ssp bootstrap``, ``ssp export``: model directories, in full or not at all; or a GGUF file."""
 
 from __future__ import annotations
 
@@ -13,29 +13,25 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ssp_agents.models import adapt, load_model, save_policy, tiny_directory
+from ssp_agents.models import CHECKSUMS, adapt, load_model, save_policy, tiny_directory
 from ssp_agents.sharding import save_shares
 from ssp_env.cli import main
 from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_experiments.config import RunConfig
 from ssp_experiments.run.checks import check_model
 
 IDS = torch.arange(3, 40)[None]
 
 
-def bootstrap(out: Path, *more: str) -> None:
-    assert main(["bootstrap", "--steps", "2", "--out", str(out), *more]) == 0
-
-
 def test_bootstrap_makes_a_model_directory(tmp_path: Path) -> None:
     out = tmp_path / "models" / "base"
-    bootstrap(out)
+    assert main(["bootstrap", "--steps", "2", "--out", str(out)]) == 0
     check_model(out)
     load_model(out)
     assert HuggingFaceTokenizer.load(out).encode("<search>")
     origin = json.loads((out / "origin.json").read_text())
-    assert (
-        origin["command"] == "ssp bootstrap --world mini --seed 0 --steps 2 --width 128 --out DIR"
-    )
+    command = "ssp bootstrap --world mini --seed 0 --steps 2 --width 128 --out DIR"
+    assert origin["command"] == command
     assert origin["sha256"] == hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest()
     assert [child.name for child in out.parent.iterdir()] == ["base"]
 
@@ -49,19 +45,8 @@ def test_interrupted_bootstrap_leaves_nothing(
 
     monkeypatch.setattr("ssp_agents.tiny.bootstrap.bootstrap", terminated)
     assert main(["bootstrap", "--out", str(tmp_path / "models" / "base")]) == 130
-    assert capsys.readouterr().err.splitlines()[-2:] == [
-        "stopped; nothing is kept",
-        "ssp: interrupted",
-    ]
+    assert capsys.readouterr().err.endswith("stopped; nothing is kept\nssp: interrupted\n")
     assert not list(tmp_path.iterdir())
-
-
-class Module(torch.nn.Module):
-    """Names its weights as RLlib's module does."""
-
-    def __init__(self, lm: Any) -> None:
-        super().__init__()
-        self.lm = lm
 
 
 def trained(rank: int = 0) -> Any:
@@ -76,29 +61,19 @@ def trained(rank: int = 0) -> Any:
     return lm
 
 
-def saved(lm: Any, folder: Path) -> Path:
-    """A checkpoint as learners write it."""
-    module = Module(lm)
-    optimizer = torch.optim.Adam([p for p in module.parameters() if p.requires_grad])
-    save_shares(module, optimizer, folder / "algorithm" / "learner")
-    return folder
-
-
-def logits(directory: Path) -> torch.Tensor:
-    """As somebody else's code loads it."""
-    AutoTokenizer.from_pretrained(directory)
-    with torch.no_grad():
-        return AutoModelForCausalLM.from_pretrained(directory).eval()(IDS).logits
-
-
 def test_a_policy_is_exported_from_what_learners_wrote(tmp_path: Path) -> None:
-    lm = trained(rank=2)
-    checkpoint = saved(lm, tmp_path / "checkpoint")
-    out = tmp_path / "out"
-    model = ["--model", str(tiny_directory())]
-    assert main(["export", str(checkpoint), "-o", str(out), *model]) == 0
+    lm, out = trained(rank=2), tmp_path / "out"
+    module = torch.nn.ModuleDict({"lm": lm})  # names its weights as RLlib's module does
+    optimizer = torch.optim.Adam([p for p in module.parameters() if p.requires_grad])
+    save_shares(module, optimizer, tmp_path / "checkpoint" / "algorithm" / "learner")
+    words = ["export", str(tmp_path / "checkpoint"), "--model", str(tiny_directory())]
+    assert main([*words, "-o", str(out)]) == 0
+
+    # As somebody else's code loads it.
+    AutoTokenizer.from_pretrained(out)
+    exported = AutoModelForCausalLM.from_pretrained(out).eval()
     with torch.no_grad():
-        torch.testing.assert_close(logits(out), lm(IDS).logits, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(exported(IDS).logits, lm(IDS).logits, atol=1e-4, rtol=1e-4)
     assert not any("lora" in file.read_text() for file in out.glob("*.json"))
 
 
@@ -118,3 +93,55 @@ def test_the_newest_checkpoint_of_a_run_is_exported_and_rounded(
 
     assert main(["export", str(tmp_path / "run"), *out]) == 2
     assert "is not empty" in capsys.readouterr().err
+
+
+# -- a GGUF file -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gguf_file(stranger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """That model as llama.cpp would write it, and an empty cache."""
+    gguf = pytest.importorskip("gguf")
+    monkeypatch.setenv("SSP_CACHE", str(tmp_path / "cache"))
+    lm, tokenizer = load_model(stranger), AutoTokenizer.from_pretrained(stranger)
+    path, config = tmp_path / "stranger.gguf", lm.config
+    writer: Any = gguf.GGUFWriter(path, "qwen2")
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(tokenizer.convert_ids_to_tokens(range(len(tokenizer))))
+    merges = json.loads((stranger / "tokenizer.json").read_text())["model"]["merges"]
+    writer.add_token_merges([" ".join(merge) for merge in merges])
+    writer.add_eos_token_id(tokenizer.eos_token_id)
+    writer.add_pad_token_id(tokenizer.pad_token_id)
+
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN2, config.num_hidden_layers)
+    for name, tensor in lm.named_parameters():
+        writer.add_tensor(names.get_name(name, (".weight", ".bias")), tensor.detach().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_a_gguf_file_is_the_same_model_and_is_converted_once(
+    gguf_file: Path, stranger: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunConfig(model=str(gguf_file)).model_dir
+    ids = torch.arange(20)[None]
+    with torch.no_grad():
+        logits = [load_model(path)(input_ids=ids).logits for path in (folder, stranger)]
+    assert torch.allclose(*logits, atol=1e-6)
+
+    written = (folder / CHECKSUMS).stat().st_mtime_ns
+    assert main(["plan", "--model", str(gguf_file), "--preset", "h200"]) == 0
+    assert f"{gguf_file}: " in capsys.readouterr().out
+    assert (folder / CHECKSUMS).stat().st_mtime_ns == written

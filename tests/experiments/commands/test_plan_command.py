@@ -17,7 +17,7 @@ from ssp_experiments.planner import check_memory
 
 @pytest.fixture
 def qwen_7b(tmp_path: Path) -> Path:
-    """Qwen2.5-7B's config."""
+    """Qwen2.5-7B's config alone: no weights, no tokenizer."""
     Qwen2Config(
         hidden_size=3584, intermediate_size=18_944, num_hidden_layers=28, num_attention_heads=28,
         num_key_value_heads=4, vocab_size=152_064, tie_word_embeddings=False,
@@ -48,27 +48,17 @@ def test_the_paper_fits_as_it_ships(qwen_7b: Path, capsys: pytest.CaptureFixture
     assert "This fits: --set compute.env_runners=" in said
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    """A config alone: no weights, no tokenizer."""
-    Qwen2Config(
-        hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, vocab_size=1000,
-    ).save_pretrained(tmp_path)  # fmt: skip
-    return tmp_path
-
-
-def test_a_plan_of_a_preset(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["plan", "--preset", "paper-7b", "--model", str(directory)]
+def test_a_plan_as_table_and_as_data(qwen_7b: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["plan", "--preset", "paper-7b", "--model", str(qwen_7b)]
     assert cli.main(given) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith(f"{directory}: 0.55M parameters; a pass takes up to 1 row of")
+    assert shown.startswith(f"{qwen_7b}: 7.62B parameters; a pass takes up to 1 row of")
     assert "learner: 12 GPUs, each" in shown
     assert "KV cache" in shown
 
     assert cli.main([*given, "--json"]) == 0
     shown_plan = json.loads(capsys.readouterr().out)
-    assert shown_plan["model"] == str(directory)
+    assert shown_plan["model"] == str(qwen_7b)
     learner, engine = shown_plan["devices"]
     assert learner["all"] == sum(learner["holds"].values())
     assert learner["holds"]["reference"] == learner["holds"]["weights"]
@@ -77,8 +67,7 @@ def test_a_plan_of_a_preset(directory: Path, capsys: pytest.CaptureFixture[str])
 
     assert cli.main([*given, "--memory", "0.1"]) == 2
     assert "of the 102.4 MiB of its GPU" in capsys.readouterr().err
-    refused = [*given, "--set", "compute.env_runners=9"]
-    assert cli.main(refused) == 2
+    assert cli.main([*given, "--set", "compute.env_runners=9"]) == 2
     assert "of 9 env runners, only 8 would play" in capsys.readouterr().err
 
 

@@ -7,13 +7,11 @@ import sys
 
 import pytest
 
-from ssp_agents.engines.base import StopRule
-from ssp_agents.engines.transformers_engine import TransformersEngine
-from ssp_agents.models import load_model, tiny_directory
 from ssp_env.cli import main
 from ssp_env.game.game import Game
 from ssp_experiments.commands.play import Session
 from ssp_experiments.config import load_preset, make_config
+from ssp_experiments.evaluation import engine_of
 from ssp_experiments.run.checks import open_run
 
 
@@ -21,9 +19,7 @@ from ssp_experiments.run.checks import open_run
 def session() -> Session:
     config = make_config(load_preset("tiny"))
     rules, _ = open_run(config)
-    stop = StopRule.of(config.game, rules.tokenizer)
-    engine = TransformersEngine(load_model(tiny_directory()), rules.tokenizer, stop)
-    return Session(rules, engine, 0, "proposer")
+    return Session(rules, engine_of(config, rules), 0, "proposer")
 
 
 @pytest.fixture(scope="module")
@@ -56,17 +52,18 @@ def test_a_person_s_question_is_verified_and_asked(
 def test_a_session_in_the_terminal(
     asked: Game, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    document = asked.evidence[-1]
-    answer = f"a {asked.truth.answer}"
+    document, answer = asked.evidence[-1], f"a {asked.truth.answer}"
     type_in(monkeypatch, f"s {document.title}", "s xyzzy", "what", answer, "n", "q")
     assert main(["play"]) == 0
     shown = capsys.readouterr().out
-    assert asked.question
-    assert asked.question in shown
-    assert document.text[:40] in shown
-    assert "no such word: xyzzy" in shown
-    assert f"right: it is {asked.truth.answer}" in shown
-    assert "skipped: it is" in shown
+    for said in (
+        str(asked.question),
+        document.text[:40],
+        "no such word: xyzzy",
+        f"right: it is {asked.truth.answer}",
+        "skipped: it is",
+    ):
+        assert said in shown
     assert shown.rstrip().endswith("after 2 games")
 
     type_in(monkeypatch, f"a {asked.question}")

@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import EntryPoint
-from pathlib import Path
 
 import pytest
 from runs import sets
 from scripted_model import ChatServer, obedient
-from small_runs import make_run
 
-from ssp_env import cli
+from ssp_env.cli import main
 
 FEW = ("--games", "24", "--set", "world_options.entities=60", "--set", "game.attempts=2")
 
 
-@pytest.fixture(autouse=True)
-def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("probe", "ssp_experiments.cli:probe", cli.GROUP)
-    monkeypatch.setattr(cli, "entry_points", lambda group: [point])
-
-
 def probed(*options: str) -> int:
-    return cli.main(["probe", *options])
+    return main(["probe", *options])
 
 
 def test_table_and_status_of_what_is_held(capsys: pytest.CaptureFixture[str]) -> None:
     assert probed(*FEW, "--cheat", "nonsense", "--cheat", "no_search", "--cheat", "sandbag") == 0
     shown = capsys.readouterr().out
-    assert "nonsense" in shown
-    assert "held (unverified)" in shown
-    assert "held (no_search)" in shown
-    assert "not played" in shown
-    assert "precision 1.000, recall 1.000" in shown
+    findings = ("held (unverified)", "held (no_search)", "not played")
+    assert all(text in shown for text in (*findings, "precision 1.000, recall 1.000"))
 
 
 def test_what_pays_is_status_1_unless_it_is_allowed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,9 +56,9 @@ def test_papers_settings_with_a_model_behind_an_api(capsys: pytest.CaptureFixtur
 
 
 def test_what_the_games_of_a_run_exploited(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    two_runs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = str(make_run(tmp_path / "run").path)
+    run = two_runs[0]
     assert probed(run) == 0
     shown = capsys.readouterr().out
     assert probed(run, "--json") == 0
@@ -80,6 +68,3 @@ def test_what_the_games_of_a_run_exploited(
 
     assert probed(run, "--games", "3") == 2
     assert "takes --json alone" in capsys.readouterr().err
-    (silent := make_run(tmp_path / "silent", steps=0)).games.mkdir(exist_ok=True)
-    assert probed(str(silent.path)) == 2
-    assert "holds no games" in capsys.readouterr().err

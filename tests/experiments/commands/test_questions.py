@@ -31,8 +31,7 @@ def games(run: Path) -> list[tuple[int, GameRecord]]:
 
 
 def entries(folder: Path) -> list[dict[str, Any]]:
-    text = (folder / "questions.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    return [json.loads(line) for line in (folder / "questions.jsonl").read_text().splitlines()]
 
 
 def test_every_question_has_one_line_with_its_games(
@@ -42,9 +41,8 @@ def test_every_question_has_one_line_with_its_games(
     assert main(["questions", str(run), "--out", str(every), "--all"]) == 0
     lines = entries(every)
     assert f"| {len(lines)} |" in (every / "README.md").read_text(encoding="utf-8")
-    asked = {(g.question, g.answer) for _, g in games if g.question}
-    assert {(line["question"], line["answer"]) for line in lines} == asked
-    assert len(lines) == len(asked)
+    asked = dict.fromkeys((g.question, g.answer) for _, g in games if g.question)
+    assert [(line["question"], line["answer"]) for line in lines] == [*asked]
     assert max(len(line["games"]) for line in lines) > 1
 
     for line in lines:
@@ -56,11 +54,10 @@ def test_every_question_has_one_line_with_its_games(
         assert [each["id"] for each in line["evidence"]] == list(game.evidence)
         assert [(p["step"], p["slot"]) for p in line["games"]] == [(n, g.slot) for n, g in plays]
         for each, (_, played) in zip(line["games"], plays, strict=True):
-            noise = [n.document.id for n in played.noise]
-            assert [n["document"]["id"] for n in each["noise"]] == noise
-            assert [(a["answer"], a["correct"]) for a in each["attempts"]] == [
-                (t.result, t.verdict is not None and t.verdict.correct) for t in played.attempts
-            ]
+            noise = [n["document"]["id"] for n in each["noise"]]
+            assert noise == [n.document.id for n in played.noise]
+            attempts = [(a["answer"], bool(a["correct"])) for a in each["attempts"]]
+            assert attempts == [(t.result, t.right) for t in played.attempts]
         rates = [g.solve_rate for _, g in plays if g.outcome == "valid"]
         assert line["accepted"] == bool(rates)
         assert line["solve_rate"] == (pytest.approx(np.mean(rates)) if rates else None)
@@ -87,42 +84,32 @@ def test_figures_agree_with_a_count_by_hand(games: list[tuple[int, GameRecord]])
         assert found["solve_rate"] == (pytest.approx(fmean(rates)) if rates else None)
 
 
-def test_precision_and_recall_of_the_gate(games: list[tuple[int, GameRecord]]) -> None:
-    _, sound = next((s, g) for s, g in games if g.outcome == "valid" and g.origin == "proposed")
+def test_figures_of_the_gate_and_of_what_pays_though_it_is_not_sound(
+    games: list[tuple[int, GameRecord]],
+) -> None:
+    def found(*played: GameRecord) -> dict[str, Any]:
+        return figures(written([(1, game) for game in played]))
+
+    _, solved = next((s, g) for s, g in games if g.origin == "proposed" and g.solve_rate == 1)
+    sound = replace(solved, proposer_reward=0.25)
     assert sound.right_answers is not None
     assert sound.verification is not None
     ambiguous = replace(sound, right_answers=(*sound.right_answers, "another"))
     wrong = replace(sound, truly_correct=False)
     no = replace(sound.verification, correct=False)
     missed = replace(sound, verification=no, outcome=Outcome.INVALID)
-
     again = replace(sound, start=replace(sound.start, origin=Origin.REUSED))
-    played = (sound, sound, ambiguous, wrong, missed, again)
-    window = figures(written([(1, game) for game in played]))
-    assert window["precision"] == pytest.approx(2 / 4)
-    assert window["recall"] == pytest.approx(2 / 3)
-    assert window["ambiguous"] == pytest.approx(1 / 4)
-    assert window["wrong"] == pytest.approx(1 / 4)
+    gate = found(sound, sound, ambiguous, wrong, missed, again)
+    shares = [gate[name] for name in ("precision", "recall", "ambiguous", "wrong")]
+    assert shares == pytest.approx([2 / 4, 2 / 3, 1 / 4, 1 / 4])
 
-
-def test_pay_of_what_is_not_sound_and_answers_that_nobody_read(
-    games: list[tuple[int, GameRecord]],
-) -> None:
-    _, solved = next((s, g) for s, g in games if g.origin == "proposed" and g.solve_rate == 1)
-    sound = replace(solved, proposer_reward=0.25)
-    guessed = replace(
-        solved,
-        truly_correct=False,
-        proposer_reward=0.75,
-        trajectories=tuple(replace(t, searches=()) for t in solved.trajectories),
-    )
+    unread = tuple(replace(t, searches=()) for t in solved.trajectories)
+    guessed = replace(wrong, proposer_reward=0.75, trajectories=unread)
     unsolved = replace(sound, solve_rate=0.0, proposer_reward=1.0, trajectories=())
     # A world that reads the others' questions knows that this is none.
     unknown = {"truly_correct": None, "right_answers": None, "hops": None}
     nonsense = replace(sound, proposer_reward=0.5, trajectories=(), **unknown)
-    window = figures(written([(1, game) for game in (sound, guessed, unsolved, nonsense)]))
-    assert window["wrong"] == pytest.approx(2 / 4)
-    assert window["paid"] == pytest.approx((0.75 + 0.5) / 2.5)
-    assert window["unread"] == pytest.approx(1 / 2)
-    assert window["unsolved"] == pytest.approx(1 / 4)
-    assert figures(written([(1, nonsense)]))["wrong"] is None
+    pay = found(sound, guessed, unsolved, nonsense)
+    shares = [pay[name] for name in ("wrong", "paid", "unread", "unsolved")]
+    assert shares == pytest.approx([2 / 4, (0.75 + 0.5) / 2.5, 1 / 2, 1 / 4])
+    assert found(nonsense)["wrong"] is None

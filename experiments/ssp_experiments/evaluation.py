@@ -1,34 +1,147 @@
-"""Scores of an evaluation, from the records of its games: by judge, by group, against another."""
+"""Answers of a policy to fixed questions, and their scores: by judge, by group, against another."""
 
 from __future__ import annotations
 
-import math
+import hashlib
+import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import comb
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
+from rich.console import Console
+from rich.progress import track
 
-from ssp_env.errors import UsageError
+from ssp_agents.engines.base import Engine, StopRule
+from ssp_agents.engines.opening import open_engine
+from ssp_env.disk import replacing
+from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.outcome import Outage
-from ssp_env.game.record import GameRecord
+from ssp_env.game.record import GameRecord, record_game
+from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.judge.base import Judge, JudgeTask, Verdict
 from ssp_env.judge.judges import ExactMatchJudge
 from ssp_env.judge.lenient import LenientJudge
+from ssp_env.players import Player
+from ssp_env.replay import read_games
+from ssp_env.replay.files import SavedGame, SavedRules, game_lines
+from ssp_env.types import Question
 from ssp_env.wording.answers import f1, normalise
+from ssp_experiments.config import RunConfig
+from ssp_experiments.run.progress import heartbeat
 from ssp_experiments.stats import compare, over_questions
+
+CHUNK = 256
+"""Questions that are answered side by side."""
 
 JUDGES: Mapping[str, Judge] = {"lenient": LenientJudge(), "exact": ExactMatchJudge()}
 """Judges that need no service."""
-ALL = "all"
-"""Name of the row over all questions."""
-
 FIGURES = ("avg", "pass", "majority", "f1", "searches")
+COLUMNS = ("judge", "group", "question", *FIGURES, "lost", "why_void")
 
+Answers = Callable[[Round], Round]
+"""Plays a round to its end."""
 Row = dict[str, Any]
+
+
+def engine_of(config: RunConfig, rules: Rules, policy: Path | None = None) -> Engine:
+    """An engine in this process with a policy, the settings' own unless another is named."""
+    torch.set_num_threads(config.compute.threads)
+    return open_engine(
+        config.engine,
+        policy or config.model_dir,
+        rules.tokenizer,
+        StopRule.of(config.game, rules.tokenizer),
+        device="cpu" if config.compute.gpus == "none" else "cuda",
+        longest=rules.longest_trajectory,
+        tensor_parallel=config.compute.tensor_parallel,
+    )
+
+
+def play_by(round_: Round, player: Player) -> Round:
+    """Lets a player, such as a model behind an API, play a round to its end."""
+    while pending := round_.pending():
+        try:
+            player.play(pending)
+        except ServiceError as error:
+            # Finished turns stand; trajectories that still wait for the player are void.
+            lost = {trajectory.key for trajectory in pending}
+            round_.void([t for t in round_.pending() if t.key in lost], error)
+        round_.advance()
+    return round_
+
+
+def answer(
+    rules: Rules, questions: Sequence[Question], answers: Answers, seed: Sequence[int]
+) -> list[GameRecord]:
+    """Answers questions side by side, as often as ``attempts`` of the rules; one record each."""
+    round_ = answers(Round.of_questions(rules, questions, seed))
+    return [
+        record_game(game, rules, question_group=question.group)
+        for game, question in zip(round_.games, questions, strict=True)
+    ]
+
+
+def answer_all(
+    config: RunConfig,
+    rules: Rules,
+    questions: Sequence[Question],
+    answers: Answers,
+    made_by: object,
+    out: Path | None,
+) -> list[GameRecord]:
+    """Games about all questions, chunk by chunk.
+
+    With ``out``, they are in a file next to it until all are there. An evaluation that was stopped
+    takes its chunks from there, but for those that an outage has hit. It is continued by the same
+    policy and sampling alone, ``made_by``.
+    """
+    header = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
+    # Everything that decides the answers: another evaluation has another file.
+    files = sorted(config.model_dir.resolve().glob("*.safetensors"))
+    weights = [(file, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    decides = (header.fingerprint, made_by, weights, config.game, config.seed, questions)
+    digest = hashlib.sha256(repr(decides).encode()).hexdigest()[:8]
+    part = out.with_name(f"{out.name}.{digest}.part") if out else None
+    held = [saved.record for saved in read_games(part)] if part and part.exists() else []
+
+    records, console = list[GameRecord](), Console(stderr=True)
+    begins = range(0, len(questions), CHUNK)
+    try:
+        with heartbeat(lambda text: console.print(text, highlight=False)):
+            for begin in track(begins, "answering", console=console, transient=True):
+                asked = questions[begin : begin + CHUNK]
+                chunk = held[begin : begin + CHUNK]
+                # A chunk with an outage is asked again as a whole: it has one seed.
+                if len(chunk) < len(asked) or any(map(outage_of, chunk)):
+                    chunk = answer(rules, asked, answers, [config.seed, begin])
+                    outages = [outage for record in chunk if (outage := outage_of(record))]
+                    if len(outages) == len(chunk):
+                        what = f"{len(chunk)} questions in a row were void, the first by: "
+                        raise ServiceError(outages[0].service, what + outages[0].what)
+                    if part:
+                        known = [*records, *chunk, *held[begin + CHUNK :]]
+                        with replacing(part) as file:
+                            file.writelines(game_lines(SavedGame(header, each) for each in known))
+                records += chunk
+    except KeyboardInterrupt:
+        if out:
+            done = f"{len(records)} of {len(questions)} questions"
+            print(f"ssp: stopped; the same command goes on after {done}", file=sys.stderr)
+        raise
+    if out and part:
+        part.rename(out)
+    return records
+
+
+# -- scores ------------------------------------------------------------------------------------
 
 
 def score(records: Sequence[GameRecord], own: str) -> pd.DataFrame:
@@ -65,14 +178,12 @@ def score(records: Sequence[GameRecord], own: str) -> pd.DataFrame:
                 "judge": judge,
                 "group": record.question_group or "",
                 "question": question,
-                **dict.fromkeys(FIGURES, math.nan),
                 "lost": len(record.attempts) - len(attempts),
-                "why_void": None,
             }
             if attempts:
                 row["avg"] = fmean(right)
                 row["pass"] = pass_at_k(sum(right), len(right), k)
-                row["majority"] = float(majority(texts, right))
+                row["majority"] = majority(texts, right)
                 row["f1"] = fmean(f1(text or "", truth.wordings) for text in texts)
                 row["searches"] = fmean(len(attempt.searches) for attempt in attempts)
             else:
@@ -80,7 +191,7 @@ def score(records: Sequence[GameRecord], own: str) -> pd.DataFrame:
                 row["why_void"] = outage.service if outage else record.reason or "unknown"
             rows.append(row)
 
-    scores = pd.DataFrame(rows)
+    scores = pd.DataFrame(rows, columns=COLUMNS).astype(dict.fromkeys(FIGURES, float))
     scores.attrs["k"] = k
     return scores
 
@@ -136,13 +247,14 @@ def table(scores: pd.DataFrame, seed: int) -> list[Row]:
                 for name, column in names.items()
             }
             # What has no answer counts in no mean: an outage says nothing of a policy.
+            intervals = {name: estimate.interval for name, estimate in found.items()}
             row = {
                 "judge": judge,
                 "group": group,
                 "questions": len(counted),
                 **{name: estimate.mean for name, estimate in found.items()},
-                "interval": found[f"avg@{k}"].interval,
-                "intervals": {name: estimate.interval for name, estimate in found.items()},
+                "interval": intervals[f"avg@{k}"],
+                "intervals": intervals,
                 "searches": float(counted["searches"].mean()),
                 "void": len(part) - len(counted),
                 "lost_attempts": int(counted["lost"].sum()),
@@ -158,10 +270,7 @@ def voids(scores: pd.DataFrame) -> Row:
     answered = once.groupby("group")["avg"].agg(["size", "count"])
     lost = answered["size"][answered["count"] == 0]
     reasons = once["why_void"].value_counts()
-    return {
-        "void_groups": {str(group): int(size) for group, size in lost.items()},
-        "void_reasons": {str(why): int(count) for why, count in reasons.items()},
-    }
+    return {"void_groups": lost.to_dict(), "void_reasons": reasons.to_dict()}
 
 
 def paired(first: pd.DataFrame, second: pd.DataFrame, judge: str, seed: int) -> list[Row]:
@@ -188,7 +297,7 @@ def paired(first: pd.DataFrame, second: pd.DataFrame, judge: str, seed: int) -> 
 def _groups(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Rows by group, and all of them if there are several groups."""
     groups = {str(group): part for group, part in scores.groupby("group")}
-    return {**groups, ALL: scores} if len(groups) > 1 else groups
+    return {**groups, "all": scores} if len(groups) > 1 else groups
 
 
 def _rng(seed: int, group: str) -> np.random.Generator:
