@@ -86,7 +86,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
             self._was_dead_step(action)
             return
 
-        turn_ended = episode.feed(action)  # type: ignore[arg-type]
+        turn_ended = episode.turn.feed((action,))  # type: ignore[arg-type]
         self._cumulative_rewards[self.agent_selection] = 0.0
         if turn_ended:
             episode.advance()

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 from ssp_env.doors.episode import Episode
 from ssp_env.doors.setup import Setup, set_up
-from ssp_env.errors import ConfigError, ServiceError, TransientServiceError, one_of
+from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
 from ssp_env.game.game import Game
 from ssp_env.game.rules import waits_for_others
 from ssp_env.game.trajectory import Trajectory
@@ -58,8 +58,7 @@ async def play_turns(episode: Episode, write: Write) -> None:
             return error
 
     while not episode.over:
-        roles = set(Role) if episode.role is None else {episode.role}
-        turns = [t for t in episode.round.pending() if t.role in roles]
+        turns = episode.round.pending()
         for trajectory, text in zip(turns, await asyncio.gather(*map(written, turns)), strict=True):
             # An outage of another turn may have ended it.
             if isinstance(text, ServiceError):
@@ -69,15 +68,14 @@ async def play_turns(episode: Episode, write: Write) -> None:
                 shown[trajectory.key] = len(trajectory.ids)
 
         # Other games of this loop go on while a server is asked.
-        await (asyncio.to_thread(episode.advance) if remote else _now(episode.advance))
-
-
-async def _now(call: Callable[[], None]) -> None:
-    call()
+        if remote:
+            await asyncio.to_thread(episode.advance)
+        else:
+            episode.advance()
 
 
 def reward_of(game: Game, trajectory: Trajectory) -> float | None:
-    """What a trajectory of a finished game earned; ``None`` if nothing is to be learnt from it."""
+    """Pay of a trajectory of a finished game; ``None`` if nothing is to be learnt from it."""
     if trajectory is game.proposer:
         return game.proposer_reward
     if trajectory is game.closed_book:
@@ -141,10 +139,7 @@ async def play_chat(
     import httpx
 
     check_url("base_url", base_url, "http://127.0.0.1:8000/v1")
-    if role is not None:
-        one_of("role", role, ("proposer", "solver"))
-    own = None if role is None else Role(role)
-    episode = Episode(set_up(setup).rules, own, other, questions)
+    episode = Episode(set_up(setup).rules, role, other, questions)
     episode.reset(seed)
     said: dict[int, list[dict[str, str]]] = {}
     choices: dict[int, list[dict[str, Any]]] = {}
@@ -153,14 +148,11 @@ async def play_chat(
     secure = base_url.startswith("https")
     async with httpx.AsyncClient(timeout=timeout, verify=secure) as client:
 
-        async def call(body: dict[str, Any]) -> dict[str, Any]:
-            return await _complete(client, base_url, api_key, body)
-
         async def write(trajectory: Trajectory, text: str) -> str:
             messages = said.setdefault(trajectory.key, [])
             messages.append({"role": "user", "content": text})
             body = {"model": model, "messages": messages, **(sampling or {})}
-            choice = await retried(lambda: call(body), RETRIES)
+            choice = await retried(lambda: _complete(client, base_url, api_key, body), RETRIES)
             content: str = choice["message"]["content"]
             # Sent back as it came, so that a gateway finds the tokens that it has recorded.
             messages.append({"role": "assistant", "content": content})
@@ -169,7 +161,7 @@ async def play_chat(
 
         await play_turns(episode, write)
 
-    game, roles = episode.game, set(Role) if own is None else {own}
+    game = episode.game
     return [
         Conversation(
             t.role,
@@ -180,7 +172,7 @@ async def play_chat(
             choices.get(t.key, []),
         )
         for t in game.trajectories()
-        if t.role in roles
+        if episode.role in (None, t.role)
     ]
 
 

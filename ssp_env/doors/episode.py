@@ -19,6 +19,7 @@ from ssp_env.errors import (
     UsageError,
     check_part,
     named_values,
+    one_of,
     whole_number,
 )
 from ssp_env.game.game import Game
@@ -44,7 +45,7 @@ class Episode:
     def __init__(
         self,
         rules: Rules,
-        role: Role | None = None,
+        role: str | None = None,
         other: Player | None = None,
         questions: Sequence[Question] | None = None,
         render_mode: str | None = None,
@@ -57,6 +58,9 @@ class Episode:
             questions: play these, drawn at random, in place of proposals about the world's answers.
             render_mode: ``ansi``, ``human`` or ``None``.
         """
+        if role is not None:
+            one_of("role", role, ("proposer", "solver"))
+            role = Role(role)
         if render_mode is not None and render_mode not in RENDER_MODES:
             hint = f"; a world is named as world={render_mode!r}" if render_mode in WORLDS else ""
             fix = f"choose 'ansi', 'human' or None{hint}"
@@ -64,8 +68,7 @@ class Episode:
         if questions is not None:
             if role is Role.PROPOSER:
                 raise ConfigError("questions", questions, "only a solver is given questions")
-            own = isinstance(questions, Sequence) and len(questions)
-            if not own or not all(isinstance(question, Question) for question in questions):
+            if not questions or not all(isinstance(question, Question) for question in questions):
                 fix = "give a list of Questions; ssp_env.worlds.files.read_questions reads a file"
                 raise ConfigError("questions", questions, fix)
         if other is not None:
@@ -84,7 +87,7 @@ class Episode:
         self._questions, self._live = questions, LiveView(rules)
         self._rng: np.random.Generator | None = None
         self._options: Mapping[str, Any] | None = None
-        self._started: Round | None = None
+        self._round: Round | None = None
         self._own: Trajectory | None = None
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
@@ -100,17 +103,13 @@ class Episode:
         self.begin(seed, options)
         advance_episodes([self])
 
-    def begin(self, seed: int | None, options: Mapping[str, Any] | None) -> None:
+    def begin(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
         """Deals the next game; :func:`advance_episodes` plays it to your first turn."""
         if seed is not None or self._rng is None:
             whole = None if seed is None else whole_number("seed", seed, 0)
             self._rng = np.random.default_rng(whole)
         self._options = options
         self._deal()
-
-    def feed(self, action: int | np.integer[Any]) -> bool:
-        """Takes the next token; True if it ended the turn: the game must advance then."""
-        return self.turn.feed((action,))  # type: ignore[arg-type]
 
     def advance(self) -> None:
         """Plays on to your next turn, or to the end of the game."""
@@ -120,9 +119,9 @@ class Episode:
 
     @property
     def round(self) -> Round:
-        if self._started is None:
+        if self._round is None:
             raise UsageError("call reset() first")
-        return self._started
+        return self._round
 
     @property
     def game(self) -> Game:
@@ -180,10 +179,9 @@ class Episode:
         if subject is None and self._questions is not None:
             subject = self._questions[int(self._rng.integers(len(self._questions)))]
         if isinstance(subject, Question):
-            self._started = Round.of_questions(self.rules, [subject], seed)
+            self._round = Round.of_questions(self.rules, [subject], seed)
         else:
-            answers = partial(_answers, self.rules, subject)
-            self._started = Round(self.rules, answers, 1, seed)
+            self._round = Round(self.rules, partial(_answers, self.rules, subject), 1, seed)
         self._own = None
 
 

@@ -75,7 +75,7 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
         return _look(self._watcher, self.episode)
 
     def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, Info]:
-        if self.episode.feed(action):
+        if self.episode.turn.feed((action,)):  # type: ignore[arg-type]
             self.episode.advance()
         observation, info = _look(self._watcher, self.episode)
         return observation, *self.episode.result, info
@@ -198,9 +198,9 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         moved = []
         for episode, action, is_over in zip(self.episodes, actions, self._ended, strict=True):
             if is_over:
-                episode.begin(None, None)
+                episode.begin()
                 moved.append(episode)
-            elif episode.feed(action):
+            elif episode.turn.feed((action,)):
                 moved.append(episode)
         if moved:
             advance_episodes(moved)
@@ -219,7 +219,7 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         for i in np.flatnonzero(ended).tolist():
             observation, info = _look(self._watchers[i], self.episodes[i])
             final[i] = {"final_obs": observation, "final_info": info}
-            self.episodes[i].begin(None, None)
+            self.episodes[i].begin()
         if final:
             advance_episodes([self.episodes[i] for i in final])
         return final

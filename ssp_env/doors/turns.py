@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ssp_env.doors.episode import Episode
 from ssp_env.doors.observation import Info, Observer, info_of
 from ssp_env.doors.setup import Setup, set_up
-from ssp_env.errors import ServiceError, UsageError, one_of, whole_number
+from ssp_env.errors import ServiceError, UsageError, whole_number
 from ssp_env.game.game import Game
 from ssp_env.game.round import Round, advance_all
 from ssp_env.game.trajectory import Trajectory
@@ -67,7 +67,6 @@ class GameBatch:
         self._resolved = set_up(setup)
         self.rules = self._resolved.rules
         self._episodes = [Episode(self.rules) for _ in range(num_games)]
-        self._rounds: list[Round] = []
 
     @cached_property
     def observer(self) -> Observer:
@@ -77,15 +76,12 @@ class GameBatch:
     def reset(self, seed: int | None = None) -> list[Turn]:
         first = None if seed is None else whole_number("seed", seed, 0)
         for i, episode in enumerate(self._episodes):
-            episode.begin(None if first is None else first + i, None)
-        self._rounds = [episode.round for episode in self._episodes]
+            episode.begin(None if first is None else first + i)
         return self.turns
 
     @property
     def turns(self) -> list[Turn]:
         """The open turns, by game; none when all games are over."""
-        if not self._rounds:
-            raise UsageError("call reset() first")
         attempts = self.rules.config.attempts
         return [
             Turn(i, t, round_.games[0].number_of(t), attempts, self)
@@ -136,8 +132,6 @@ class GameBatch:
 
     @property
     def done(self) -> bool:
-        if not self._rounds:
-            raise UsageError("call reset() first")
         return all(round_.done for round_ in self._rounds)
 
     @property
@@ -148,6 +142,10 @@ class GameBatch:
     def infos(self) -> list[Info]:
         """The AEC env's ``infos``; with several open turns, those of the first one."""
         return [info_of(round_) for round_ in self._rounds]
+
+    @property
+    def _rounds(self) -> list[Round]:
+        return [episode.round for episode in self._episodes]
 
 
 class TextDoor:
@@ -223,5 +221,4 @@ class TextRole(TextDoor):
             questions: for the solver: draw from these, with no proposer.
             setup: see :class:`~ssp_env.doors.setup.Setup`.
         """
-        one_of("role", role, ("proposer", "solver"))
-        super().__init__(Episode(set_up(setup).rules, Role(role), other, questions))
+        super().__init__(Episode(set_up(setup).rules, role, other, questions))

@@ -12,7 +12,8 @@ from ssp_env.errors import ServiceError
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import SearchRecord, Trajectory, Waiting
 from ssp_env.players import scripted_player
-from ssp_env.players.base import Player, TextPlayer
+from ssp_env.players.base import Player
+from ssp_env.players.scripted import ScriptedPlayer
 from ssp_env.search.base import search_each
 from ssp_env.types import Document, Role
 
@@ -23,16 +24,15 @@ A solver that always succeeds would leave its proposer nothing, and could not be
 """
 
 
-class HonestPlayer(TextPlayer):
+class HonestPlayer(ScriptedPlayer):
     """The scripted player that suits a world, with a solver that fails now and then.
 
     It fails as often where verification is an attempt, since it cannot tell. As a verifier that is
     given its documents, and at the closed-book gate, it does its best."""
 
     def __init__(self, rules: Rules, rng: np.random.Generator) -> None:
+        super().__init__(rules.tags)
         self._player, self._rng = scripted_player(rules), rng
-        tags = rules.tags
-        self._opening, self._closing = tags.opening("answer"), tags.closing("answer")
         self._sure: dict[int, bool] = {}
 
     def is_sure(self, trajectory: Trajectory) -> bool:
@@ -45,9 +45,8 @@ class HonestPlayer(TextPlayer):
 
     def write(self, trajectory: Trajectory) -> str:
         turn = self._player.write(trajectory)
-        if turn.startswith(self._opening) and not self.is_sure(trajectory):
-            return f"{self._opening} nothing {self._closing}"
-        return turn
+        answers = turn.startswith(self._tags.opening("answer"))
+        return self.call("answer", "nothing") if answers and not self.is_sure(trajectory) else turn
 
 
 class Recalled(NamedTuple):
@@ -100,13 +99,13 @@ class Turn:
     # -- turns ---------------------------------------------------------------------------------
 
     def search(self, query: str) -> str:
-        return self._call("search", query)
+        return self._honest.call("search", query)
 
     def ask(self, question: str) -> str:
-        return self._call("question", question)
+        return self._honest.call("question", question)
 
     def say(self, answer: str) -> str:
-        return self._call("answer", answer)
+        return self._honest.call("answer", answer)
 
     def honest(self, question: str | None = None, skip: int = 0) -> str:
         """The turn that an honest player would write here.
@@ -122,7 +121,7 @@ class Turn:
     def honest_answer(self, question: str) -> str | None:
         """An honest player's answer after what was read so far; ``None``: it searches."""
         imagined = self._imagine(question)
-        imagined.feed_turn(self._encode(self._honest.write(imagined)))
+        imagined.feed_text(self._honest.write(imagined))
         return imagined.result
 
     def recall(self, answer: str | None = None) -> Recalled:
@@ -136,7 +135,7 @@ class Turn:
         imagined = Trajectory(self.rules.limits[Role.PROPOSER], prompt, about)
 
         while not imagined.done:
-            imagined.feed_turn(self._encode(self._honest.write(imagined)))
+            imagined.feed_text(self._honest.write(imagined))
             if imagined.waiting is Waiting.SEARCH and imagined.query is not None:
                 k = self.rules.config.top_k
                 (found,) = search_each(self.rules.retriever, [imagined.query], k)
@@ -160,13 +159,6 @@ class Turn:
         limits = self._trajectory.limits
         fits = query and len(limits.tokenizer.encode_data(query)) <= limits.max_query_tokens
         return query if fits else "?"
-
-    def _call(self, action: str, content: str) -> str:
-        tags = self.rules.tags
-        return f"{tags.opening(action)} {content} {tags.closing(action)}"
-
-    def _encode(self, text: str) -> list[int]:
-        return self._trajectory.limits.tokenizer.encode(text)
 
     def _imagine(self, question: str, skip: int = 0) -> Trajectory:
         own = self._trajectory
@@ -227,19 +219,20 @@ class Cheat:
         return None
 
 
-class Framed(Cheat):
-    """A question in a :attr:`frame`, by which the solver knows it again."""
+class Listed(Cheat):
+    """One of several cheats that are told apart by texts and functions."""
 
-    frame: str
-    """The question; ``{}`` is the place of what it holds."""
+    def __init__(self, name: str, about: str, closed_by: str) -> None:
+        self.name, self.about, self.closed_by = name, about, closed_by
 
-    def inside(self, question: str) -> str | None:
-        """The part in the frame's place; ``None`` for a question of another kind."""
-        before, _, after = map(str.strip, self.frame.partition("{}"))
-        question = question.strip()
-        if not (question.startswith(before) and question.endswith(after)):
-            return None
-        return question.removeprefix(before).removesuffix(after).strip()
+
+def framed(frame: str, question: str) -> str | None:
+    """What stands at the place of ``{}`` in a question; ``None`` in one without this frame."""
+    before, _, after = map(str.strip, frame.partition("{}"))
+    question = question.strip()
+    if not (question.startswith(before) and question.endswith(after)):
+        return None
+    return question.removeprefix(before).removesuffix(after).strip()
 
 
 class CheatPlayer:

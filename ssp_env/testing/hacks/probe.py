@@ -139,39 +139,40 @@ def probe(
     if games < 1:
         raise UsageError(f"games = {games}: play at least one per cheat")
 
+    def played(cheat: Cheat, count: int = games) -> tuple[Result, dict[str, list[float]]]:
+        return _add_up(cheat, play(rules, cheat, count, seed, partner), rules)
+
     on_cheat(Honest())
-    ended = play(rules, Honest(), games, seed, partner)
-    honest, honest_pays = _add_up(Honest(), ended, rules), _pays(ended)
+    honest, honest_pays = played(Honest())
     if not honest.accepted:
         why = ", ".join(f"{count} {reason}" for reason, count in honest.stopped_by.items())
         raise UsageError(f"no honest question was accepted ({why or 'void'}): nothing to compare")
 
-    results = [honest]
+    results = []
     for cheat in cheats:
         on_cheat(cheat)
         if not cheat.applies(rules):
-            nothing = _add_up(cheat, [], rules)
+            nothing, _ = _add_up(cheat, [], rules)
             results.append(replace(nothing, finding=Finding.NOT_PLAYED))
             continue
 
-        ended = play(rules, cheat, games, seed, partner)
-        result, pays = _add_up(cheat, ended, rules), _pays(ended)
+        result, pays = played(cheat)
         if result.void:
             # Was it the cheater's text that voided them, or is the service down?
-            play(rules, Honest(), min(games, SIDE_BY_SIDE), seed, partner)
+            played(Honest(), min(games, SIDE_BY_SIDE))
 
         # A rival knows as much as the cheat, and is paid at the closed-book gate for it.
         beside, beside_pays, pay = honest.name, honest_pays, cheat.gains.value
         if cheat.rival is not None:
             beside, pay = cheat.rival.name, "solver_with_gate"
-            beside_pays = _pays(play(rules, cheat.rival(), games, seed, partner))
+            _, beside_pays = played(cheat.rival())
         finding, more = find(pays[pay], beside_pays[pay], margin, result.void)
         if finding is Finding.PAYS and cheat.opt_in and cheat.opt_in not in rules.filters:
             finding = Finding.OPEN
         results.append(replace(result, beside=beside, finding=finding, more_than_honest=more))
 
-    counts = zip(*(astuple(result.gate)[:4] for result in results), strict=True)
-    return Report(seed, margin, honest, results[1:], Gate.of(*map(sum, counts)))
+    counts = zip(*(astuple(result.gate)[:4] for result in [honest, *results]), strict=True)
+    return Report(seed, margin, honest, results, Gate.of(*map(sum, counts)))
 
 
 def play(
@@ -204,47 +205,37 @@ def play(
     return ended
 
 
-def _counted(games: Sequence[Game]) -> list[Game]:
-    """Games that no outage hit, as a whole or in one of their attempts."""
-    return [
+def _add_up(
+    cheat: Cheat, games: Sequence[Game], rules: Rules
+) -> tuple[Result, dict[str, list[float]]]:
+    """The result, and the rewards of the games that count, of which it has the means."""
+    counted = [
         game
         for game in games
         if game.outcome is not Outcome.VOID and all(a.outage is None for a in game.attempts)
     ]
-
-
-def _pays(games: Sequence[Game]) -> dict[str, list[float]]:
-    """Rewards of the games that count, as :class:`Result` has their means."""
-    counted = _counted(games)
+    valid = [game.outcome is Outcome.VALID for game in counted]
     solver = [game.solver_reward or 0.0 for game in counted]
-    return {
+    pays = {
         "proposer": [game.proposer_reward or 0.0 for game in counted],
-        "solver": [
-            paid if game.outcome is Outcome.VALID else 0.0
-            for paid, game in zip(solver, counted, strict=True)
-        ],
+        "solver": [paid if ok else 0.0 for paid, ok in zip(solver, valid, strict=True)],
         "solver_with_gate": solver,
     }
-
-
-def _add_up(cheat: Cheat, games: Sequence[Game], rules: Rules) -> Result:
-    counted = _counted(games)
     reasons = Counter(str(game.reason) for game in counted if game.outcome is Outcome.INVALID)
-    means: dict[str, Any] = {
-        role: fmean(paid) if paid else None for role, paid in _pays(games).items()
-    }
-    return Result(
+    means: dict[str, Any] = {role: fmean(paid) if paid else None for role, paid in pays.items()}
+    result = Result(
         name=cheat.name,
         about=cheat.about,
         gains=cheat.gains,
         games=len(games),
         void=len(games) - len(counted),
-        accepted=sum(game.outcome is Outcome.VALID for game in counted),
+        accepted=sum(valid),
         **means,
         stopped_by=dict(reasons.most_common()),
         gate=tally(games, rules.world),
         closed_by=cheat.closed_by,
     )
+    return result, pays
 
 
 def find(
