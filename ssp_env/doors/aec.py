@@ -12,7 +12,7 @@ from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 from ssp_env.doors.episode import RENDER_MODES, Episode
 from ssp_env.doors.observation import Observation, Observer, Watcher
 from ssp_env.doors.setup import Setup, set_up
-from ssp_env.errors import UsageError, one_of
+from ssp_env.errors import one_of
 from ssp_env.game.game import Game
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.types import Role
@@ -23,10 +23,8 @@ PROPOSER, SOLVER = "proposer", "solver"
 def env(render_mode: str | None = None, **setup: Unpack[Setup]) -> AECEnv:
     """The environment with PettingZoo's check of the order of calls; it checks tokens itself.
 
-    Args:
-        render_mode: ``ansi`` (a string), ``human`` (colours on the terminal, after each turn) or
-            ``None``.
-        setup: the game; see :class:`~ssp_env.doors.setup.Setup`.
+    ``render_mode`` is ``ansi`` (a string), ``human`` (colours on the terminal, after each turn) or
+    ``None``; for the others see :class:`~ssp_env.doors.setup.Setup`.
     """
     return OrderEnforcingWrapper(SearchSelfPlayEnv(render_mode, **setup))
 
@@ -59,8 +57,6 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         self.possible_agents = [PROPOSER, SOLVER]
         self._watchers = {agent: Watcher(self._observer) for agent in self.possible_agents}
 
-    # -- PettingZoo ----------------------------------------------------------------------------
-
     def observation_space(self, agent: str) -> gym.Space[Any]:
         return self._observer.observation_space
 
@@ -78,11 +74,8 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
 
     def step(self, action: int | np.integer[Any] | None) -> None:
         episode = self._episode
-        if episode.over and not self.agents:
-            raise UsageError("the game is over: call reset()")
-
         # PettingZoo's dead step: the agent is removed.
-        if episode.over:
+        if episode.over and self.agents:
             self._was_dead_step(action)
             return
 
@@ -99,8 +92,6 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
 
     def render(self) -> str | None:
         return self._episode.render()
-
-    # -- the game ------------------------------------------------------------------------------
 
     @property
     def game(self) -> Game:

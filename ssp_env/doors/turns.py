@@ -59,8 +59,7 @@ class GameBatch:
     """Independent games side by side; their searches go to the retriever as one batch.
 
     The ``n`` attempts of a game are played at the same time, so a game may have several turns open.
-    Game ``i`` after ``reset(seed)`` is the AEC env's game after ``reset(seed + i)``.
-    """
+    Game ``i`` after ``reset(seed)`` is the AEC env's game after ``reset(seed + i)``."""
 
     def __init__(self, num_games: int, **setup: Unpack[Setup]) -> None:
         num_games = whole_number("num_games", num_games, 1)
@@ -120,11 +119,8 @@ class GameBatch:
         return self.turns
 
     def void(self, turns: Sequence[Turn], error: ServiceError) -> list[Turn]:
-        """Voids these turns, whose player failed for good; games of other turns go on.
-
-        A turn of an attempt to solve makes that attempt void, and the game only if too few
-        others remain; any other turn makes its game void, and the error's ``service`` is its
-        reason."""
+        """Voids these turns, whose player failed for good, as :meth:`Round.void` does; games of
+        other turns go on. The error's ``service`` becomes the reason."""
         for turn in turns:
             self._rounds[turn.game].void([turn.trajectory], error)
         advance_all(self._rounds)
@@ -156,7 +152,6 @@ class TextDoor:
 
     def __init__(self, episode: Episode) -> None:
         self._episode, self.rules = episode, episode.rules
-        self._read: Trajectory | None = None
 
     def reset(
         self, seed: int | None = None, options: Mapping[str, Any] | None = None
@@ -182,25 +177,17 @@ class TextDoor:
         """Text of the tokens that the environment has written since the last time."""
         if self._episode.over:
             return ""
-        trajectory, start = self._episode.turn, 0
-        if trajectory is self._read:
-            # What follows the last token that was written was added by the environment.
-            start = len(trajectory.ids) - trajectory.mask[::-1].index(1)
-        self._read = trajectory
-        return self.rules.tokenizer.decode(trajectory.ids[start:])
+        # What follows the last token that was written was added by the environment.
+        trajectory = self._episode.turn
+        return self.rules.tokenizer.decode(trajectory.ids[trajectory.mask.rfind(1) + 1 :])
 
 
 class TextGame(TextDoor):
-    """Both roles.
+    """Both roles; ``info["role"]`` is the next one to write.
 
-    ``info["role"]`` is the next one to write: ``proposer``, ``solver``, ``verifier`` or
-    ``closed_book``."""
+    Keywords are those of :class:`~ssp_env.doors.setup.Setup`; ``bpe`` is a good tokenizer here."""
 
     def __init__(self, **setup: Unpack[Setup]) -> None:
-        """
-        Args:
-            setup: see :class:`~ssp_env.doors.setup.Setup`. ``bpe`` is a good tokenizer for text.
-        """
         super().__init__(Episode(set_up(setup).rules))
 
 

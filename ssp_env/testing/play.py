@@ -97,9 +97,6 @@ class NoiseSourceTests:
         for count in (0, 1, 2, 50):
             noise = self._draw(count)
             assert len(noise) <= count, f"at most {count} documents, but there were {len(noise)}"
-            assert all(isinstance(item, NoiseDocument) for item in noise), (
-                f"noise is made of NoiseDocuments, not {noise}"
-            )
             check_unique("noise document", [item.document.id for item in noise])
 
     def test_none_of_its_own(self) -> None:
@@ -162,9 +159,6 @@ class BatchStrategyTests:
             for empty in (0, 3):
                 drawn = strategy.fill(rng, _questions(step), empty)
                 assert len(drawn) <= empty, f"fill gave {len(drawn)} for {empty} empty slots"
-                assert all(isinstance(item, PooledQuestion) for item in drawn), (
-                    f"fill gives PooledQuestions, not {drawn}"
-                )
             strategy.keep(_questions(step))
 
     def test_all_randomness_comes_from_rng(self) -> None:
@@ -190,11 +184,8 @@ class BatchStrategyTests:
         strategy, player = self.make_strategy(), MiniPlayer(rules.tags)
         answers = rules.world.answers
 
-        def draw(rng: np.random.Generator, count: int) -> list[GroundTruth]:
-            return [answers[i] for i in rng.integers(len(answers), size=count)]
-
         for step in range(3):
-            round_ = Round(rules, draw, 4, [step], strategy)
+            round_ = Round(rules, lambda rng, count: answers[:count], 4, [step], strategy)
             while pending := round_.pending():
                 for turn, trajectory in enumerate(pending):
                     if trajectory.role is Role.PROPOSER and turn % 2:
