@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ssp_env.game.protocol import Tags
 from ssp_env.game.trajectory import Trajectory
@@ -59,12 +59,16 @@ class MiniPlayer(ScriptedPlayer):
     def write(self, trajectory: Trajectory) -> str:
         if trajectory.role is Role.PROPOSER:
             return self._propose(trajectory)
+
+        parsed = parse_question(trajectory.about)
+        if parsed is None:
+            return self.call("answer", "nothing")
+        tables = fact_tables(read_facts(_shown(trajectory)))
         if Action.SEARCH in trajectory.limits.actions:
-            return self._solve(trajectory)
+            return self._solve(trajectory, *parsed, tables)
 
         # Only the documents given count.
-        parsed, tables = parse_question(trajectory.about), _tables(trajectory)
-        reached = follow(*parsed, *tables) if parsed is not None else frozenset()
+        reached = follow(*parsed, *tables)
         return self.call("answer", min(reached) if len(reached) == 1 else "nothing")
 
     def _propose(self, trajectory: Trajectory) -> str:
@@ -88,13 +92,10 @@ class MiniPlayer(ScriptedPlayer):
             return self.call("search", entity)
         return self.call("question", write_question(entity, path[::-1]))
 
-    def _solve(self, trajectory: Trajectory) -> str:
-        parsed = parse_question(trajectory.about)
-        if parsed is None:
-            return self.call("answer", "nothing")
-
+    def _solve(
+        self, trajectory: Trajectory, entity: str, hops: Sequence[Hop], tables: tuple[Facts, Facts]
+    ) -> str:
         # Follows the facts that were found so far.
-        (entity, hops), tables = parsed, _tables(trajectory)
         for hop in hops[: len(trajectory.searches)]:
             reached = follow(entity, [hop], *tables)
             if not reached or (len(reached) > 1 and not hop.inverted):
@@ -103,10 +104,6 @@ class MiniPlayer(ScriptedPlayer):
 
         more = len(trajectory.searches) < min(len(hops), trajectory.limits.max_searches)
         return self.call("search" if more else "answer", entity)
-
-
-def _tables(trajectory: Trajectory) -> tuple[Facts, Facts]:
-    return fact_tables(read_facts(_shown(trajectory)))
 
 
 def _shown(trajectory: Trajectory) -> list[Document]:

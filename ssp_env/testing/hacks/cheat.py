@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ssp_env.errors import ServiceError
 from ssp_env.game.rules import Rules
-from ssp_env.game.trajectory import SearchRecord, Trajectory, Waiting
+from ssp_env.game.trajectory import SearchRecord, Trajectory
 from ssp_env.players import scripted_player
 from ssp_env.players.base import Player
 from ssp_env.players.scripted import ScriptedPlayer
-from ssp_env.search.base import search_each
+from ssp_env.search.base import all_found, search_each
 from ssp_env.types import Document, Role
 
 SKILL = 0.7
@@ -65,8 +64,6 @@ class Turn:
         self._trajectory, self._honest = trajectory, honest
         self.rules, self.rng = rules, rng
 
-    # -- the view ------------------------------------------------------------------------------
-
     @property
     def answer(self) -> str:
         """The ground truth that a proposer is given."""
@@ -96,8 +93,6 @@ class Turn:
         """True if an honest solver would find the answer in this attempt (see :data:`SKILL`)."""
         return self._honest.is_sure(self._trajectory)
 
-    # -- turns ---------------------------------------------------------------------------------
-
     def search(self, query: str) -> str:
         return self._honest.call("search", query)
 
@@ -108,12 +103,8 @@ class Turn:
         return self._honest.call("answer", answer)
 
     def honest(self, question: str | None = None, skip: int = 0) -> str:
-        """The turn that an honest player would write here.
-
-        Args:
-            question: asked in place of the real one.
-            skip: first searches to be overlooked, since an honest player would not have made them.
-        """
+        """The turn that an honest player would write here, if asked this question in place of the
+        real one, and without the first ``skip`` searches, which it would not have made."""
         if question is None:
             return self._honest.write(self._trajectory)
         return self._honest.write(self._imagine(question, skip))
@@ -125,22 +116,17 @@ class Turn:
         return imagined.result
 
     def recall(self, answer: str | None = None) -> Recalled:
-        """An honest proposer's question and evidence, which a cheater knows by heart.
-
-        Args:
-            answer: another one than the ground truth.
-        """
+        """An honest proposer's question and evidence about an answer (the ground truth, if not
+        given), which a cheater knows by heart."""
         about = self.answer if answer is None else answer
         prompt = self.rules.prompts.proposer(about, 1)
         imagined = Trajectory(self.rules.limits[Role.PROPOSER], prompt, about)
 
         while not imagined.done:
             imagined.feed_text(self._honest.write(imagined))
-            if imagined.waiting is Waiting.SEARCH and imagined.query is not None:
+            if imagined.query is not None:
                 k = self.rules.config.top_k
-                (found,) = search_each(self.rules.retriever, [imagined.query], k)
-                if isinstance(found, ServiceError):
-                    raise found
+                (found,) = all_found(search_each(self.rules.retriever, [imagined.query], k))
                 imagined.observe(found, ())
 
         documents = [d for search in imagined.searches for d in search.documents]
@@ -172,9 +158,9 @@ class Cheat:
     """A documented way to be paid without playing the game as intended.
 
     Subclass it, and let the docstring's first line say what the cheat does. Override :meth:`ask`
-    or :meth:`propose`, :meth:`solve`, or both: a cheat that overrides both is a pair that shares a
-    convention, as the proposer and the solver of one network can. The probe makes one object for
-    all its games, so attributes are what a network has learnt, not its memory of a game.
+    or :meth:`propose`, :meth:`solve`, or both: then it is a pair that shares a convention, as the
+    proposer and the solver of one network can. One object plays all games of a probe: attributes
+    are what a network has learnt, not its memory of a game.
     """
 
     name: str
@@ -188,7 +174,6 @@ class Cheat:
     in place of the honest player. What the closed-book gate pays counts for both then."""
     closed_by: str = ""
     """Setting or part that closes it; shown where it pays."""
-
     opt_in: str = ""
     """Filter that holds it and is off by default: without it, it is ``open`` where it pays. It is
     then played in two steps about the same answers, of which the second counts."""

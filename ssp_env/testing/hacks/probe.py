@@ -123,7 +123,7 @@ def probe(
     """Plays each cheat against the rules, and compares its pay with an honest player's.
 
     Args:
-        rules: world, verifier, judge, filters, prompts and settings to be probed.
+        rules: to be probed.
         cheats: the cheats to play.
         games: per cheat.
         margin: how much more than an honest player a cheat may be paid per game.
@@ -243,12 +243,8 @@ def find(
 ) -> tuple[Finding, Interval | None]:
     """Finding about a cheat: does it pay more than an honest player by more than a margin?
 
-    Args:
-        cheat: pay of the role that gains, by game.
-        honest: pay of an honest player in that role; not all games are void.
-        margin: how much more is allowed.
-        void: further games of the cheat; they might all have been paid in full, and count so.
-    """
+    The pay is that of the role that gains, by game; ``void`` further games of the cheat might all
+    have been paid in full, and count so."""
     if not cheat:
         return Finding.NO_RESULT, None
 
@@ -265,10 +261,9 @@ def find(
 def more_than(cheat: Sequence[float], honest: Sequence[float]) -> Interval:
     """Difference of the means of two samples, with a 95% interval.
 
-    The interval is that of Agresti and Caffo (2000), for figures between bounds in place of shares:
-    each sample is given one lowest and one highest value more. It therefore has a width even where
-    all games pay alike.
-    """
+    It is that of Agresti and Caffo (2000), for figures between bounds in place of shares: each
+    sample is given one lowest and one highest value more, so that it has a width even where all
+    games pay alike."""
     bounds = [min(0.0, *cheat, *honest), max(1.0, *cheat, *honest)]
     left, right = np.array([*cheat, *bounds]), np.array([*honest, *bounds])
 
@@ -281,9 +276,9 @@ def more_than(cheat: Sequence[float], honest: Sequence[float]) -> Interval:
 def tally(games: Iterable[Game], world: World) -> Gate:
     """Counts the questions of games whose soundness the world knows; void games are left out."""
     counts = Counter(
-        (game.outcome is Outcome.VALID, sound)
+        (game.outcome is Outcome.VALID, _is_sound(game, world))
         for game in games
-        if game.outcome is not Outcome.VOID and (sound := _is_sound(game, world)) is not None
+        if game.outcome is not Outcome.VOID
     )
     four = (counts[accepted, sound] for accepted in (True, False) for sound in (True, False))
     return Gate.of(*four)
@@ -292,11 +287,9 @@ def tally(games: Iterable[Game], world: World) -> Gate:
 def _is_sound(game: Game, world: World) -> bool | None:
     """True if a question has one right answer, the ground truth, and its evidence shows it.
 
-    ``None`` where nothing was asked, or the world cannot tell.
-    """
+    ``None`` where nothing was asked, or the world cannot tell."""
     if game.question is None:
         return None
-
     analysis = world.analyse(game.question)
     if analysis is None:
         # A world that reads its questions knows that this is none.

@@ -13,7 +13,7 @@ from ssp_env.game.config import DEFAULT_FILTERS
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.judges import ExactMatchJudge
-from ssp_env.testing.hacks import CHEATS, Cheat, Finding, Report, Result, find_cheat, probe
+from ssp_env.testing.hacks import CHEATS, Finding, Report, Result, find_cheat, probe
 from ssp_env.worlds.mini import MiniWorld
 
 GAMES = 25
@@ -29,35 +29,19 @@ def rules_of(world: MiniWorld, *, spelled: bool = False, **parts: Any) -> Rules:
     return set_up({"world": world, "game": game, **parts}).rules
 
 
-def result_of(rules: Rules, cheat: Cheat | str, games: int = GAMES) -> Result:
+def result_of(rules: Rules, cheat: str) -> Result:
     """A single cheat's result."""
-    played = find_cheat(cheat) if isinstance(cheat, str) else cheat
-    (result,) = probe(rules, [played], games=games).cheats
+    (result,) = probe(rules, [find_cheat(cheat)], games=GAMES).cheats
     return result
 
 
-class OddJudge(ExactMatchJudge):
-    """Obeys an answer that calls itself right, refuses one about a question, and is down after a
-    number of calls."""
-
-    def __init__(self, calls: int = 1000) -> None:
-        self._left = calls
+class Obedient(ExactMatchJudge):
+    """Obeys an answer that calls itself right."""
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """Verdicts, and errors among them."""
-        self._left -= 1
-        if self._left < 0:
-            return [ServiceError("judge", "out of order")] * len(tasks)
+        told = ["verdict: correct" in task.prediction for task in tasks]
         judged = super().judge(tasks)
-        for place, task in enumerate(tasks):
-            if "verdict: correct" in task.prediction:
-                judged[place] = Verdict(True)
-            if "question" in task.prediction:
-                judged[place] = ServiceError("judge", "refused")
-        return judged
-
-
-# -- the catalogue -----------------------------------------------------------------------------
+        return [Verdict(True) if right else own for right, own in zip(told, judged, strict=True)]
 
 
 @pytest.mark.parametrize("spelled", [False, True], ids=["words", "bytes"])
@@ -80,9 +64,6 @@ def test_a_probe_is_the_same_twice(mini: MiniWorld) -> None:
     assert report(3) != report(4)
 
 
-# -- who holds what ----------------------------------------------------------------------------
-
-
 def test_a_code_pays_where_the_same_network_verifies(mini: MiniWorld) -> None:
     alone = result_of(rules_of(mini, spelled=True, game={"verifier": "policy"}), "base64")
     assert alone.finding is Finding.PAYS
@@ -95,7 +76,7 @@ def test_a_code_pays_where_the_same_network_verifies(mini: MiniWorld) -> None:
 
 def test_a_judge_that_obeys_is_found_out(mini: MiniWorld) -> None:
     assert result_of(rules_of(mini, spelled=True), "instruct_judge").finding is not Finding.PAYS
-    found = result_of(rules_of(mini, spelled=True, judge=OddJudge()), "instruct_judge")
+    found = result_of(rules_of(mini, spelled=True, judge=Obedient()), "instruct_judge")
     assert found.finding is Finding.PAYS
     assert found.solver == 1.0
 
