@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
@@ -184,25 +185,22 @@ async def _complete(
 
     head = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
     try:
-        reply = await client.post(
-            f"{base_url.rstrip('/')}/chat/completions", json=body, headers=head
-        )
+        url = f"{base_url.rstrip('/')}/chat/completions"
+        reply = await client.post(url, json=body, headers=head)
     except httpx.HTTPError as error:
         raise TransientServiceError("engine", f"{base_url}: {error!r}") from error
 
     status, text = reply.status_code, reply.text[:200]
     if api_key:  # some servers quote it
         text = text.replace(api_key, "...")
+    what = f"HTTP {status}: {text!r}"
     if status in (401, 403, 404):
-        fix = f"HTTP {status}: {text!r}; see that address, model and key are the server's"
+        fix = f"{what}; see that address, model and key are the server's"
         raise ConfigError("base_url", base_url, fix)
     if status in OVERLOADED or status >= 500:
-        raise TransientServiceError("engine", f"{base_url}: HTTP {status}: {text!r}")
-    try:
+        raise TransientServiceError("engine", f"{base_url}: {what}")
+    with suppress(ValueError, LookupError, TypeError):
         choice = reply.json()["choices"][0]
         if status == 200 and isinstance(choice["message"]["content"], str):
             return dict(choice)
-    except (ValueError, LookupError, TypeError) as error:
-        what = f"no chat completion (HTTP {status}: {text!r})"
-        raise ServiceError("engine", f"{base_url}: {what}") from error
-    raise ServiceError("engine", f"{base_url}: HTTP {status}, a reply without text: {text!r}")
+    raise ServiceError("engine", f"{base_url}: no chat completion with a text: {what}")

@@ -100,9 +100,8 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
 
         # No flags of single agents: RLlib takes an episode for terminated in which all have one,
         # truncated or not.
-        terminated, truncated = (
-            {"__all__": any(flags.values())} for flags in (env.terminations, env.truncations)
-        )
+        terminated = {"__all__": any(env.terminations.values())}
+        truncated = {"__all__": any(env.truncations.values())}
         return observations, rewards, terminated, truncated, infos
 
     def render(self) -> str | None:

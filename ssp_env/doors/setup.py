@@ -10,7 +10,6 @@ from ssp_env.errors import ConfigError, named_values, nearest
 from ssp_env.game.config import UNMASKED, GameConfig, ViewConfig, world_defaults
 from ssp_env.game.prompts import tags_of
 from ssp_env.game.rules import Parts, Rules
-from ssp_env.search.base import Retriever
 from ssp_env.tokenizers import (
     BPETokenizer,
     ByteTokenizer,
@@ -95,7 +94,15 @@ def set_up(setup: Setup) -> ResolvedSetup:
 
     tokenizer = _tokenizer(setup.get("tokenizer"), world, game.prompts)
     parts: dict[str, Any] = {name: given.get(name) for name in Parts.__annotations__}
-    rules = Rules.build(world, tokenizer, game, **parts | {"retriever": _retriever(setup, world)})
+    if "search" in setup:
+        if parts["retriever"] is not None:
+            fix = "a retriever is given as well; leave one out"
+            raise ConfigError("search", setup["search"], fix)
+        # Imported here: it brings httpx along, which a search in process can do without.
+        from ssp_env.search.index import SearchConfig, open_search
+
+        parts["retriever"] = open_search(SearchConfig.of(setup["search"]), world)
+    rules = Rules.build(world, tokenizer, game, **parts)
 
     # The prompts have to be spelled in the world's own words.
     if setup.get("tokenizer", "words") == "words" and isinstance(tokenizer, WordTokenizer):
@@ -112,20 +119,6 @@ def _config(kind: type[C], given: C | Mapping[str, Any] | None, default: C) -> C
         return given or default
     fix = f"give a {kind.__name__}, or a mapping of its fields"
     return default.replace(**named_values(kind.section, given, fix))
-
-
-def _retriever(setup: Setup, world: World) -> Retriever | None:
-    """The retriever that was given, or named by ``search``; ``None``: the world's own."""
-    retriever = setup.get("retriever")
-    if "search" not in setup:
-        return retriever
-    if retriever is not None:
-        raise ConfigError("search", setup["search"], "a retriever is given as well; leave one out")
-
-    # Imported here: it brings httpx along, which a search in process can do without.
-    from ssp_env.search.index import SearchConfig, open_search
-
-    return open_search(SearchConfig.of(setup["search"]), world)
 
 
 def _tokenizer(given: Tokenizer | str | Path | None, world: World, prompts: str) -> Tokenizer:
