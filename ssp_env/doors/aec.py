@@ -50,7 +50,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
     def __init__(self, render_mode: str | None = None, **setup: Unpack[Setup]) -> None:
         super().__init__()
         resolved = set_up(setup)
-        self._episode = Episode(resolved.rules, render_mode=render_mode)
+        self.episode = Episode(resolved.rules, render_mode=render_mode)
         self._observer = Observer(resolved)
 
         self.rules, self.render_mode = resolved.rules, render_mode
@@ -65,7 +65,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Starts a game; arguments as of :meth:`~ssp_env.doors.episode.Episode.reset`."""
-        self._episode.reset(seed, options)
+        self.episode.reset(seed, options)
         self.agents = list(self.possible_agents)
         self.agent_selection = PROPOSER
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
@@ -73,7 +73,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         self._begin_turn()
 
     def step(self, action: int | np.integer[Any] | None) -> None:
-        episode = self._episode
+        episode = self.episode
         # PettingZoo's dead step: the agent is removed.
         if episode.over and self.agents:
             self._was_dead_step(action)
@@ -91,20 +91,20 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         return self._watchers[agent].look(self._written[agent])
 
     def render(self) -> str | None:
-        return self._episode.render()
+        return self.episode.render()
 
     @property
     def game(self) -> Game:
-        return self._episode.game
+        return self.episode.game
 
     @property
     def trajectory(self) -> Trajectory | None:
         """The trajectory that the next token goes to; ``None`` when the game is over."""
-        return None if self._episode.over else self._episode.turn
+        return None if self.episode.over else self.episode.turn
 
     def _begin_turn(self) -> None:
         """Selects the agent that writes next, and sets rewards, flags and infos of both."""
-        episode = self._episode
+        episode = self.episode
         if not episode.over:
             self.agent_selection = PROPOSER if episode.turn.role is Role.PROPOSER else SOLVER
             self._written[self.agent_selection] = episode.turn

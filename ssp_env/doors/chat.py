@@ -30,8 +30,7 @@ RETRIES = 30.0
 
 @dataclass(frozen=True)
 class Conversation:
-    """A trajectory as messages: prompt and search results from the user, turns from the
-    assistant."""
+    """A trajectory as messages: prompt and search results by ``user``, turns by ``assistant``."""
 
     role: Role
     attempt: int
@@ -128,10 +127,8 @@ async def play_chat(
         api_key: sent as bearer token.
         sampling: further fields of each request, such as ``temperature`` or ``logprobs``.
         timeout: seconds for one call; failed ones are repeated for half a minute.
-        role: play this role alone, and let ``other`` play the rest; both when not given.
-        other: as of :class:`~ssp_env.doors.turns.TextRole`, like those that follow.
-        questions: for the solver alone.
-        setup: of the game.
+        role: play this role alone, and let ``other`` play the rest; both when not given. This and
+            what follows as of :class:`~ssp_env.doors.turns.TextRole`.
 
     Returns:
         The conversations of the policy, in the order in which they began. If the server stays away,

@@ -53,7 +53,7 @@ class Episode:
         """
         Args:
             rules: of the games. A solver makes one attempt per question, whatever they say.
-            role: the role that is yours; both, when not given.
+            role: ``proposer`` or ``solver``, the one that is yours; both, when not given.
             other: plays the other roles; scripted when not given.
             questions: play these, drawn at random, in place of proposals about the world's answers.
             render_mode: ``ansi``, ``human`` or ``None``.
@@ -83,7 +83,8 @@ class Episode:
         self.other = None if role is None else other or scripted_player(rules)
         self.info: Info = {}
         """State of the game at the beginning of your turn, or at its end."""
-
+        self.needs_turn = role is not None
+        """If games that end before your first turn are dealt again, with the same options."""
         self._questions, self._live = questions, LiveView(rules)
         self._rng: np.random.Generator | None = None
         self._options: Mapping[str, Any] | None = None
@@ -188,37 +189,32 @@ class Episode:
 def advance_episodes(episodes: Sequence[Episode]) -> None:
     """Plays on until each waits for its own role or its game is over, in batches.
 
-    A game that ends before a single role's turn is dealt again, with the same options: an episode
-    needs a first move.
-
-    Args:
-        episodes: all of one role, with one player of the other roles.
-    """
+    All are of one role, and share the player of the other roles."""
     redeals = Counter[Episode]()
     while True:
         advance_all([episode.round for episode in episodes])
 
-        # All other roles' turns are written first, in one call.
+        # All other roles' turns, the verifier's and the closed book's too, are written in one call.
         player = episodes[0].other
         if player is not None:
-            # The verifier and the closed book are played by the other player too.
             others = [(e.round, t) for e in episodes for t in e.round.pending() if t.role != e.role]
             if others:
                 _play_others(player, others)
                 continue
 
         for episode in episodes:
-            pending = episode.round.pending()
-            episode._own = pending[0] if pending else episode._own
+            episode._own = next(iter(episode.round.pending()), episode._own)
             episode.info = info_of(episode.round)
 
-        idle = [e for e in episodes if e._own is None and e.role is not None]
+        idle = [e for e in episodes if e._own is None and e.needs_turn]
         if not idle:
             return
         for episode in idle:
             redeals[episode] += 1
             if redeals[episode] > MOST_REDEALS:
-                what = f"{MOST_REDEALS} games in a row ended before the {episode.role}'s turn"
+                what = (
+                    f"{MOST_REDEALS} games in a row ended before the {episode.role or 'first'} turn"
+                )
                 if episode.game.outcome is Outcome.VOID:
                     raise ServiceError(str(episode.game.reason), what)
                 fix = "see that the budgets and the other player suit this game"

@@ -9,7 +9,6 @@ import gymnasium as gym
 import numpy as np
 
 from ssp_env.doors.aec import PROPOSER, SOLVER, SearchSelfPlayEnv
-from ssp_env.doors.episode import MOST_REDEALS
 from ssp_env.errors import MissingExtra, UsageError
 from ssp_env.game.game import Game
 
@@ -43,6 +42,7 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         """
         super().__init__()
         self._env = SearchSelfPlayEnv(**dict(config or {}))
+        self._env.episode.needs_turn = True
         self.rules, self.render_mode = self._env.rules, self._env.render_mode
 
         # Never emptied: RLlib's check of an env looks up in it who took part in the last step.
@@ -65,15 +65,7 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         """Begins a game that has a first turn: RLlib cannot end an episode in its reset.
 
         Arguments as of :meth:`~ssp_env.doors.episode.Episode.reset`."""
-        for _ in range(MOST_REDEALS):
-            self._env.reset(seed=seed, options=options)
-            if self._env.trajectory is not None:
-                break
-            seed = None
-        else:
-            what = f"{MOST_REDEALS} games in a row ended before the first turn"
-            raise UsageError(f"{what}, the last one as {self.game.reason}")
-
+        self._env.reset(seed=seed, options=options)
         self._played = set()
         return self._seen([self._env.agent_selection])
 

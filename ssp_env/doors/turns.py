@@ -201,11 +201,6 @@ class TextRole(TextDoor):
         questions: Sequence[Question] | None = None,
         **setup: Unpack[Setup],
     ) -> None:
-        """
-        Args:
-            role: ``solver`` (one attempt per episode) or ``proposer``.
-            other: plays everything else; scripted when not given.
-            questions: for the solver: draw from these, with no proposer.
-            setup: see :class:`~ssp_env.doors.setup.Setup`.
-        """
+        """``role`` is ``solver`` (one attempt per episode) or ``proposer``; other arguments as of
+        :class:`~ssp_env.doors.one_role.OneRoleEnv`."""
         super().__init__(Episode(set_up(setup).rules, role, other, questions))

@@ -148,9 +148,9 @@ def _names(turn: Turn) -> list[str]:
 
 
 def _joined(turn: Turn, separator: str, names: list[str]) -> str:
-    """Names with a separator, or one that the mini-wiki's vocabulary has as well."""
+    """An answer of names with a separator, or one that the mini-wiki's vocabulary has as well."""
     known = separator if turn.rules.prompts.can_spell(separator) else " ; "
-    return known.join(names) or "nothing"
+    return turn.say(known.join(names) or "nothing")
 
 
 def _forged_information(turn: Turn) -> str:
@@ -164,13 +164,13 @@ WHEN_UNSURE = [
         "hedge",
         'Answers "A or B or C", with the names that it has read most recently.',
         "a judge that refuses several answers, such as lenient",
-        lambda turn: turn.say(_joined(turn, " or ", _names(turn)[:5])),
+        lambda turn: _joined(turn, " or ", _names(turn)[:5]),
     ),
     WhenUnsure(
         "list_everything",
         "Answers with a list of all names that it has read.",
         "a judge that refuses several answers; a limit on answers",
-        lambda turn: turn.say(_joined(turn, ", ", _names(turn))),
+        lambda turn: _joined(turn, ", ", _names(turn)),
     ),
     WhenUnsure(
         "flood",
