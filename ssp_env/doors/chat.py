@@ -4,6 +4,7 @@ trainer's gateway that speaks OpenAI's protocol and records tokens itself."""
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,7 +18,6 @@ from ssp_env.game.rules import waits_for_others
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.net import OVERLOADED, check_url, retried
 from ssp_env.players import Player
-from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, Role
 
 Write = Callable[[Trajectory, str], Awaitable[str]]
@@ -91,16 +91,6 @@ def failure_of(game: Game, trajectory: Trajectory) -> str | None:
     return None if outage is None else outage.service
 
 
-def messages_of(trajectory: Trajectory, tokenizer: Tokenizer) -> list[dict[str, str]]:
-    """The messages of a trajectory; the first is its prompt."""
-    ids = trajectory.ids
-    messages = [{"role": "user", "content": tokenizer.decode(ids[: trajectory.prompt_length])}]
-    for start, stop, own in trajectory.runs():
-        content = tokenizer.decode(ids[start:stop])
-        messages.append({"role": "assistant" if own else "user", "content": content})
-    return messages
-
-
 async def play_chat(
     base_url: str,
     model: str,
@@ -139,22 +129,22 @@ async def play_chat(
     check_url("base_url", base_url, "http://127.0.0.1:8000/v1")
     episode = Episode(set_up(setup).rules, role, other, questions)
     episode.reset(seed)
-    said: dict[int, list[dict[str, str]]] = {}
-    choices: dict[int, list[dict[str, Any]]] = {}
+    said = defaultdict[int, list[dict[str, str]]](list)
+    choices = defaultdict[int, list[dict[str, Any]]](list)
 
     # Certificates are not read where none is checked: that takes longer than a turn.
     secure = base_url.startswith("https")
     async with httpx.AsyncClient(timeout=timeout, verify=secure) as client:
 
         async def write(trajectory: Trajectory, text: str) -> str:
-            messages = said.setdefault(trajectory.key, [])
+            messages = said[trajectory.key]
             messages.append({"role": "user", "content": text})
             body = {"model": model, "messages": messages, **(sampling or {})}
             choice = await retried(lambda: _complete(client, base_url, api_key, body), RETRIES)
             content: str = choice["message"]["content"]
             # Sent back as it came, so that a gateway finds the tokens that it has recorded.
             messages.append({"role": "assistant", "content": content})
-            choices.setdefault(trajectory.key, []).append(choice)
+            choices[trajectory.key].append(choice)
             return content
 
         await play_turns(episode, write)
@@ -164,10 +154,10 @@ async def play_chat(
         Conversation(
             t.role,
             game.number_of(t),
-            said.get(t.key) or messages_of(t, episode.rules.tokenizer),
+            said[t.key],
             reward_of(game, t),
             failure_of(game, t),
-            choices.get(t.key, []),
+            choices[t.key],
         )
         for t in game.trajectories()
         if episode.role in (None, t.role)

@@ -212,9 +212,7 @@ def advance_episodes(episodes: Sequence[Episode]) -> None:
         for episode in idle:
             redeals[episode] += 1
             if redeals[episode] > MOST_REDEALS:
-                what = (
-                    f"{MOST_REDEALS} games in a row ended before the {episode.role or 'first'} turn"
-                )
+                what = f"{MOST_REDEALS} games in a row ended before your first turn"
                 if episode.game.outcome is Outcome.VOID:
                     raise ServiceError(str(episode.game.reason), what)
                 fix = "see that the budgets and the other player suit this game"

@@ -27,10 +27,10 @@ class Turn:
     game: int
     trajectory: Trajectory
     """The tokens so far, and the budgets; only to be read."""
-    attempt: int = -1
+    attempt: int
     """Index of its attempt in the game, from 0 up; -1 where the turn is of no attempt."""
-    attempts: int = 0
-    _batch: GameBatch | None = field(default=None, repr=False, compare=False)
+    attempts: int
+    _batch: GameBatch = field(repr=False, compare=False)
 
     @property
     def role(self) -> Role:
@@ -51,7 +51,6 @@ class Turn:
 
         With the view's ``legal_moves``, every token with which a well-formed turn can go on;
         without, everything but padding."""
-        assert self._batch is not None, "turns come from a batch"
         return self._batch.observer.mask(self.trajectory, written)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -204,11 +205,13 @@ class Cheat:
         return None
 
 
+@dataclass(kw_only=True, eq=False)
 class Listed(Cheat):
     """One of several cheats that are told apart by texts and functions."""
 
-    def __init__(self, name: str, about: str, closed_by: str) -> None:
-        self.name, self.about, self.closed_by = name, about, closed_by
+    name: str
+    about: str
+    closed_by: str
 
 
 def framed(frame: str, question: str) -> str | None:

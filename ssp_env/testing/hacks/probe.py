@@ -27,18 +27,14 @@ SIDE_BY_SIDE = 50
 
 
 class Finding(StrEnum):
+    """Where the interval of a cheat's pay lies; ``docs/probe.md`` says what each means."""
+
     HELD = "held"
-    """It pays no more than an honest player's margin allows: the interval ends below it."""
     PAYS = "pays"
-    """It pays more: the interval begins above the margin."""
     UNSURE = "unsure"
-    """The interval holds the margin; more games would decide."""
     NO_RESULT = "no result"
-    """So many of its games are void that either may be true."""
     OPEN = "open"
-    """It pays, and the filter that would hold it is one that these rules have not chosen."""
     NOT_PLAYED = "not played"
-    """These rules lack the part that it cheats."""
 
 
 class Interval(NamedTuple):
@@ -123,8 +119,6 @@ def probe(
     """Plays each cheat against the rules, and compares its pay with an honest player's.
 
     Args:
-        rules: to be probed.
-        cheats: the cheats to play.
         games: per cheat.
         margin: how much more than an honest player a cheat may be paid per game.
         seed: decides everything, together with the replies of services.
