@@ -69,7 +69,8 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         self.agents = list(self.possible_agents)
         self.agent_selection = PROPOSER
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
-        self._written: dict[str, Trajectory | None] = dict.fromkeys(self.agents)
+        self.latest: dict[str, Trajectory | None] = dict.fromkeys(self.agents)
+        """Each agent's last trajectory; ``None`` before its first."""
         self._begin_turn()
 
     def step(self, action: int | np.integer[Any] | None) -> None:
@@ -88,7 +89,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
     def observe(self, agent: str) -> Observation:
         """The agent's current trajectory, or a single end (or padding) token before its first."""
         one_of("agent", agent, self._watchers)
-        return self._watchers[agent].look(self._written[agent])
+        return self._watchers[agent].look(self.latest[agent])
 
     def render(self) -> str | None:
         return self.episode.render()
@@ -107,7 +108,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         episode = self.episode
         if not episode.over:
             self.agent_selection = PROPOSER if episode.turn.role is Role.PROPOSER else SOLVER
-            self._written[self.agent_selection] = episode.turn
+            self.latest[self.agent_selection] = episode.turn
 
         self.rewards, terminated, truncated = episode.result
         # One flag for both agents: PettingZooEnv of RLlib never ends an episode with two different

@@ -35,11 +35,8 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
     mentioned at all, since RLlib cannot end an agent that it never saw."""
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
-        """
-        Args:
-            config: RLlib's ``env_config``: the fields of :class:`~ssp_env.doors.setup.Setup`, and
-                ``render_mode``.
-        """
+        """``config`` is RLlib's ``env_config``: the fields of :class:`~ssp_env.doors.setup.Setup`,
+        and ``render_mode``."""
         super().__init__()
         self._env = SearchSelfPlayEnv(**dict(config or {}))
         self._env.episode.needs_turn = True
@@ -53,7 +50,6 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         shown = gym.spaces.Dict({"observations": space["observation"], "action_mask": mask})
         self.observation_spaces = dict.fromkeys(self.agents, shown)
         self.action_spaces = {agent: self._env.action_space(agent) for agent in self.agents}
-        self._played: set[str] = set()
 
     @property
     def game(self) -> Game:
@@ -66,7 +62,6 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
 
         Arguments as of :meth:`~ssp_env.doors.episode.Episode.reset`."""
         self._env.reset(seed=seed, options=options)
-        self._played = set()
         return self._seen([self._env.agent_selection])
 
     def step(
@@ -81,12 +76,11 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         if set(action_dict) != {agent}:
             what = f"give an action for it alone, not for {sorted(action_dict)}"
             raise UsageError(f"it is the turn of {agent!r}: {what}")
-        self._played.add(agent)
         env.step(action_dict[agent])
 
         # At the end, an agent without a turn is left out: RLlib cannot end one that it never saw.
         over = env.trajectory is None
-        agents = [a for a in self.agents if a in self._played] if over else [env.agent_selection]
+        agents = [a for a in self.agents if env.latest[a]] if over else [env.agent_selection]
         observations, infos = self._seen(agents)
         rewards = {a: env.rewards[a] for a in agents}
 
