@@ -78,7 +78,7 @@ def set_up(setup: Setup) -> ResolvedSetup:
 
     fix = "give a mapping of the world's settings, such as {'seed': 1}"
     options = named_values("world_options", setup.get("world_options", {}), fix)
-    world = setup.get("world", "mini")
+    named = world = setup.get("world", "mini")
     if isinstance(world, str):
         world = open_world(world, **options)
     elif options:
@@ -87,7 +87,6 @@ def set_up(setup: Setup) -> ResolvedSetup:
     elif not hasattr(world, "corpus"):
         raise ConfigError("world", world, f"give a World, or the name of one: {', '.join(WORLDS)}")
 
-    named = setup.get("world", "mini")
     default_game, default_view = world_defaults(named if isinstance(named, str) else world.name)
     game = _config(GameConfig, setup.get("game"), default_game)
     view = _config(ViewConfig, setup.get("view"), default_view)

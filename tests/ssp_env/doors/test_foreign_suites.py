@@ -50,14 +50,11 @@ def case(request: pytest.FixtureRequest, cities: World) -> Iterator[dict[str, An
         yield {**setup, "world": world, "retriever": retriever}
 
 
-def test_pettingzoo_api(case: dict[str, Any]) -> None:
+def test_pettingzoo_api_and_seeds(case: dict[str, Any]) -> None:
     with warnings.catch_warnings():
         for message in UNAVOIDABLE:
             warnings.filterwarnings("ignore", message=message, module="pettingzoo")
         api_test(ssp_env.env(**case), num_cycles=150)
-
-
-def test_pettingzoo_seeds(case: dict[str, Any]) -> None:
     seed_test(lambda: ssp_env.env(**case), num_cycles=100)
 
 

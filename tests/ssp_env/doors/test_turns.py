@@ -80,31 +80,21 @@ def test_a_solver_has_one_attempt_and_a_proposer_is_paid_for_all(mini: MiniWorld
 # -- vectors -----------------------------------------------------------------------------------
 
 
-KINDS = {
-    "Solver": (ssp_env.SolverEnv, ssp_env.SolverVectorEnv),
-    "Proposer": (ssp_env.ProposerEnv, ssp_env.ProposerVectorEnv),
-}
-
-
 @pytest.mark.parametrize("mode", AutoresetMode)
 @pytest.mark.parametrize("kind", ["small", "bytes"])
-@pytest.mark.parametrize("role", KINDS)
+@pytest.mark.parametrize("role", ["Solver", "Proposer"])
 def test_the_same_as_a_vector_of_single_envs(
     mini: MiniWorld, role: str, kind: str, mode: AutoresetMode
 ) -> None:
-    setup: dict[str, Any] = {
-        "small": {"world": open_world("small")},
-        "bytes": {
-            "world": mini,
-            "tokenizer": ByteTokenizer(),
-            "game": {"max_prompt_tokens": 600, "max_response_tokens": 40},
-        },
-    }[kind]
-    if kind == "bytes" and role == "Solver":  # the scripted proposer has no room there
-        setup["questions"] = mini.questions(0, 5)
+    setup: dict[str, Any] = {"world": open_world("small")}
+    if kind == "bytes":
+        short = {"max_prompt_tokens": 600, "max_response_tokens": 40}
+        setup = {"world": mini, "tokenizer": ByteTokenizer(), "game": short}
+        if role == "Solver":  # the scripted proposer has no room there
+            setup["questions"] = mini.questions(0, 5)
     setup["retriever"] = BM25Retriever(setup["world"].corpus)
-    single, vector = KINDS[role]
-    ours = vector(3, autoreset_mode=mode, **setup)
+    single = getattr(ssp_env, f"{role}Env")
+    ours = getattr(ssp_env, f"{role}VectorEnv")(3, autoreset_mode=mode, **setup)
     theirs = SyncVectorEnv([lambda: single(**setup)] * 3, autoreset_mode=mode)
     for name in ("observation_space", "action_space", "single_observation_space"):
         assert getattr(ours, name) == getattr(theirs, name)
