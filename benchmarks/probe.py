@@ -14,7 +14,7 @@ from typing import Any
 from tests.scripted_model import ChatServer, careful, obedient
 
 from benchmarks.harness import headline, origin, parser
-from ssp_env.testing.hacks import CHEATS, probe
+from ssp_env.testing.hacks import CHEATS, find_cheat, probe
 from ssp_experiments.commands.probe import COLUMNS, as_json, make_rules, rows
 from ssp_experiments.config import load_preset, make_config
 
@@ -56,7 +56,7 @@ def measure(name: str, games: int, seed: int) -> dict[str, Any]:
 
         config = make_config(values)
         rules = make_rules(config)
-        report = probe(rules, [kind() for kind in CHEATS.values()], games=games, seed=seed)
+        report = probe(rules, [find_cheat(cheat) for cheat in CHEATS], games=games, seed=seed)
     return {**as_json(report, config, rules), **begun, "games": games}
 
 

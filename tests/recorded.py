@@ -11,7 +11,6 @@ from scripted_model import ChatServer, Reply
 
 import ssp_env
 from ssp_env import Game, Rules, TextPlayer, Trajectory
-from ssp_env.doors.chat import messages_of
 from ssp_env.doors.setup import set_up
 from ssp_env.types import Role
 
@@ -51,7 +50,8 @@ class Recorded:
         while open_turns:
             written = [player.write(turn.trajectory) for turn in open_turns]
             for turn, text in zip(open_turns, written, strict=True):
-                said = [m["content"] for m in messages_of(turn.trajectory, self.rules.tokenizer)]
+                runs = [(0, turn.trajectory.prompt_length, False), *turn.trajectory.runs()]
+                said = [self.rules.tokenizer.decode(turn.ids[a:b]) for a, b, _ in runs]
                 self.turns["\n".join(said)] = self.writing[tuple(turn.ids)] = text
             open_turns = batch.step([self.rules.tokenizer.encode(text) for text in written])
         self.games: list[Game] = batch.games

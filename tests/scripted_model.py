@@ -24,14 +24,7 @@ from typing import Any, Self
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.players.scripted import GAP
-from ssp_env.testing.hacks.proposers import (
-    Conditional,
-    IfAnotherPageIsFound,
-    IfAskedWordForWord,
-    IfGivenPassages,
-    IfManyDocuments,
-    IfNothingWasRead,
-)
+from ssp_env.testing.hacks.proposers import CONDITIONAL, IfAnotherPageIsFound
 from ssp_env.types import GroundTruth
 from ssp_env.wording.answers import normalise
 
@@ -238,7 +231,7 @@ def _turn(prompt: str) -> str:
     cloze = _CLOZE.findall(question)
     query = " ".join((cloze[-1] if cloze else question).replace(GAP, " ").split())
 
-    if not begun and "<search>" in prompt and not _is_a(IfNothingWasRead, question):
+    if not begun and "<search>" in prompt and not _is_a("if_nothing_was_read", question):
         return f"<search>{page or query}</search>"
     if not _met(question, prompt):
         return "<answer>none</answer>"
@@ -252,20 +245,21 @@ def _met(question: str, prompt: str) -> bool:
 
     A condition is part of a question: it is read as the solver reads it, not passed over.
     """
-    if _is_a(IfGivenPassages, question):
+    if _is_a("if_given_passages", question):
         return "passages" in prompt.replace(question, "")
-    if _is_a(IfManyDocuments, question):
+    if _is_a("if_many_documents", question):
         return len(_TITLE.findall(prompt)) > _FOUND
-    if _is_a(IfAskedWordForWord, question):
+    if _is_a("if_asked_word_for_word", question):
         return question in _SEARCH.findall(prompt)
-    if _is_a(IfNothingWasRead, question):
+    if _is_a("if_nothing_was_read", question):
         return bool(_TITLE.findall(prompt))
 
     _, page = _parted(question)
     return not page or page not in _TITLE.findall(prompt)
 
 
-def _is_a(cheat: type[Conditional], question: str) -> bool:
+def _is_a(name: str, question: str) -> bool:
+    (cheat,) = (cheat for cheat in CONDITIONAL if cheat.name == name)
     return question.startswith(cheat.frame.partition("{}")[0])
 
 

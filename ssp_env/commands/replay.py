@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ssp_env.errors import DataError, SSPError
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.record import GameRecord, TrajectoryRecord
+from ssp_env.game.record import TrajectoryRecord
 from ssp_env.game.transcript import OUTCOME_STYLES, Line, transcript, visible
 from ssp_env.judge.judges import BY_RULES
 from ssp_env.replay.files import SavedGame, read_games
@@ -84,12 +84,11 @@ def replay(
     games = _games(path, chosen)
     first = [] if check else list(islice(games, IN_FULL + 1))
     games = chain(first, games)
+    status = 0
     if len(first) > IN_FULL and not full:
         _list(console, games, most)
-        status = 0
     else:
         status = _replay(console, games if check else islice(games, most), tokenizer, check)
-
     if judge is not None:
         _rescore(console, judge, _games(path, chosen), most)
     return status
@@ -113,19 +112,18 @@ def _games(path: Path, chosen: Chosen) -> Iterator[_Found]:
     """The games that are asked for, one after the other."""
     steps, number, count = chosen.steps(), 0, 0
     files = _files(path)
-    for file, step in files:
-        for game in read_games(file):
-            number += 1
-            record = game.record
-            if (
-                (steps is None or step in steps)
-                and chosen.outcome in (None, record.outcome)
-                and chosen.reason in (None, record.reason)
-                and chosen.slot in (None, record.slot)
-                and chosen.game in (None, number)
-            ):
-                count += 1
-                yield _Found(number, step, game)
+    every = ((step, game) for file, step in files for game in read_games(file))
+    for number, (step, game) in enumerate(every, 1):
+        record = game.record
+        if (
+            (steps is None or step in steps)
+            and chosen.outcome in (None, record.outcome)
+            and chosen.reason in (None, record.reason)
+            and chosen.slot in (None, record.slot)
+            and chosen.game in (None, number)
+        ):
+            count += 1
+            yield _Found(number, step, game)
 
     if number == 0:
         raise DataError(path, "holds no game")
@@ -137,19 +135,19 @@ def _games(path: Path, chosen: Chosen) -> Iterator[_Found]:
 
 
 def _files(path: Path) -> list[tuple[Path, int | None]]:
-    if not path.is_dir():
-        return [(path, _step_of(path))]
+    """The files of a run or a folder, by step; a file may be of no step."""
 
+    def step_of(file: Path) -> int | None:
+        match = re.fullmatch(r"step_(\d+)\.jsonl(\.gz)?", file.name)
+        return int(match[1]) if match else None
+
+    if not path.is_dir():
+        return [(path, step_of(path))]
     folder = path / "games" if (path / "games").is_dir() else path
-    files = [(file, step) for file in folder.iterdir() if (step := _step_of(file)) is not None]
+    files = [(file, step) for file in folder.iterdir() if (step := step_of(file)) is not None]
     if not files:
         raise DataError(path, "holds no games: name a run directory or a file of games")
     return [*sorted(files, key=lambda pair: pair[1])]
-
-
-def _step_of(file: Path) -> int | None:
-    match = re.fullmatch(r"step_(\d+)\.jsonl(\.gz)?", file.name)
-    return int(match[1]) if match else None
 
 
 # -- printing and replaying --------------------------------------------------------------------
@@ -160,29 +158,24 @@ def _list(console: Console, games: Iterator[_Found], most: int | None) -> None:
     console.print(Text(f"{heading}{'proposer':>8}  question -> answer", "bold"))
     shown = 0
     for number, step, game in islice(games, most):
-        place = f"{number:>6} {'' if step is None else step:>5} {game.record.slot:>5} "
-        line = Text(place).append_text(_summary(game.record))
+        shown, record = shown + 1, game.record
+        words = [_word(attempt) for attempt in record.attempts]
+        solved = f"{words.count('right')}/{len(words) - words.count('void')}" if words else ""
+        paid = "" if record.proposer_reward is None else f"{record.proposer_reward:.2f}"
+
+        line = Text(f"{number:>6} {'' if step is None else step:>5} {record.slot:>5} ")
+        line.append(f"{record.outcome:<8}", OUTCOME_STYLES[record.outcome])
+        line.append(f" {record.reason or '':<16} {solved:>6} {paid:>8}  ")
+        asked = visible(f"{record.question or '(no question)'} -> {record.answer}")
+        line.append(asked.replace("\n", " "))
         if console.is_terminal:
             console.print(line, no_wrap=True, overflow="ellipsis")
         else:
             console.print(line, soft_wrap=True)
-        shown += 1
 
     total = shown + sum(1 for _ in games)
     hint = "" if shown == total else "; --limit 0 lists all"
-    _write(console, f"{shown} of {total} games{hint}; --game N prints one in full", "bold")
-
-
-def _summary(record: GameRecord) -> Text:
-    """Outcome, reason, attempts that were right, reward, question and answer in one line."""
-    words = [_word(attempt) for attempt in record.attempts]
-    solved = f"{words.count('right')}/{len(words) - words.count('void')}" if words else ""
-    paid = "" if record.proposer_reward is None else f"{record.proposer_reward:.2f}"
-
-    line = Text(f"{record.outcome:<8}", OUTCOME_STYLES[record.outcome])
-    line.append(f" {record.reason or '':<16} {solved:>6} {paid:>8}  ", "default")
-    question = record.question or "(no question)"
-    return line.append(visible(f"{question} -> {record.answer}").replace("\n", " "), "default")
+    Line(f"{shown} of {total} games{hint}; --game N prints one in full", "bold").print(console)
 
 
 def _replay(console: Console, games: Iterator[_Found], tokenizer: str | None, check: bool) -> int:
@@ -191,42 +184,34 @@ def _replay(console: Console, games: Iterator[_Found], tokenizer: str | None, ch
     own_code: dict[str, str] = {}
     for found in games:
         if not check:
-            _print(console, found)
+            record, rules = found.game.record, found.game.rules
+            about = f"world {rules.parts.world}, weights of step {record.weights_version}"
+            heading = Line(f"{found.place}; {about}, ssp-env {rules.package}", "dim")
+            for line in (heading, *transcript(record)):
+                line.print(console)
         try:
             outcome = play_again(found.game, tokenizer)
         except SSPError as error:
             # A game can be read where it has no tokens, or its tokenizer is elsewhere.
             if check or tokenizer is not None:
                 raise
-            _write(console, f"not replayed: {error} (--tokenizer DIR)", "yellow")
+            Line(f"not replayed: {error} (--tokenizer DIR)", "yellow").print(console)
             continue
 
         replayed += 1
         differing += not outcome.identical
         own_code |= outcome.as_saved
         for difference in outcome.differences:
-            _write(console, f"{found.place} differs: {difference}", "bold red")
+            Line(f"{found.place} differs: {difference}", "bold red").print(console)
         if outcome.identical and not check:
-            _write(console, "replayed: identical to the record\n", "bold green")
+            Line("replayed: identical to the record\n", "bold green").print(console)
 
     if own_code:
         names = ", ".join(f"{part} ({name})" for part, name in own_code.items())
-        _write(console, f"not checked, since it is code of your own: {names}", "yellow")
+        Line(f"not checked, since it is code of your own: {names}", "yellow").print(console)
     if replayed:
-        _write(console, f"{replayed - differing} of {replayed} games are identical", "bold")
+        Line(f"{replayed - differing} of {replayed} games are identical", "bold").print(console)
     return 1 if differing else 0
-
-
-def _print(console: Console, found: _Found) -> None:
-    record, rules = found.game.record, found.game.rules
-    about = f"world {rules.parts.world}, weights of step {record.weights_version}"
-    _write(console, f"{found.place}; {about}, ssp-env {rules.package}", "dim")
-    for line in transcript(record):
-        line.print(console)
-
-
-def _write(console: Console, text: str, style: str = "") -> None:
-    Line(text, style).print(console)
 
 
 # -- another judge -----------------------------------------------------------------------------
@@ -254,12 +239,12 @@ def _rescore(console: Console, name: str, games: Iterator[_Found], most: int | N
                 words = ", ".join(f"{old} -> {new}" for old, new in pairs)
                 paid = f"proposer {then.proposer_reward} -> {now.proposer_reward}"
                 paid += f", solver {then.solver_reward} -> {now.solver_reward}"
-                _write(console, f"{name}: {found.place}: {words}; {paid}")
+                Line(f"{name}: {found.place}: {words}; {paid}").print(console)
 
     text = f"{changed} of {verdicts} verdicts change in {valid} valid games"
     if valid:
         text += f"; mean solver reward {before / valid:.3f} -> {after / valid:.3f}"
-    _write(console, f"{name}: {text}", "bold")
+    Line(f"{name}: {text}", "bold").print(console)
 
 
 def _word(attempt: TrajectoryRecord) -> str:

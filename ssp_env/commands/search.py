@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,7 +11,6 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from ssp_env.errors import ConfigError, UsageError, nearest
-from ssp_env.types import Document
 
 if TYPE_CHECKING:
     from ssp_env.search.base import Retriever
@@ -73,30 +71,19 @@ def search(
     """
     if not query:
         raise UsageError("ssp search needs a query")
-    text = " ".join(query)
-    _show(text, source.open().search([text], k)[0], source.place)
-    return 0
-
-
-def _show(query: str, ranking: Sequence[Document], where: str) -> None:
-    """Prints a ranking. Titles and texts are shown as they are, never read as rich's markup."""
     from rich.console import Console
-    from rich.padding import Padding
-    from rich.text import Text
 
-    from ssp_env.game.transcript import visible
+    from ssp_env.game.transcript import Line
 
-    def printable(text: str, style: str = "") -> Text:
-        return Text(visible(text), style)
-
-    console = Console()
-    console.print(printable(f"{len(ranking)} from {where} for: {query}", "dim"))
+    text, console = " ".join(query), Console()
+    (ranking,) = source.open().search([text], k)
+    Line(f"{len(ranking)} from {source.place} for: {text}", "dim").print(console)
     for rank, document in enumerate(ranking, start=1):
-        title = f"{rank}. {document.title or '(no title)'}"
-        where = f"  score {document.score:.2f}, id {document.id}"
         console.print()
-        console.print(printable(title, "bold") + printable(where, "dim"))
-        console.print(Padding(printable(document.text), (0, 0, 0, 3), expand=False))
+        title = f"{rank}. {document.title or '(no title)'}"
+        Line(f"{title}  score {document.score:.2f}, id {document.id}", "bold").print(console)
+        Line(document.text, indent=3).print(console)
+    return 0
 
 
 def index(

@@ -12,7 +12,7 @@ from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 from ssp_env.doors.episode import RENDER_MODES, Episode
 from ssp_env.doors.observation import Observation, Observer, Watcher
 from ssp_env.doors.setup import Setup, set_up
-from ssp_env.errors import UsageError, one_of
+from ssp_env.errors import one_of
 from ssp_env.game.game import Game
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.types import Role
@@ -23,10 +23,8 @@ PROPOSER, SOLVER = "proposer", "solver"
 def env(render_mode: str | None = None, **setup: Unpack[Setup]) -> AECEnv:
     """The environment with PettingZoo's check of the order of calls; it checks tokens itself.
 
-    Args:
-        render_mode: ``ansi`` (a string), ``human`` (colours on the terminal, after each turn) or
-            ``None``.
-        setup: the game; see :class:`~ssp_env.doors.setup.Setup`.
+    ``render_mode`` is ``ansi`` (a string), ``human`` (colours on the terminal, after each turn) or
+    ``None``; for the others see :class:`~ssp_env.doors.setup.Setup`.
     """
     return OrderEnforcingWrapper(SearchSelfPlayEnv(render_mode, **setup))
 
@@ -52,14 +50,12 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
     def __init__(self, render_mode: str | None = None, **setup: Unpack[Setup]) -> None:
         super().__init__()
         resolved = set_up(setup)
-        self._episode = Episode(resolved.rules, render_mode=render_mode)
+        self.episode = Episode(resolved.rules, render_mode=render_mode)
         self._observer = Observer(resolved)
 
         self.rules, self.render_mode = resolved.rules, render_mode
         self.possible_agents = [PROPOSER, SOLVER]
         self._watchers = {agent: Watcher(self._observer) for agent in self.possible_agents}
-
-    # -- PettingZoo ----------------------------------------------------------------------------
 
     def observation_space(self, agent: str) -> gym.Space[Any]:
         return self._observer.observation_space
@@ -69,24 +65,22 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Starts a game; arguments as of :meth:`~ssp_env.doors.episode.Episode.reset`."""
-        self._episode.reset(seed, options)
+        self.episode.reset(seed, options)
         self.agents = list(self.possible_agents)
         self.agent_selection = PROPOSER
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
-        self._written: dict[str, Trajectory | None] = dict.fromkeys(self.agents)
+        self.latest: dict[str, Trajectory | None] = dict.fromkeys(self.agents)
+        """Each agent's last trajectory; ``None`` before its first."""
         self._begin_turn()
 
     def step(self, action: int | np.integer[Any] | None) -> None:
-        episode = self._episode
-        if episode.over and not self.agents:
-            raise UsageError("the game is over: call reset()")
-
+        episode = self.episode
         # PettingZoo's dead step: the agent is removed.
-        if episode.over:
+        if episode.over and self.agents:
             self._was_dead_step(action)
             return
 
-        turn_ended = episode.feed(action)  # type: ignore[arg-type]
+        turn_ended = episode.turn.feed((action,))  # type: ignore[arg-type]
         self._cumulative_rewards[self.agent_selection] = 0.0
         if turn_ended:
             episode.advance()
@@ -95,28 +89,26 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
     def observe(self, agent: str) -> Observation:
         """The agent's current trajectory, or a single end (or padding) token before its first."""
         one_of("agent", agent, self._watchers)
-        return self._watchers[agent].look(self._written[agent])
+        return self._watchers[agent].look(self.latest[agent])
 
     def render(self) -> str | None:
-        return self._episode.render()
-
-    # -- the game ------------------------------------------------------------------------------
+        return self.episode.render()
 
     @property
     def game(self) -> Game:
-        return self._episode.game
+        return self.episode.game
 
     @property
     def trajectory(self) -> Trajectory | None:
         """The trajectory that the next token goes to; ``None`` when the game is over."""
-        return None if self._episode.over else self._episode.turn
+        return None if self.episode.over else self.episode.turn
 
     def _begin_turn(self) -> None:
         """Selects the agent that writes next, and sets rewards, flags and infos of both."""
-        episode = self._episode
+        episode = self.episode
         if not episode.over:
             self.agent_selection = PROPOSER if episode.turn.role is Role.PROPOSER else SOLVER
-            self._written[self.agent_selection] = episode.turn
+            self.latest[self.agent_selection] = episode.turn
 
         self.rewards, terminated, truncated = episode.result
         # One flag for both agents: PettingZooEnv of RLlib never ends an episode with two different

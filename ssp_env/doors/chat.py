@@ -4,19 +4,20 @@ trainer's gateway that speaks OpenAI's protocol and records tokens itself."""
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 from ssp_env.doors.episode import Episode
 from ssp_env.doors.setup import Setup, set_up
-from ssp_env.errors import ConfigError, ServiceError, TransientServiceError, one_of
+from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
 from ssp_env.game.game import Game
 from ssp_env.game.rules import waits_for_others
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.net import OVERLOADED, check_url, retried
 from ssp_env.players import Player
-from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, Role
 
 Write = Callable[[Trajectory, str], Awaitable[str]]
@@ -29,8 +30,7 @@ RETRIES = 30.0
 
 @dataclass(frozen=True)
 class Conversation:
-    """A trajectory as messages: prompt and search results from the user, turns from the
-    assistant."""
+    """A trajectory as messages: prompt and search results by ``user``, turns by ``assistant``."""
 
     role: Role
     attempt: int
@@ -58,8 +58,7 @@ async def play_turns(episode: Episode, write: Write) -> None:
             return error
 
     while not episode.over:
-        roles = set(Role) if episode.role is None else {episode.role}
-        turns = [t for t in episode.round.pending() if t.role in roles]
+        turns = episode.round.pending()
         for trajectory, text in zip(turns, await asyncio.gather(*map(written, turns)), strict=True):
             # An outage of another turn may have ended it.
             if isinstance(text, ServiceError):
@@ -69,15 +68,14 @@ async def play_turns(episode: Episode, write: Write) -> None:
                 shown[trajectory.key] = len(trajectory.ids)
 
         # Other games of this loop go on while a server is asked.
-        await (asyncio.to_thread(episode.advance) if remote else _now(episode.advance))
-
-
-async def _now(call: Callable[[], None]) -> None:
-    call()
+        if remote:
+            await asyncio.to_thread(episode.advance)
+        else:
+            episode.advance()
 
 
 def reward_of(game: Game, trajectory: Trajectory) -> float | None:
-    """What a trajectory of a finished game earned; ``None`` if nothing is to be learnt from it."""
+    """Pay of a trajectory of a finished game; ``None`` if nothing is to be learnt from it."""
     if trajectory is game.proposer:
         return game.proposer_reward
     if trajectory is game.closed_book:
@@ -91,16 +89,6 @@ def failure_of(game: Game, trajectory: Trajectory) -> str | None:
     number = game.number_of(trajectory)
     outage = game.outage or (game.attempts[number].outage if number >= 0 else None)
     return None if outage is None else outage.service
-
-
-def messages_of(trajectory: Trajectory, tokenizer: Tokenizer) -> list[dict[str, str]]:
-    """The messages of a trajectory; the first is its prompt."""
-    ids = trajectory.ids
-    messages = [{"role": "user", "content": tokenizer.decode(ids[: trajectory.prompt_length])}]
-    for start, stop, own in trajectory.runs():
-        content = tokenizer.decode(ids[start:stop])
-        messages.append({"role": "assistant" if own else "user", "content": content})
-    return messages
 
 
 async def play_chat(
@@ -129,10 +117,8 @@ async def play_chat(
         api_key: sent as bearer token.
         sampling: further fields of each request, such as ``temperature`` or ``logprobs``.
         timeout: seconds for one call; failed ones are repeated for half a minute.
-        role: play this role alone, and let ``other`` play the rest; both when not given.
-        other: as of :class:`~ssp_env.doors.turns.TextRole`, like those that follow.
-        questions: for the solver alone.
-        setup: of the game.
+        role: play this role alone, and let ``other`` play the rest; both when not given. This and
+            what follows as of :class:`~ssp_env.doors.turns.TextRole`.
 
     Returns:
         The conversations of the policy, in the order in which they began. If the server stays away,
@@ -141,46 +127,40 @@ async def play_chat(
     import httpx
 
     check_url("base_url", base_url, "http://127.0.0.1:8000/v1")
-    if role is not None:
-        one_of("role", role, ("proposer", "solver"))
-    own = None if role is None else Role(role)
-    episode = Episode(set_up(setup).rules, own, other, questions)
+    episode = Episode(set_up(setup).rules, role, other, questions)
     episode.reset(seed)
-    said: dict[int, list[dict[str, str]]] = {}
-    choices: dict[int, list[dict[str, Any]]] = {}
+    said = defaultdict[int, list[dict[str, str]]](list)
+    choices = defaultdict[int, list[dict[str, Any]]](list)
 
     # Certificates are not read where none is checked: that takes longer than a turn.
     secure = base_url.startswith("https")
     async with httpx.AsyncClient(timeout=timeout, verify=secure) as client:
 
-        async def call(body: dict[str, Any]) -> dict[str, Any]:
-            return await _complete(client, base_url, api_key, body)
-
         async def write(trajectory: Trajectory, text: str) -> str:
-            messages = said.setdefault(trajectory.key, [])
+            messages = said[trajectory.key]
             messages.append({"role": "user", "content": text})
             body = {"model": model, "messages": messages, **(sampling or {})}
-            choice = await retried(lambda: call(body), RETRIES)
+            choice = await retried(lambda: _complete(client, base_url, api_key, body), RETRIES)
             content: str = choice["message"]["content"]
             # Sent back as it came, so that a gateway finds the tokens that it has recorded.
             messages.append({"role": "assistant", "content": content})
-            choices.setdefault(trajectory.key, []).append(choice)
+            choices[trajectory.key].append(choice)
             return content
 
         await play_turns(episode, write)
 
-    game, roles = episode.game, set(Role) if own is None else {own}
+    game = episode.game
     return [
         Conversation(
             t.role,
             game.number_of(t),
-            said.get(t.key) or messages_of(t, episode.rules.tokenizer),
+            said[t.key],
             reward_of(game, t),
             failure_of(game, t),
-            choices.get(t.key, []),
+            choices[t.key],
         )
         for t in game.trajectories()
-        if t.role in roles
+        if episode.role in (None, t.role)
     ]
 
 
@@ -192,25 +172,22 @@ async def _complete(
 
     head = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
     try:
-        reply = await client.post(
-            f"{base_url.rstrip('/')}/chat/completions", json=body, headers=head
-        )
+        url = f"{base_url.rstrip('/')}/chat/completions"
+        reply = await client.post(url, json=body, headers=head)
     except httpx.HTTPError as error:
         raise TransientServiceError("engine", f"{base_url}: {error!r}") from error
 
     status, text = reply.status_code, reply.text[:200]
     if api_key:  # some servers quote it
         text = text.replace(api_key, "...")
+    what = f"HTTP {status}: {text!r}"
     if status in (401, 403, 404):
-        fix = f"HTTP {status}: {text!r}; see that address, model and key are the server's"
+        fix = f"{what}; see that address, model and key are the server's"
         raise ConfigError("base_url", base_url, fix)
     if status in OVERLOADED or status >= 500:
-        raise TransientServiceError("engine", f"{base_url}: HTTP {status}: {text!r}")
-    try:
+        raise TransientServiceError("engine", f"{base_url}: {what}")
+    with suppress(ValueError, LookupError, TypeError):
         choice = reply.json()["choices"][0]
         if status == 200 and isinstance(choice["message"]["content"], str):
             return dict(choice)
-    except (ValueError, LookupError, TypeError) as error:
-        what = f"no chat completion (HTTP {status}: {text!r})"
-        raise ServiceError("engine", f"{base_url}: {what}") from error
-    raise ServiceError("engine", f"{base_url}: HTTP {status}, a reply without text: {text!r}")
+    raise ServiceError("engine", f"{base_url}: no chat completion with a text: {what}")

@@ -19,6 +19,7 @@ from ssp_env.errors import (
     UsageError,
     check_part,
     named_values,
+    one_of,
     whole_number,
 )
 from ssp_env.game.game import Game
@@ -44,7 +45,7 @@ class Episode:
     def __init__(
         self,
         rules: Rules,
-        role: Role | None = None,
+        role: str | None = None,
         other: Player | None = None,
         questions: Sequence[Question] | None = None,
         render_mode: str | None = None,
@@ -52,11 +53,14 @@ class Episode:
         """
         Args:
             rules: of the games. A solver makes one attempt per question, whatever they say.
-            role: the role that is yours; both, when not given.
+            role: ``proposer`` or ``solver``, the one that is yours; both, when not given.
             other: plays the other roles; scripted when not given.
             questions: play these, drawn at random, in place of proposals about the world's answers.
             render_mode: ``ansi``, ``human`` or ``None``.
         """
+        if role is not None:
+            one_of("role", role, ("proposer", "solver"))
+            role = Role(role)
         if render_mode is not None and render_mode not in RENDER_MODES:
             hint = f"; a world is named as world={render_mode!r}" if render_mode in WORLDS else ""
             fix = f"choose 'ansi', 'human' or None{hint}"
@@ -64,8 +68,7 @@ class Episode:
         if questions is not None:
             if role is Role.PROPOSER:
                 raise ConfigError("questions", questions, "only a solver is given questions")
-            own = isinstance(questions, Sequence) and len(questions)
-            if not own or not all(isinstance(question, Question) for question in questions):
+            if not questions or not all(isinstance(question, Question) for question in questions):
                 fix = "give a list of Questions; ssp_env.worlds.files.read_questions reads a file"
                 raise ConfigError("questions", questions, fix)
         if other is not None:
@@ -80,11 +83,12 @@ class Episode:
         self.other = None if role is None else other or scripted_player(rules)
         self.info: Info = {}
         """State of the game at the beginning of your turn, or at its end."""
-
+        self.needs_turn = role is not None
+        """If games that end before your first turn are dealt again, with the same options."""
         self._questions, self._live = questions, LiveView(rules)
         self._rng: np.random.Generator | None = None
         self._options: Mapping[str, Any] | None = None
-        self._started: Round | None = None
+        self._round: Round | None = None
         self._own: Trajectory | None = None
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
@@ -100,17 +104,13 @@ class Episode:
         self.begin(seed, options)
         advance_episodes([self])
 
-    def begin(self, seed: int | None, options: Mapping[str, Any] | None) -> None:
+    def begin(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
         """Deals the next game; :func:`advance_episodes` plays it to your first turn."""
         if seed is not None or self._rng is None:
             whole = None if seed is None else whole_number("seed", seed, 0)
             self._rng = np.random.default_rng(whole)
         self._options = options
         self._deal()
-
-    def feed(self, action: int | np.integer[Any]) -> bool:
-        """Takes the next token; True if it ended the turn: the game must advance then."""
-        return self.turn.feed((action,))  # type: ignore[arg-type]
 
     def advance(self) -> None:
         """Plays on to your next turn, or to the end of the game."""
@@ -120,9 +120,9 @@ class Episode:
 
     @property
     def round(self) -> Round:
-        if self._started is None:
+        if self._round is None:
             raise UsageError("call reset() first")
-        return self._started
+        return self._round
 
     @property
     def game(self) -> Game:
@@ -180,47 +180,39 @@ class Episode:
         if subject is None and self._questions is not None:
             subject = self._questions[int(self._rng.integers(len(self._questions)))]
         if isinstance(subject, Question):
-            self._started = Round.of_questions(self.rules, [subject], seed)
+            self._round = Round.of_questions(self.rules, [subject], seed)
         else:
-            answers = partial(_answers, self.rules, subject)
-            self._started = Round(self.rules, answers, 1, seed)
+            self._round = Round(self.rules, partial(_answers, self.rules, subject), 1, seed)
         self._own = None
 
 
 def advance_episodes(episodes: Sequence[Episode]) -> None:
     """Plays on until each waits for its own role or its game is over, in batches.
 
-    A game that ends before a single role's turn is dealt again, with the same options: an episode
-    needs a first move.
-
-    Args:
-        episodes: all of one role, with one player of the other roles.
-    """
+    All are of one role, and share the player of the other roles."""
     redeals = Counter[Episode]()
     while True:
         advance_all([episode.round for episode in episodes])
 
-        # All other roles' turns are written first, in one call.
+        # All other roles' turns, the verifier's and the closed book's too, are written in one call.
         player = episodes[0].other
         if player is not None:
-            # The verifier and the closed book are played by the other player too.
             others = [(e.round, t) for e in episodes for t in e.round.pending() if t.role != e.role]
             if others:
                 _play_others(player, others)
                 continue
 
         for episode in episodes:
-            pending = episode.round.pending()
-            episode._own = pending[0] if pending else episode._own
+            episode._own = next(iter(episode.round.pending()), episode._own)
             episode.info = info_of(episode.round)
 
-        idle = [e for e in episodes if e._own is None and e.role is not None]
+        idle = [e for e in episodes if e._own is None and e.needs_turn]
         if not idle:
             return
         for episode in idle:
             redeals[episode] += 1
             if redeals[episode] > MOST_REDEALS:
-                what = f"{MOST_REDEALS} games in a row ended before the {episode.role}'s turn"
+                what = f"{MOST_REDEALS} games in a row ended before your first turn"
                 if episode.game.outcome is Outcome.VOID:
                     raise ServiceError(str(episode.game.reason), what)
                 fix = "see that the budgets and the other player suit this game"

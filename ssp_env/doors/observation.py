@@ -115,38 +115,24 @@ def info_of(round_: Round) -> Info:
     valid games; ``reason`` and ``question`` may be empty.
     """
     game, attempts = round_.games[0], round_.rules.config.attempts
+    turn = next(iter(round_.pending()), None)
 
     # As long as the game's attempts could be, whether or not they were made.
     rewards = [attempt.reward for attempt in game.attempts]
     rewards += [None] * (attempts - len(rewards))
-    info = {
+    return {
         "phase": round_.phase.value,
-        "role": "",
-        "tokens_left": 0,
-        "searches_left": 0,
-        "attempt": -1,
+        "role": turn.role.value if turn else "",
+        "tokens_left": turn.tokens_left if turn else 0,
+        "searches_left": turn.limits.max_searches - len(turn.searches) if turn else 0,
+        "attempt": game.number_of(turn) if turn else -1,
         "attempts": attempts,
         "attempt_rewards": tuple(reward or 0.0 for reward in rewards),
         "attempt_counts": tuple(reward is not None for reward in rewards),
-        "closed_book_reward": 0.0,
+        "closed_book_reward": 0.0 if turn else game.closed_book_reward or 0.0,
         "outcome": game.outcome.value,
-        "reason": "",
-        "question": "",
-        "answer": "",
-        "solve_rate": 0.0,
-    }
-    if pending := round_.pending():
-        current = pending[0]
-        return info | {
-            "role": current.role.value,
-            "tokens_left": current.tokens_left,
-            "searches_left": current.limits.max_searches - len(current.searches),
-            "attempt": game.number_of(current),
-        }
-    return info | {
-        "closed_book_reward": game.closed_book_reward or 0.0,
-        "reason": game.reason or "",
-        "question": game.question or "",
-        "answer": game.truth.answer,
-        "solve_rate": game.solve_rate or 0.0,
+        "reason": "" if turn else game.reason or "",
+        "question": "" if turn else game.question or "",
+        "answer": "" if turn else game.truth.answer,
+        "solve_rate": 0.0 if turn else game.solve_rate or 0.0,
     }

@@ -45,8 +45,7 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
                 given.
             questions: for the solver: draw from these, with no proposer.
             render_mode: ``ansi``, ``human`` or ``None``.
-            setup: the game; see :class:`~ssp_env.doors.setup.Setup`. A solver makes one attempt,
-                whatever ``game.attempts`` says.
+            setup: the game; a solver makes one attempt, whatever ``game.attempts`` says.
         """
         resolved = set_up(setup)
         self.episode = Episode(resolved.rules, self.role, other, questions, render_mode)
@@ -54,14 +53,13 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
         self._observer = Observer(resolved)
         self._watcher = Watcher(self._observer)
 
+    # Not attributes: copies of the environment share them.
     @property
     def observation_space(self) -> gym.Space[Any]:  # type: ignore[override]
-        """The same object at each call, shared with copies of the environment."""
         return self._observer.observation_space
 
     @property
     def action_space(self) -> gym.Space[Any]:  # type: ignore[override]
-        """The same object at each call, shared with copies of the environment."""
         return self._observer.action_space
 
     def reset(
@@ -75,7 +73,7 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
         return _look(self._watcher, self.episode)
 
     def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, Info]:
-        if self.episode.feed(action):
+        if self.episode.turn.feed((action,)):  # type: ignore[arg-type]
             self.episode.advance()
         observation, info = _look(self._watcher, self.episode)
         return observation, *self.episode.result, info
@@ -123,13 +121,12 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         """
         Args:
             num_envs: number of games side by side.
-            other: plays the other role; it is asked for many turns at once.
-            questions: for the solver: draw from these, with no proposer.
+            other: as of the single env, like ``questions`` and ``setup``; it is asked for many
+                turns at once.
             autoreset_mode: when an env whose episode has ended begins the next one: at the next
                 step, whose action is ignored; in the ``SAME_STEP``, which puts the last observation
                 and info into ``infos["final_obs"]`` and ``["final_info"]``; or when you say so
                 (``DISABLED``), by ``reset(options={"reset_mask": ...})``.
-            setup: the game, as of the single env.
         """
         num_envs = whole_number("num_envs", num_envs, 1)
         try:
@@ -160,11 +157,9 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         ``options`` as of :meth:`~ssp_env.doors.episode.Episode.reset`; ``reset_mask`` among them,
         bool (num_envs,), says which envs begin anew.
         """
-        if seed is None:
-            seed = [None] * self.num_envs
-        elif not isinstance(seed, list):
-            first = whole_number("seed", seed, 0)
-            seed = [first + i for i in range(self.num_envs)]
+        if not isinstance(seed, list):
+            first = None if seed is None else whole_number("seed", seed, 0)
+            seed = [None if first is None else first + i for i in range(self.num_envs)]
         if len(seed) != self.num_envs:
             raise ConfigError("seed", seed, f"give one number, or one for each of {self.num_envs}")
         options = dict(options or {})
@@ -175,10 +170,10 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         if self._ended is None and not chosen.all():
             raise UsageError("reset all envs first, without a reset_mask")
 
-        begun = [(e, own) for e, own, c in zip(self.episodes, seed, chosen, strict=True) if c]
-        for episode, own in begun:
-            episode.begin(own, options)
-        advance_episodes([episode for episode, _ in begun])
+        begun = np.flatnonzero(chosen).tolist()
+        for i in begun:
+            self.episodes[i].begin(seed[i], options)
+        advance_episodes([self.episodes[i] for i in begun])
 
         self._ended = ~chosen if self._ended is None else self._ended & ~chosen
         return self._look({}, chosen)
@@ -198,9 +193,9 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         moved = []
         for episode, action, is_over in zip(self.episodes, actions, self._ended, strict=True):
             if is_over:
-                episode.begin(None, None)
+                episode.begin()
                 moved.append(episode)
-            elif episode.feed(action):
+            elif episode.turn.feed((action,)):
                 moved.append(episode)
         if moved:
             advance_episodes(moved)
@@ -208,21 +203,20 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         results = zip(*(episode.result for episode in self.episodes), strict=True)
         rewards, terminated, truncated = map(np.array, results)
         ended: NDArray[np.bool_] = terminated | truncated
-        final = self._begin_anew(ended) if self._mode is AutoresetMode.SAME_STEP else {}
+
+        # What was seen last, by env, where the next episode begins at once.
+        final: dict[int, Info] = {}
+        if self._mode is AutoresetMode.SAME_STEP:
+            for i in np.flatnonzero(ended).tolist():
+                observation, info = _look(self._watchers[i], self.episodes[i])
+                final[i] = {"final_obs": observation, "final_info": info}
+                self.episodes[i].begin()
+        if final:
+            advance_episodes([self.episodes[i] for i in final])
+
         self._ended = ended & (self._mode is not AutoresetMode.SAME_STEP)
         observations, infos = self._look(final, np.ones_like(ended))
         return observations, rewards, terminated, truncated, infos
-
-    def _begin_anew(self, ended: NDArray[np.bool_]) -> dict[int, Info]:
-        """Begins the next episode in these envs; returns what was seen last, by env."""
-        final: dict[int, Info] = {}
-        for i in np.flatnonzero(ended).tolist():
-            observation, info = _look(self._watchers[i], self.episodes[i])
-            final[i] = {"final_obs": observation, "final_info": info}
-            self.episodes[i].begin(None, None)
-        if final:
-            advance_episodes([self.episodes[i] for i in final])
-        return final
 
     def _look(
         self, final: dict[int, Info], chosen: NDArray[np.bool_]

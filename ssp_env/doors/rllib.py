@@ -9,7 +9,6 @@ import gymnasium as gym
 import numpy as np
 
 from ssp_env.doors.aec import PROPOSER, SOLVER, SearchSelfPlayEnv
-from ssp_env.doors.episode import MOST_REDEALS
 from ssp_env.errors import MissingExtra, UsageError
 from ssp_env.game.game import Game
 
@@ -36,13 +35,11 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
     mentioned at all, since RLlib cannot end an agent that it never saw."""
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
-        """
-        Args:
-            config: RLlib's ``env_config``: the fields of :class:`~ssp_env.doors.setup.Setup`, and
-                ``render_mode``.
-        """
+        """``config`` is RLlib's ``env_config``: the fields of :class:`~ssp_env.doors.setup.Setup`,
+        and ``render_mode``."""
         super().__init__()
         self._env = SearchSelfPlayEnv(**dict(config or {}))
+        self._env.episode.needs_turn = True
         self.rules, self.render_mode = self._env.rules, self._env.render_mode
 
         # Never emptied: RLlib's check of an env looks up in it who took part in the last step.
@@ -53,7 +50,6 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         shown = gym.spaces.Dict({"observations": space["observation"], "action_mask": mask})
         self.observation_spaces = dict.fromkeys(self.agents, shown)
         self.action_spaces = {agent: self._env.action_space(agent) for agent in self.agents}
-        self._played: set[str] = set()
 
     @property
     def game(self) -> Game:
@@ -65,16 +61,7 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         """Begins a game that has a first turn: RLlib cannot end an episode in its reset.
 
         Arguments as of :meth:`~ssp_env.doors.episode.Episode.reset`."""
-        for _ in range(MOST_REDEALS):
-            self._env.reset(seed=seed, options=options)
-            if self._env.trajectory is not None:
-                break
-            seed = None
-        else:
-            what = f"{MOST_REDEALS} games in a row ended before the first turn"
-            raise UsageError(f"{what}, the last one as {self.game.reason}")
-
-        self._played = set()
+        self._env.reset(seed=seed, options=options)
         return self._seen([self._env.agent_selection])
 
     def step(
@@ -89,20 +76,18 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         if set(action_dict) != {agent}:
             what = f"give an action for it alone, not for {sorted(action_dict)}"
             raise UsageError(f"it is the turn of {agent!r}: {what}")
-        self._played.add(agent)
         env.step(action_dict[agent])
 
         # At the end, an agent without a turn is left out: RLlib cannot end one that it never saw.
         over = env.trajectory is None
-        agents = [a for a in self.agents if a in self._played] if over else [env.agent_selection]
+        agents = [a for a in self.agents if env.latest[a]] if over else [env.agent_selection]
         observations, infos = self._seen(agents)
         rewards = {a: env.rewards[a] for a in agents}
 
         # No flags of single agents: RLlib takes an episode for terminated in which all have one,
         # truncated or not.
-        terminated, truncated = (
-            {"__all__": any(flags.values())} for flags in (env.terminations, env.truncations)
-        )
+        terminated = {"__all__": any(env.terminations.values())}
+        truncated = {"__all__": any(env.truncations.values())}
         return observations, rewards, terminated, truncated, infos
 
     def render(self) -> str | None:

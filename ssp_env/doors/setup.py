@@ -10,7 +10,6 @@ from ssp_env.errors import ConfigError, named_values, nearest
 from ssp_env.game.config import UNMASKED, GameConfig, ViewConfig, world_defaults
 from ssp_env.game.prompts import tags_of
 from ssp_env.game.rules import Parts, Rules
-from ssp_env.search.base import Retriever
 from ssp_env.tokenizers import (
     BPETokenizer,
     ByteTokenizer,
@@ -79,7 +78,7 @@ def set_up(setup: Setup) -> ResolvedSetup:
 
     fix = "give a mapping of the world's settings, such as {'seed': 1}"
     options = named_values("world_options", setup.get("world_options", {}), fix)
-    world = setup.get("world", "mini")
+    named = world = setup.get("world", "mini")
     if isinstance(world, str):
         world = open_world(world, **options)
     elif options:
@@ -88,14 +87,21 @@ def set_up(setup: Setup) -> ResolvedSetup:
     elif not hasattr(world, "corpus"):
         raise ConfigError("world", world, f"give a World, or the name of one: {', '.join(WORLDS)}")
 
-    named = setup.get("world", "mini")
     default_game, default_view = world_defaults(named if isinstance(named, str) else world.name)
     game = _config(GameConfig, setup.get("game"), default_game)
     view = _config(ViewConfig, setup.get("view"), default_view)
 
     tokenizer = _tokenizer(setup.get("tokenizer"), world, game.prompts)
     parts: dict[str, Any] = {name: given.get(name) for name in Parts.__annotations__}
-    rules = Rules.build(world, tokenizer, game, **parts | {"retriever": _retriever(setup, world)})
+    if "search" in setup:
+        if parts["retriever"] is not None:
+            fix = "a retriever is given as well; leave one out"
+            raise ConfigError("search", setup["search"], fix)
+        # Imported here: it brings httpx along, which a search in process can do without.
+        from ssp_env.search.index import SearchConfig, open_search
+
+        parts["retriever"] = open_search(SearchConfig.of(setup["search"]), world)
+    rules = Rules.build(world, tokenizer, game, **parts)
 
     # The prompts have to be spelled in the world's own words.
     if setup.get("tokenizer", "words") == "words" and isinstance(tokenizer, WordTokenizer):
@@ -112,20 +118,6 @@ def _config(kind: type[C], given: C | Mapping[str, Any] | None, default: C) -> C
         return given or default
     fix = f"give a {kind.__name__}, or a mapping of its fields"
     return default.replace(**named_values(kind.section, given, fix))
-
-
-def _retriever(setup: Setup, world: World) -> Retriever | None:
-    """The retriever that was given, or named by ``search``; ``None``: the world's own."""
-    retriever = setup.get("retriever")
-    if "search" not in setup:
-        return retriever
-    if retriever is not None:
-        raise ConfigError("search", setup["search"], "a retriever is given as well; leave one out")
-
-    # Imported here: it brings httpx along, which a search in process can do without.
-    from ssp_env.search.index import SearchConfig, open_search
-
-    return open_search(SearchConfig.of(setup["search"]), world)
 
 
 def _tokenizer(given: Tokenizer | str | Path | None, world: World, prompts: str) -> Tokenizer:

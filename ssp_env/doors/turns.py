@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ssp_env.doors.episode import Episode
 from ssp_env.doors.observation import Info, Observer, info_of
 from ssp_env.doors.setup import Setup, set_up
-from ssp_env.errors import ServiceError, UsageError, one_of, whole_number
+from ssp_env.errors import ServiceError, UsageError, whole_number
 from ssp_env.game.game import Game
 from ssp_env.game.round import Round, advance_all
 from ssp_env.game.trajectory import Trajectory
@@ -27,10 +27,10 @@ class Turn:
     game: int
     trajectory: Trajectory
     """The tokens so far, and the budgets; only to be read."""
-    attempt: int = -1
+    attempt: int
     """Index of its attempt in the game, from 0 up; -1 where the turn is of no attempt."""
-    attempts: int = 0
-    _batch: GameBatch | None = field(default=None, repr=False, compare=False)
+    attempts: int
+    _batch: GameBatch = field(repr=False, compare=False)
 
     @property
     def role(self) -> Role:
@@ -51,7 +51,6 @@ class Turn:
 
         With the view's ``legal_moves``, every token with which a well-formed turn can go on;
         without, everything but padding."""
-        assert self._batch is not None, "turns come from a batch"
         return self._batch.observer.mask(self.trajectory, written)
 
 
@@ -59,15 +58,13 @@ class GameBatch:
     """Independent games side by side; their searches go to the retriever as one batch.
 
     The ``n`` attempts of a game are played at the same time, so a game may have several turns open.
-    Game ``i`` after ``reset(seed)`` is the AEC env's game after ``reset(seed + i)``.
-    """
+    Game ``i`` after ``reset(seed)`` is the AEC env's game after ``reset(seed + i)``."""
 
     def __init__(self, num_games: int, **setup: Unpack[Setup]) -> None:
         num_games = whole_number("num_games", num_games, 1)
         self._resolved = set_up(setup)
         self.rules = self._resolved.rules
         self._episodes = [Episode(self.rules) for _ in range(num_games)]
-        self._rounds: list[Round] = []
 
     @cached_property
     def observer(self) -> Observer:
@@ -77,15 +74,12 @@ class GameBatch:
     def reset(self, seed: int | None = None) -> list[Turn]:
         first = None if seed is None else whole_number("seed", seed, 0)
         for i, episode in enumerate(self._episodes):
-            episode.begin(None if first is None else first + i, None)
-        self._rounds = [episode.round for episode in self._episodes]
+            episode.begin(None if first is None else first + i)
         return self.turns
 
     @property
     def turns(self) -> list[Turn]:
         """The open turns, by game; none when all games are over."""
-        if not self._rounds:
-            raise UsageError("call reset() first")
         attempts = self.rules.config.attempts
         return [
             Turn(i, t, round_.games[0].number_of(t), attempts, self)
@@ -124,11 +118,8 @@ class GameBatch:
         return self.turns
 
     def void(self, turns: Sequence[Turn], error: ServiceError) -> list[Turn]:
-        """Voids these turns, whose player failed for good; games of other turns go on.
-
-        A turn of an attempt to solve makes that attempt void, and the game only if too few
-        others remain; any other turn makes its game void, and the error's ``service`` is its
-        reason."""
+        """Voids these turns, whose player failed for good, as :meth:`Round.void` does; games of
+        other turns go on. The error's ``service`` becomes the reason."""
         for turn in turns:
             self._rounds[turn.game].void([turn.trajectory], error)
         advance_all(self._rounds)
@@ -136,8 +127,6 @@ class GameBatch:
 
     @property
     def done(self) -> bool:
-        if not self._rounds:
-            raise UsageError("call reset() first")
         return all(round_.done for round_ in self._rounds)
 
     @property
@@ -149,6 +138,10 @@ class GameBatch:
         """The AEC env's ``infos``; with several open turns, those of the first one."""
         return [info_of(round_) for round_ in self._rounds]
 
+    @property
+    def _rounds(self) -> list[Round]:
+        return [episode.round for episode in self._episodes]
+
 
 class TextDoor:
     """A game of strings: each step returns the text that its writer has not seen yet.
@@ -158,7 +151,6 @@ class TextDoor:
 
     def __init__(self, episode: Episode) -> None:
         self._episode, self.rules = episode, episode.rules
-        self._read: Trajectory | None = None
 
     def reset(
         self, seed: int | None = None, options: Mapping[str, Any] | None = None
@@ -184,25 +176,17 @@ class TextDoor:
         """Text of the tokens that the environment has written since the last time."""
         if self._episode.over:
             return ""
-        trajectory, start = self._episode.turn, 0
-        if trajectory is self._read:
-            # What follows the last token that was written was added by the environment.
-            start = len(trajectory.ids) - trajectory.mask[::-1].index(1)
-        self._read = trajectory
-        return self.rules.tokenizer.decode(trajectory.ids[start:])
+        # What follows the last token that was written was added by the environment.
+        trajectory = self._episode.turn
+        return self.rules.tokenizer.decode(trajectory.ids[trajectory.mask.rfind(1) + 1 :])
 
 
 class TextGame(TextDoor):
-    """Both roles.
+    """Both roles; ``info["role"]`` is the next one to write.
 
-    ``info["role"]`` is the next one to write: ``proposer``, ``solver``, ``verifier`` or
-    ``closed_book``."""
+    Keywords are those of :class:`~ssp_env.doors.setup.Setup`; ``bpe`` is a good tokenizer here."""
 
     def __init__(self, **setup: Unpack[Setup]) -> None:
-        """
-        Args:
-            setup: see :class:`~ssp_env.doors.setup.Setup`. ``bpe`` is a good tokenizer for text.
-        """
         super().__init__(Episode(set_up(setup).rules))
 
 
@@ -216,12 +200,6 @@ class TextRole(TextDoor):
         questions: Sequence[Question] | None = None,
         **setup: Unpack[Setup],
     ) -> None:
-        """
-        Args:
-            role: ``solver`` (one attempt per episode) or ``proposer``.
-            other: plays everything else; scripted when not given.
-            questions: for the solver: draw from these, with no proposer.
-            setup: see :class:`~ssp_env.doors.setup.Setup`.
-        """
-        one_of("role", role, ("proposer", "solver"))
-        super().__init__(Episode(set_up(setup).rules, Role(role), other, questions))
+        """``role`` is ``solver`` (one attempt per episode) or ``proposer``; other arguments as of
+        :class:`~ssp_env.doors.one_role.OneRoleEnv`."""
+        super().__init__(Episode(set_up(setup).rules, role, other, questions))

@@ -60,9 +60,7 @@ class RandomLegalPlayer:
 class ChatPlayer:
     """Lets a model behind an OpenAI-compatible API write turns as text.
 
-    Each turn is one call: the model is sent the whole transcript so far as a user's message, and
-    text after the first complete action of its reply is dropped.
-    """
+    Each turn is one call: the model is sent the whole transcript so far as a user's message."""
 
     def __init__(self, client: ChatClient) -> None:
         self._client = client

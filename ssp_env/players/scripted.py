@@ -11,7 +11,6 @@ from ssp_env.players.base import TextPlayer
 from ssp_env.types import Action, Document, Role
 from ssp_env.wording.answers import normalise
 from ssp_env.worlds.mini_language import (
-    Facts,
     Hop,
     Relation,
     fact_tables,
@@ -46,26 +45,32 @@ class MiniPlayer(ScriptedPlayer):
     Asked for a citizen of a nation, it names any that it has read of."""
 
     def __init__(self, tags: Tags, hops: int = 1, citizens: bool = False) -> None:
-        """
-        Args:
-            tags: of the rules it plays by.
-            hops: facts to chain in a question.
-            citizens: begin the chain at a nation where a page names one, so that the question is
-                ambiguous: "the mentor of the citizen of V".
-        """
+        """``hops`` facts are chained in a question. With ``citizens``, the chain begins at a nation
+        where a page names one, so that it is ambiguous: "the mentor of the citizen of V"."""
         super().__init__(tags)
         self._hops, self._citizens = hops, citizens
 
     def write(self, trajectory: Trajectory) -> str:
         if trajectory.role is Role.PROPOSER:
             return self._propose(trajectory)
-        if Action.SEARCH in trajectory.limits.actions:
-            return self._solve(trajectory)
 
-        # Only the documents given count.
-        parsed, tables = parse_question(trajectory.about), _tables(trajectory)
-        reached = follow(*parsed, *tables) if parsed is not None else frozenset()
-        return self.call("answer", min(reached) if len(reached) == 1 else "nothing")
+        parsed = parse_question(trajectory.about)
+        if parsed is None:
+            return self.call("answer", "nothing")
+        (entity, hops), tables = parsed, fact_tables(read_facts(_shown(trajectory)))
+        if Action.SEARCH not in trajectory.limits.actions:  # only the documents given count
+            reached = follow(entity, hops, *tables)
+            return self.call("answer", min(reached) if len(reached) == 1 else "nothing")
+
+        # Follows the facts that were found so far.
+        for hop in hops[: len(trajectory.searches)]:
+            reached = follow(entity, [hop], *tables)
+            if not reached or (len(reached) > 1 and not hop.inverted):
+                return self.call("answer", "nothing")
+            entity = min(reached)
+
+        more = len(trajectory.searches) < min(len(hops), trajectory.limits.max_searches)
+        return self.call("search" if more else "answer", entity)
 
     def _propose(self, trajectory: Trajectory) -> str:
         """Searches backwards from the answer, and asks for the way back."""
@@ -87,26 +92,6 @@ class MiniPlayer(ScriptedPlayer):
         if len(path) == len(trajectory.searches) < min(self._hops, trajectory.limits.max_searches):
             return self.call("search", entity)
         return self.call("question", write_question(entity, path[::-1]))
-
-    def _solve(self, trajectory: Trajectory) -> str:
-        parsed = parse_question(trajectory.about)
-        if parsed is None:
-            return self.call("answer", "nothing")
-
-        # Follows the facts that were found so far.
-        (entity, hops), tables = parsed, _tables(trajectory)
-        for hop in hops[: len(trajectory.searches)]:
-            reached = follow(entity, [hop], *tables)
-            if not reached or (len(reached) > 1 and not hop.inverted):
-                return self.call("answer", "nothing")
-            entity = min(reached)
-
-        more = len(trajectory.searches) < min(len(hops), trajectory.limits.max_searches)
-        return self.call("search" if more else "answer", entity)
-
-
-def _tables(trajectory: Trajectory) -> tuple[Facts, Facts]:
-    return fact_tables(read_facts(_shown(trajectory)))
 
 
 def _shown(trajectory: Trajectory) -> list[Document]:
@@ -175,7 +160,6 @@ def _query(trajectory: Trajectory) -> str:
 def _fill(question: str, documents: Iterable[Document]) -> str:
     """The words that stand in the gap, in the first passage that has the sentence."""
     asked = _ASKED.search(question)
-
     before, gap, after = (asked[1] if asked else question).partition(GAP)
     if gap:
         sentence = re.compile(re.escape(before) + r"(.{1,200}?)" + re.escape(after))

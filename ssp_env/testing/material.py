@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unittest
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NoReturn
@@ -42,10 +41,6 @@ def missing(part: str) -> NoReturn:
     raise NotImplementedError(f"override {part} in your subclass")
 
 
-def skip(why: str) -> NoReturn:
-    raise unittest.SkipTest(why)
-
-
 def shown(value: object) -> str:
     """A value in a message: never 100 kB of it."""
     text = repr(value)
@@ -58,11 +53,6 @@ def same_twice(what: str, ask: Callable[[], object]) -> None:
         f"{what}: the same question got {shown(first)} and then {shown(second)}: leave out clocks, "
         f"global random numbers and counters"
     )
-
-
-def check_count(what: str, values: Sequence[object], count: int) -> None:
-    assert isinstance(values, list | tuple), f"{what} has to return a list, not {shown(values)}"
-    assert len(values) == count, f"{what}: {count} items got {len(values)} results: give one each"
 
 
 def check_unique(what: str, ids: Sequence[str]) -> None:

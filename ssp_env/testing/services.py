@@ -5,24 +5,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from unittest import SkipTest
 
 from ssp_env.errors import ServiceError
-from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
-from ssp_env.search.base import Retriever
-from ssp_env.testing.material import (
-    AWKWARD,
-    PASSAGES,
-    check_count,
-    check_unique,
-    missing,
-    same_twice,
-    shown,
-    skip,
-)
+from ssp_env.game.referee import ask_each
+from ssp_env.judge.base import Judge, JudgeTask, Verifier, VerifyTask
+from ssp_env.search.base import Retriever, all_found, search_each
+from ssp_env.testing.material import AWKWARD, PASSAGES, check_unique, missing, same_twice, shown
 from ssp_env.types import Document, GroundTruth
 
 
-class RetrieverTests:
+class _ServiceTests:
+    # Methods of the subclasses: a new part; its results on tasks, or the errors that hit them;
+    # tasks that have a result.
+    _part: Any
+    _ask: Any
+    _answerable: Any
+
+    def break_it(self, part: Any) -> None:
+        """Makes the next calls fail: stops the server, closes the connection.
+
+        Unless it is overridden, the test of outages is skipped.
+        """
+        raise SkipTest("break_it is not overridden, so no outage can be provoked")
+
+    def test_a_failure_is_an_error(self) -> None:
+        part = self._part()
+        self.break_it(part)
+        results = self._ask(part, self._answerable())
+        wrong = [result for result in results if not isinstance(result, ServiceError)]
+        assert not wrong, (
+            f"an outage gave {shown(wrong[0])}, which would be trained on: raise a ServiceError"
+        )
+
+
+class RetrieverTests(_ServiceTests):
     """Tests a :class:`~ssp_env.search.base.Retriever`."""
 
     queries: Sequence[str] = ()
@@ -31,30 +48,21 @@ class RetrieverTests:
     def make_retriever(self) -> Retriever:
         missing("make_retriever(self)")
 
-    def break_it(self, retriever: Retriever) -> None:
-        """Makes the next searches fail: stops the server, closes the connection.
-
-        Unless it is overridden, the test of outages is skipped.
-        """
-        skip("break_it is not overridden, so no outage can be provoked")
-
     def test_one_ranking_per_query_in_order(self) -> None:
-        queries = [self._queries[0], *self._queries]
-        for query, ranking in zip(queries, self._search(queries, 3), strict=True):
+        queries = [self._answerable()[0], *self._answerable()]
+        for query, ranking in zip(queries, self._search(queries), strict=True):
             assert ranking, f"nothing was found for {query!r}; choose other queries, or see why"
-            assert [ranking] == self._search([query], 3), (
+            assert [ranking] == self._search([query]), (
                 f"{query!r} finds other documents alone than in a batch: sort results back into "
                 f"order"
             )
-        assert self._search([], 3) == [], "a batch of no queries gets an empty list"
+        assert self._search([]) == [], "a batch of no queries gets an empty list"
 
     def test_documents(self) -> None:
-        """At most k, whole, different, best first."""
+        """At most k, different, best first."""
+        queries = self._answerable()
         for k in (1, 2, 7):
-            for query, ranking in zip(self._queries, self._search(self._queries, k), strict=True):
-                assert len(ranking) <= k, f"{query!r} got {len(ranking)} documents for k = {k}"
-                for document in ranking:
-                    assert isinstance(document, Document), f"{shown(document)} is no Document"
+            for query, ranking in zip(queries, self._search(queries, k), strict=True):
                 check_unique("passage", [document.id for document in ranking])
                 scores = [document.score for document in ranking if document.score is not None]
                 assert scores == sorted(scores, reverse=True), (
@@ -62,17 +70,17 @@ class RetrieverTests:
                 )
 
     def test_awkward_queries(self) -> None:
-        queries, size = self._queries, len(self._queries)
-        rankings = self._search([*queries, *AWKWARD, *queries], 3)
+        queries, size = self._answerable(), len(self._answerable())
+        rankings = self._search([*queries, *AWKWARD, *queries])
         assert rankings[:size] == rankings[-size:], (
             "awkward queries changed what the queries behind them find: keep them apart"
         )
 
     def test_no_shared_state(self) -> None:
-        retriever, queries = self.make_retriever(), self._queries
+        retriever, queries = self.make_retriever(), self._answerable()
         first = retriever.search(queries, 3)
         same_twice("search", lambda: retriever.search(queries, 3))
-        assert queries == self._queries, "search changed the caller's queries: copy them first"
+        assert queries == self._answerable(), "search changed the caller's queries: copy them first"
 
         kept = [list(ranking) for ranking in first]
         for ranking in first:
@@ -81,80 +89,43 @@ class RetrieverTests:
             "a caller that changed its rankings changed the next ones: hand out new lists"
         )
 
-    def test_a_failure_is_an_error(self) -> None:
-        retriever = self.make_retriever()
-        self.break_it(retriever)
-        try:
-            found = retriever.search(self._queries, 3)
-        except ServiceError:
-            return
-        raise AssertionError(
-            f"an outage gave {shown(found)}, which would be trained on: raise ServiceError"
-        )
+    def _part(self) -> Retriever:
+        return self.make_retriever()
 
-    @property
-    def _queries(self) -> list[str]:
+    def _ask(self, retriever: Retriever, queries: Sequence[str]) -> Sequence[Any]:
+        return search_each(retriever, queries, 3)
+
+    def _answerable(self) -> list[str]:
         assert len(set(self.queries)) > 1, "set queries to two or more that find something"
         return list(self.queries)
 
-    def _search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        rankings = self.make_retriever().search(list(queries), k)
-        check_count("search", rankings, len(queries))
-        return rankings
+    def _search(self, queries: Sequence[str], k: int = 3) -> list[list[Document]]:
+        return all_found(search_each(self.make_retriever(), list(queries), k))
 
 
-class _VerdictTests:
-    """Tests that judges and verifiers share."""
-
-    # Methods of the subclasses: a new part; verdicts on tasks, by a part or a new one; tasks, each
-    # with its right verdict, a right one first; and awkward ones.
-    _part: Any
-    _ask: Any
+class _VerdictTests(_ServiceTests):
+    # Methods of the subclasses: tasks with their right verdicts, a right one first; awkward ones.
     _tasks: Any
     _awkward: Any
 
-    def break_it(self, part: Any) -> None:
-        """Makes the next calls fail: stops the server, closes the connection.
-
-        Unless it is overridden, the test of outages is skipped.
-        """
-        skip("break_it is not overridden, so no outage can be provoked")
-
     def test_one_verdict_per_task_in_order(self) -> None:
         tasks = [self._tasks()[0], *self._tasks()]
-        results = self._ask([task for task, _ in tasks])
-        check_count("the result", results, len(tasks))
+        results = self._ask(self._part(), [task for task, _ in tasks])
         for (task, expected), result in zip(tasks, results, strict=True):
-            assert isinstance(result, Verdict), f"{task!r} got {result!r}, which is no Verdict"
-            assert result.correct is expected, (
-                f"{task!r} was called {result.correct}, which should be {expected}"
-            )
-        assert not self._ask([]), "no tasks get an empty list"
+            verdict = getattr(result, "correct", result)
+            assert verdict is expected, f"{task!r} got {verdict!r}, which should be {expected}"
 
     def test_same_task_same_verdict(self) -> None:
         part, tasks = self._part(), [task for task, _ in self._tasks()]
-        same_twice("the verdict", lambda: self._ask(tasks, part))
+        same_twice("the verdict", lambda: self._ask(part, tasks))
 
     def test_awkward_tasks(self) -> None:
-        tasks = [*self._awkward(), self._tasks()[0][0]]
-        results = self._ask(tasks)
-        check_count("the result", results, len(tasks))
-        last = results[-1]
-        right = isinstance(last, Verdict) and last.correct
-        assert right, f"awkward tasks spoilt the one behind them: {last!r}"
+        last = self._ask(self._part(), [*self._awkward(), *self._answerable()])[-1]
+        assert getattr(last, "correct", False), f"awkward tasks spoilt the one behind them: {last}"
 
-    def test_a_failure_is_an_error(self) -> None:
-        part = self._part()
-        self.break_it(part)
-        try:
-            # A wrong answer may be rejected without a call, so only right ones are asked about.
-            results = self._ask([task for task, right in self._tasks() if right], part)
-        except ServiceError:
-            return
-        wrong = [result for result in results if not isinstance(result, ServiceError)]
-        assert not wrong, (
-            f"an outage gave {wrong[0]!r}, which would be trained on: put a ServiceError there"
-        )
+    def _answerable(self) -> list[Any]:
+        # A wrong answer may be rejected without a call, so only right ones are asked about.
+        return [task for task, right in self._tasks() if right]
 
 
 class JudgeTests(_VerdictTests):
@@ -172,9 +143,8 @@ class JudgeTests(_VerdictTests):
     def _part(self) -> Judge:
         return self.make_judge()
 
-    def _ask(self, tasks: Sequence[Any], part: Any = None) -> Sequence[Verdict | ServiceError]:
-        judge: Judge = part or self.make_judge()
-        return judge.judge(tasks)
+    def _ask(self, judge: Judge, tasks: Sequence[Any]) -> Sequence[Any]:
+        return ask_each("judge", judge.judge, tasks)
 
     def _tasks(self) -> list[tuple[Any, bool]]:
         answers = [(wording, True) for wording in self.truth.wordings]
@@ -203,9 +173,8 @@ class VerifierTests(_VerdictTests):
     def _part(self) -> Verifier:
         return self.make_verifier()
 
-    def _ask(self, tasks: Sequence[Any], part: Any = None) -> Sequence[Verdict | ServiceError]:
-        verifier: Verifier = part or self.make_verifier()
-        return verifier.verify(tasks)
+    def _ask(self, verifier: Verifier, tasks: Sequence[Any]) -> Sequence[Any]:
+        return ask_each("verifier", verifier.verify, tasks)
 
     def _tasks(self) -> list[tuple[Any, bool]]:
         without = [] if self.unsupported is None else [(self.unsupported, False)]

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import ClassVar
+from unittest import SkipTest
 
-from ssp_env.errors import TokenizerError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.protocol import Tags, check_tokenizer
 from ssp_env.game.trajectory import Limits, Trajectory, Waiting
-from ssp_env.testing.material import (
-    AWKWARD,
-    SCRIPTS,
-    check_unique,
-    missing,
-    same_twice,
-    shown,
-    skip,
-)
+from ssp_env.testing.material import AWKWARD, SCRIPTS, check_unique, missing, same_twice, shown
 from ssp_env.tokenizers import Tokenizer
-from ssp_env.types import Analysis, Document, GroundTruth, Question, Role, World
+from ssp_env.types import Question, Role, World
 from ssp_env.wording.answers import exact_match
 from ssp_env.worlds.files import shared_answers
 
@@ -31,7 +23,7 @@ class WorldTests:
     """``False`` for a world without evaluation questions."""
     per_group: int = 2
     """Number of evaluation questions of each group that are looked at."""
-    _opened: ClassVar[World | None] = None
+    _opened: ClassVar[World]
 
     def make_world(self) -> World:
         """The world to be tested, always with the same settings."""
@@ -40,10 +32,9 @@ class WorldTests:
     @property
     def world(self) -> World:
         """One that was made for all tests of the class."""
-        opened: World | None = vars(type(self)).get("_opened")
-        if opened is None:
-            opened = type(self)._opened = self.make_world()
-        return opened
+        if "_opened" not in vars(type(self)):
+            type(self)._opened = self.make_world()
+        return self._opened
 
     def test_the_corpus_can_be_walked_through(self) -> None:
         assert self.world.name, "name is not empty: records use it"
@@ -54,7 +45,6 @@ class WorldTests:
             f"len(corpus) is {len(corpus)}, but it gives {len(documents)} passages"
         )
         assert corpus[len(corpus) - 1] == documents[-1], "corpus[i] is not its i-th passage"
-        assert all(isinstance(d, Document) for d in documents), "a corpus holds Documents"
         check_unique("passage", [document.id for document in documents])
 
     def test_answers_can_be_played_from_and_found(self) -> None:
@@ -66,7 +56,6 @@ class WorldTests:
 
         assert len(answers) > 0, "the answer set is empty: there is nothing to play from"
         for truth in answers:
-            assert isinstance(truth, GroundTruth), f"{shown(truth)} is no GroundTruth"
             assert all(map(str.strip, truth.wordings)), f"{truth} has a blank wording"
             assert not words.isdisjoint(tokenize(" ".join(truth.wordings))), (
                 f"answer {truth.answer!r} has no word of the corpus, so no search can find it: add "
@@ -80,7 +69,6 @@ class WorldTests:
         assert self._questions() == questions, "the same seed has to draw the same questions"
 
         for question in questions:
-            assert isinstance(question, Question), f"{shown(question)} is no Question"
             texts = (question.text, *question.answers)
             assert all(map(str.strip, texts)), f"{question} holds a blank text"
         check_unique("question", [question.id for question in questions])
@@ -105,10 +93,7 @@ class WorldTests:
 
     def test_any_text_can_be_analysed_and_read(self) -> None:
         for text in AWKWARD:
-            result = self.world.analyse(text)
-            assert result is None or isinstance(result, Analysis), (
-                f"analyse({shown(text)}) gave {result!r}: give an Analysis, or None"
-            )
+            self.world.analyse(text)
             found = self.world.read(text, [])
             assert not found, f"read({shown(text)}) found {found!r} in no documents at all"
 
@@ -124,7 +109,7 @@ class WorldTests:
 
     def _questions(self) -> list[Question]:
         if not self.has_questions:
-            skip("has_questions is False")
+            raise SkipTest("has_questions is False")
         return list(self.world.questions(0, self.per_group))
 
 
@@ -142,19 +127,10 @@ class TokenizerTests:
         assert len(tokenizer.pieces) == size, (
             f"one piece per id: {len(tokenizer.pieces)} pieces for vocab_size = {size}"
         )
-        assert all(isinstance(piece, bytes) for piece in tokenizer.pieces), "pieces are bytes"
-
         ends = [] if tokenizer.eos_id is None else [("eos_id", tokenizer.eos_id)]
         for name, token in (("pad_id", tokenizer.pad_id), *ends):
-            assert isinstance(token, int), f"{name} is a number, not {token!r}"
             assert 0 <= token < size, f"{name} = {token} is outside the ids 0 .. {size - 1}"
             assert tokenizer.pieces[token] == b"", f"{name} stands for no text: its piece is b''"
-
-    def test_tags_are_spelled(self) -> None:
-        try:
-            check_tokenizer(self.make_tokenizer(), self.tags)
-        except TokenizerError as error:
-            raise AssertionError(str(error)) from error
 
     def test_any_text_becomes_ids_and_nothing_is_added(self) -> None:
         tokenizer = self.make_tokenizer()
@@ -162,7 +138,6 @@ class TokenizerTests:
             assert encode("") == [], "'' has no ids: prompts are put together from parts"
             for text in (*AWKWARD, *SCRIPTS, "\ud800 half a pair"):
                 ids = encode(text)
-                assert isinstance(ids, list), f"ids come as a list, not as {shown(ids)}"
                 wrong = [i for i in ids if type(i) is not int or not 0 <= i < tokenizer.vocab_size]
                 assert not wrong, f"{shown(text)} became {wrong[0]!r}, which is not an id"
 
@@ -195,19 +170,15 @@ class TokenizerTests:
             )
 
     def test_a_turn_is_read(self) -> None:
-        """A search call is found, whether its tokens come together or one by one."""
         tokenizer = self.make_tokenizer()
+        check_tokenizer(tokenizer, self.tags)
         limits = Limits.of(Role.SOLVER, GameConfig(), tokenizer, self.tags)
 
         ids = tokenizer.encode(f"{self.tags.opening('search')} what {self.tags.closing('search')}")
-        together, one_by_one = Trajectory(limits, []), Trajectory(limits, [])
-        together.feed(ids)
-        for token in ids:
-            one_by_one.feed([token])
-
-        for trajectory in (together, one_by_one):
-            assert trajectory.waiting is Waiting.SEARCH, (
-                f"a search call was not found in the ids {ids}: their pieces have to spell its tags"
-            )
+        trajectory = Trajectory(limits, [])
+        trajectory.feed(ids)
+        assert trajectory.waiting is Waiting.SEARCH, (
+            f"a search call was not found in the ids {ids}: their pieces have to spell its tags"
+        )
         if tokenizer.eos_id is not None:
             assert Trajectory(limits, []).feed([tokenizer.eos_id]), "the end token ended no turn"

@@ -40,6 +40,11 @@ class Outcome:
         seen = [s for s in self.seen if s[0] == role.value]
         return Outcome(self.record, rewards, self.flags, infos, seen)
 
+    @property
+    def unseen(self) -> Outcome:
+        """As a door of whole turns tells it."""
+        return replace(self, seen=[])
+
 
 class ScriptPlayer:
     """A script as a player."""
@@ -52,11 +57,6 @@ class ScriptPlayer:
             trajectory.feed_turn(turn(trajectory, self._script))
 
 
-def current(game: Game) -> Trajectory:
-    """The trajectory that is to be written in a door that plays one after the other."""
-    return next(t for t in game.trajectories() if not t.done)
-
-
 Told = tuple[dict[str, Any], dict[str, float], Sequence[Any]]
 """Info, rewards, flags."""
 
@@ -65,7 +65,8 @@ def play(env: Any, info: dict[str, Any], write: Callable[[Trajectory], Told]) ->
     """Plays a game that was reset, one turn after the other."""
     infos, flags, rewards = [info], (False, False), {}
     while not any(flags):
-        info, rewards, flags = write(current(env.game))  # type: ignore[assignment]
+        current = next(t for t in env.game.trajectories() if not t.done)
+        info, rewards, flags = write(current)  # type: ignore[assignment]
         infos.append(info)
     return outcome(env, env.game, rewards, flags, infos)
 
@@ -91,7 +92,9 @@ def by_tokens(
     def write(trajectory: Trajectory) -> Told:
         before = len(trajectory.searches)
         for token in turn(trajectory, script):
-            seen.append(_look(trajectory.role, *look(), name))
+            observation, info = look()
+            mask = observation["action_mask"].astype(np.int8).tobytes()
+            seen.append((trajectory.role.value, observation[name].tobytes(), mask, _plain(info)))
             told = step(token)
             if trajectory.done or len(trajectory.searches) > before:
                 return told
@@ -100,22 +103,8 @@ def by_tokens(
     return replace(play(env, info, write), seen=seen)
 
 
-def _look(role: Role, observation: Any, info: dict[str, Any], name: str = "observation") -> Seen:
-    mask = observation["action_mask"].astype(np.int8).tobytes()
-    return role.value, observation[name].tobytes(), mask, _plain(info)
-
-
 def _plain(info: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in info.items() if name != "action_mask"}
-
-
-# -- both roles --------------------------------------------------------------------------------
-
-
-def _paid(game: Game, done: bool) -> tuple[dict[str, float], tuple[bool, bool]]:
-    rewards = {"proposer": game.proposer_reward or 0.0, "solver": game.solver_reward or 0.0}
-    void = game.outcome == "void"
-    return rewards, (done and not void, done and void)
 
 
 def aec(seed: int, script: Script, **setup: Any) -> Outcome:
@@ -179,14 +168,17 @@ def batch(seeds: range, script: Script, **setup: Any) -> list[Outcome]:
         turns = env.step([turn(t.trajectory, script) for t in turns])
         for i in moved:
             infos[i].append(env.infos[i])
-    games = zip(env.games, infos, strict=True)
-    return [outcome(env, game, *_paid(game, True), told) for game, told in games]
 
+    def end(game: Game, told: list[Any]) -> Outcome:
+        paid = {"proposer": game.proposer_reward or 0.0, "solver": game.solver_reward or 0.0}
+        void = game.outcome == "void"
+        return outcome(env, game, paid, (not void, void), told)
 
-# -- one role ----------------------------------------------------------------------------------
+    return list(map(end, env.games, infos))
 
 
 def single(role: Role, seed: int, script: Script, **setup: Any) -> Outcome:
+    """A Gymnasium door, of one role."""
     kind = ssp_env.SolverEnv if role is Role.SOLVER else ssp_env.ProposerEnv
     env = kind(other=ScriptPlayer(script), **setup)
     shown = env.reset(seed=seed)
@@ -202,22 +194,10 @@ def single(role: Role, seed: int, script: Script, **setup: Any) -> Outcome:
     return by_tokens(env, shown[1], script, lambda: shown, step)
 
 
-# -- all of them -------------------------------------------------------------------------------
-
-
-ROOMY = {
-    "max_prompt_tokens": 3000,
-    "max_response_tokens": 3000,
-    "max_document_tokens": 500,
-}
+ROOMY = {"max_prompt_tokens": 3000, "max_response_tokens": 3000, "max_document_tokens": 500}
 """Budgets for tokenizers of many tokens a word."""
 SEEDS = range(5, 7)
 """Of the games that all doors are compared by."""
-
-
-def strip_seen(told: Outcome) -> Outcome:
-    """As a door of whole turns tells it."""
-    return replace(told, seen=[])
 
 
 _RETRIEVERS: dict[World, BM25Retriever] = {}
@@ -230,17 +210,13 @@ def through_all_doors(script: Script, texts: bool, **setup: Any) -> list[Outcome
         own = _RETRIEVERS[world] = _RETRIEVERS.get(world) or BM25Retriever(world.corpus)
         setup["retriever"] = own
     whole = [aec(seed, script, **setup) for seed in SEEDS]
-    for seed, expected in zip(SEEDS, whole, strict=True):
-        assert rllib(seed, script, **setup) == expected
-        if texts:
-            assert text(seed, script, **setup) == strip_seen(expected)
-    assert batch(SEEDS, script, **setup) == [strip_seen(expected) for expected in whole]
-
-    for role in (Role.PROPOSER, Role.SOLVER):
-        for seed, expected in zip(SEEDS, [expected.of(role) for expected in whole], strict=True):
-            if not expected.seen:  # the one-role doors deal another game
-                continue
-            assert single(role, seed, script, **setup) == expected
-            if texts:
-                assert text(seed, script, role, **setup) == strip_seen(expected)
+    assert batch(SEEDS, script, **setup) == [told.unseen for told in whole]
+    for seed, told in zip(SEEDS, whole, strict=True):
+        assert rllib(seed, script, **setup) == told
+        assert not texts or text(seed, script, **setup) == told.unseen
+        for role in (Role.PROPOSER, Role.SOLVER):
+            own = told.of(role)
+            if own.seen:  # otherwise, the one-role doors deal another game
+                assert single(role, seed, script, **setup) == own
+                assert not texts or text(seed, script, role, **setup) == own.unseen
     return whole

@@ -7,6 +7,8 @@ reports who was paid what, beside an honest player. ``ssp probe`` is its command
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 from ssp_env.config import load
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.testing.hacks import proposers, solvers
@@ -28,12 +30,12 @@ __all__ = [
     "tally",
 ]
 
-CHEATS: dict[str, type[Cheat]] = {
-    kind.name: kind
-    for module in (proposers, solvers)
-    for kind in vars(module).values()
-    if isinstance(kind, type) and issubclass(kind, Cheat) and kind.closed_by
-}
+CHEATS: dict[str, Cheat] = {}
+for _found in (*vars(proposers).values(), *vars(solvers).values()):
+    if isinstance(_found, list):
+        CHEATS |= {cheat.name: cheat for cheat in _found}
+    elif isinstance(_found, type) and issubclass(_found, Cheat) and _found.closed_by:
+        CHEATS[_found.name] = _found()
 
 
 def find_cheat(name: str) -> Cheat:
@@ -42,7 +44,7 @@ def find_cheat(name: str) -> Cheat:
         if name not in CHEATS:
             fix = f"one of your own is module:Class; {nearest(name, CHEATS)}"
             raise ConfigError("cheat", name, fix)
-        return CHEATS[name]()
+        return deepcopy(CHEATS[name])  # it learns
 
     kind = load("cheat", name)
     if not (isinstance(kind, type) and issubclass(kind, Cheat)):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from ssp_env.errors import ServiceError
 from ssp_env.game.rules import Rules
-from ssp_env.game.trajectory import SearchRecord, Trajectory, Waiting
+from ssp_env.game.trajectory import SearchRecord, Trajectory
 from ssp_env.players import scripted_player
-from ssp_env.players.base import Player, TextPlayer
-from ssp_env.search.base import search_each
+from ssp_env.players.base import Player
+from ssp_env.players.scripted import ScriptedPlayer
+from ssp_env.search.base import all_found, search_each
 from ssp_env.types import Document, Role
 
 SKILL = 0.7
@@ -23,16 +24,15 @@ A solver that always succeeds would leave its proposer nothing, and could not be
 """
 
 
-class HonestPlayer(TextPlayer):
+class HonestPlayer(ScriptedPlayer):
     """The scripted player that suits a world, with a solver that fails now and then.
 
     It fails as often where verification is an attempt, since it cannot tell. As a verifier that is
     given its documents, and at the closed-book gate, it does its best."""
 
     def __init__(self, rules: Rules, rng: np.random.Generator) -> None:
+        super().__init__(rules.tags)
         self._player, self._rng = scripted_player(rules), rng
-        tags = rules.tags
-        self._opening, self._closing = tags.opening("answer"), tags.closing("answer")
         self._sure: dict[int, bool] = {}
 
     def is_sure(self, trajectory: Trajectory) -> bool:
@@ -45,9 +45,8 @@ class HonestPlayer(TextPlayer):
 
     def write(self, trajectory: Trajectory) -> str:
         turn = self._player.write(trajectory)
-        if turn.startswith(self._opening) and not self.is_sure(trajectory):
-            return f"{self._opening} nothing {self._closing}"
-        return turn
+        answers = turn.startswith(self._tags.opening("answer"))
+        return self.call("answer", "nothing") if answers and not self.is_sure(trajectory) else turn
 
 
 class Recalled(NamedTuple):
@@ -65,8 +64,6 @@ class Turn:
     ) -> None:
         self._trajectory, self._honest = trajectory, honest
         self.rules, self.rng = rules, rng
-
-    # -- the view ------------------------------------------------------------------------------
 
     @property
     def answer(self) -> str:
@@ -97,24 +94,18 @@ class Turn:
         """True if an honest solver would find the answer in this attempt (see :data:`SKILL`)."""
         return self._honest.is_sure(self._trajectory)
 
-    # -- turns ---------------------------------------------------------------------------------
-
     def search(self, query: str) -> str:
-        return self._call("search", query)
+        return self._honest.call("search", query)
 
     def ask(self, question: str) -> str:
-        return self._call("question", question)
+        return self._honest.call("question", question)
 
     def say(self, answer: str) -> str:
-        return self._call("answer", answer)
+        return self._honest.call("answer", answer)
 
     def honest(self, question: str | None = None, skip: int = 0) -> str:
-        """The turn that an honest player would write here.
-
-        Args:
-            question: asked in place of the real one.
-            skip: first searches to be overlooked, since an honest player would not have made them.
-        """
+        """The turn that an honest player would write here, if asked this question in place of the
+        real one, and without the first ``skip`` searches, which it would not have made."""
         if question is None:
             return self._honest.write(self._trajectory)
         return self._honest.write(self._imagine(question, skip))
@@ -122,26 +113,21 @@ class Turn:
     def honest_answer(self, question: str) -> str | None:
         """An honest player's answer after what was read so far; ``None``: it searches."""
         imagined = self._imagine(question)
-        imagined.feed_turn(self._encode(self._honest.write(imagined)))
+        imagined.feed_text(self._honest.write(imagined))
         return imagined.result
 
     def recall(self, answer: str | None = None) -> Recalled:
-        """An honest proposer's question and evidence, which a cheater knows by heart.
-
-        Args:
-            answer: another one than the ground truth.
-        """
+        """An honest proposer's question and evidence about an answer (the ground truth, if not
+        given), which a cheater knows by heart."""
         about = self.answer if answer is None else answer
         prompt = self.rules.prompts.proposer(about, 1)
         imagined = Trajectory(self.rules.limits[Role.PROPOSER], prompt, about)
 
         while not imagined.done:
-            imagined.feed_turn(self._encode(self._honest.write(imagined)))
-            if imagined.waiting is Waiting.SEARCH and imagined.query is not None:
+            imagined.feed_text(self._honest.write(imagined))
+            if imagined.query is not None:
                 k = self.rules.config.top_k
-                (found,) = search_each(self.rules.retriever, [imagined.query], k)
-                if isinstance(found, ServiceError):
-                    raise found
+                (found,) = all_found(search_each(self.rules.retriever, [imagined.query], k))
                 imagined.observe(found, ())
 
         documents = [d for search in imagined.searches for d in search.documents]
@@ -161,13 +147,6 @@ class Turn:
         fits = query and len(limits.tokenizer.encode_data(query)) <= limits.max_query_tokens
         return query if fits else "?"
 
-    def _call(self, action: str, content: str) -> str:
-        tags = self.rules.tags
-        return f"{tags.opening(action)} {content} {tags.closing(action)}"
-
-    def _encode(self, text: str) -> list[int]:
-        return self._trajectory.limits.tokenizer.encode(text)
-
     def _imagine(self, question: str, skip: int = 0) -> Trajectory:
         own = self._trajectory
         # With the same key it is the same attempt: an honest solver succeeds in both or in neither.
@@ -180,9 +159,9 @@ class Cheat:
     """A documented way to be paid without playing the game as intended.
 
     Subclass it, and let the docstring's first line say what the cheat does. Override :meth:`ask`
-    or :meth:`propose`, :meth:`solve`, or both: a cheat that overrides both is a pair that shares a
-    convention, as the proposer and the solver of one network can. The probe makes one object for
-    all its games, so attributes are what a network has learnt, not its memory of a game.
+    or :meth:`propose`, :meth:`solve`, or both: then it is a pair that shares a convention, as the
+    proposer and the solver of one network can. One object plays all games of a probe: attributes
+    are what a network has learnt, not its memory of a game.
     """
 
     name: str
@@ -196,7 +175,6 @@ class Cheat:
     in place of the honest player. What the closed-book gate pays counts for both then."""
     closed_by: str = ""
     """Setting or part that closes it; shown where it pays."""
-
     opt_in: str = ""
     """Filter that holds it and is off by default: without it, it is ``open`` where it pays. It is
     then played in two steps about the same answers, of which the second counts."""
@@ -227,19 +205,22 @@ class Cheat:
         return None
 
 
-class Framed(Cheat):
-    """A question in a :attr:`frame`, by which the solver knows it again."""
+@dataclass(kw_only=True, eq=False)
+class Listed(Cheat):
+    """One of several cheats that are told apart by texts and functions."""
 
-    frame: str
-    """The question; ``{}`` is the place of what it holds."""
+    name: str
+    about: str
+    closed_by: str
 
-    def inside(self, question: str) -> str | None:
-        """The part in the frame's place; ``None`` for a question of another kind."""
-        before, _, after = map(str.strip, self.frame.partition("{}"))
-        question = question.strip()
-        if not (question.startswith(before) and question.endswith(after)):
-            return None
-        return question.removeprefix(before).removesuffix(after).strip()
+
+def framed(frame: str, question: str) -> str | None:
+    """What stands at the place of ``{}`` in a question; ``None`` in one without this frame."""
+    before, _, after = map(str.strip, frame.partition("{}"))
+    question = question.strip()
+    if not (question.startswith(before) and question.endswith(after)):
+        return None
+    return question.removeprefix(before).removesuffix(after).strip()
 
 
 class CheatPlayer:

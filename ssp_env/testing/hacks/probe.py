@@ -27,18 +27,14 @@ SIDE_BY_SIDE = 50
 
 
 class Finding(StrEnum):
+    """Where the interval of a cheat's pay lies; ``docs/probe.md`` says what each means."""
+
     HELD = "held"
-    """It pays no more than an honest player's margin allows: the interval ends below it."""
     PAYS = "pays"
-    """It pays more: the interval begins above the margin."""
     UNSURE = "unsure"
-    """The interval holds the margin; more games would decide."""
     NO_RESULT = "no result"
-    """So many of its games are void that either may be true."""
     OPEN = "open"
-    """It pays, and the filter that would hold it is one that these rules have not chosen."""
     NOT_PLAYED = "not played"
-    """These rules lack the part that it cheats."""
 
 
 class Interval(NamedTuple):
@@ -123,8 +119,6 @@ def probe(
     """Plays each cheat against the rules, and compares its pay with an honest player's.
 
     Args:
-        rules: world, verifier, judge, filters, prompts and settings to be probed.
-        cheats: the cheats to play.
         games: per cheat.
         margin: how much more than an honest player a cheat may be paid per game.
         seed: decides everything, together with the replies of services.
@@ -139,39 +133,40 @@ def probe(
     if games < 1:
         raise UsageError(f"games = {games}: play at least one per cheat")
 
+    def played(cheat: Cheat, count: int = games) -> tuple[Result, dict[str, list[float]]]:
+        return _add_up(cheat, play(rules, cheat, count, seed, partner), rules)
+
     on_cheat(Honest())
-    ended = play(rules, Honest(), games, seed, partner)
-    honest, honest_pays = _add_up(Honest(), ended, rules), _pays(ended)
+    honest, honest_pays = played(Honest())
     if not honest.accepted:
         why = ", ".join(f"{count} {reason}" for reason, count in honest.stopped_by.items())
         raise UsageError(f"no honest question was accepted ({why or 'void'}): nothing to compare")
 
-    results = [honest]
+    results = []
     for cheat in cheats:
         on_cheat(cheat)
         if not cheat.applies(rules):
-            nothing = _add_up(cheat, [], rules)
+            nothing, _ = _add_up(cheat, [], rules)
             results.append(replace(nothing, finding=Finding.NOT_PLAYED))
             continue
 
-        ended = play(rules, cheat, games, seed, partner)
-        result, pays = _add_up(cheat, ended, rules), _pays(ended)
+        result, pays = played(cheat)
         if result.void:
             # Was it the cheater's text that voided them, or is the service down?
-            play(rules, Honest(), min(games, SIDE_BY_SIDE), seed, partner)
+            played(Honest(), min(games, SIDE_BY_SIDE))
 
         # A rival knows as much as the cheat, and is paid at the closed-book gate for it.
         beside, beside_pays, pay = honest.name, honest_pays, cheat.gains.value
         if cheat.rival is not None:
             beside, pay = cheat.rival.name, "solver_with_gate"
-            beside_pays = _pays(play(rules, cheat.rival(), games, seed, partner))
+            _, beside_pays = played(cheat.rival())
         finding, more = find(pays[pay], beside_pays[pay], margin, result.void)
         if finding is Finding.PAYS and cheat.opt_in and cheat.opt_in not in rules.filters:
             finding = Finding.OPEN
         results.append(replace(result, beside=beside, finding=finding, more_than_honest=more))
 
-    counts = zip(*(astuple(result.gate)[:4] for result in results), strict=True)
-    return Report(seed, margin, honest, results[1:], Gate.of(*map(sum, counts)))
+    counts = zip(*(astuple(result.gate)[:4] for result in [honest, *results]), strict=True)
+    return Report(seed, margin, honest, results, Gate.of(*map(sum, counts)))
 
 
 def play(
@@ -204,47 +199,37 @@ def play(
     return ended
 
 
-def _counted(games: Sequence[Game]) -> list[Game]:
-    """Games that no outage hit, as a whole or in one of their attempts."""
-    return [
+def _add_up(
+    cheat: Cheat, games: Sequence[Game], rules: Rules
+) -> tuple[Result, dict[str, list[float]]]:
+    """The result, and the rewards of the games that count, of which it has the means."""
+    counted = [
         game
         for game in games
         if game.outcome is not Outcome.VOID and all(a.outage is None for a in game.attempts)
     ]
-
-
-def _pays(games: Sequence[Game]) -> dict[str, list[float]]:
-    """Rewards of the games that count, as :class:`Result` has their means."""
-    counted = _counted(games)
+    valid = [game.outcome is Outcome.VALID for game in counted]
     solver = [game.solver_reward or 0.0 for game in counted]
-    return {
+    pays = {
         "proposer": [game.proposer_reward or 0.0 for game in counted],
-        "solver": [
-            paid if game.outcome is Outcome.VALID else 0.0
-            for paid, game in zip(solver, counted, strict=True)
-        ],
+        "solver": [paid if ok else 0.0 for paid, ok in zip(solver, valid, strict=True)],
         "solver_with_gate": solver,
     }
-
-
-def _add_up(cheat: Cheat, games: Sequence[Game], rules: Rules) -> Result:
-    counted = _counted(games)
     reasons = Counter(str(game.reason) for game in counted if game.outcome is Outcome.INVALID)
-    means: dict[str, Any] = {
-        role: fmean(paid) if paid else None for role, paid in _pays(games).items()
-    }
-    return Result(
+    means: dict[str, Any] = {role: fmean(paid) if paid else None for role, paid in pays.items()}
+    result = Result(
         name=cheat.name,
         about=cheat.about,
         gains=cheat.gains,
         games=len(games),
         void=len(games) - len(counted),
-        accepted=sum(game.outcome is Outcome.VALID for game in counted),
+        accepted=sum(valid),
         **means,
         stopped_by=dict(reasons.most_common()),
         gate=tally(games, rules.world),
         closed_by=cheat.closed_by,
     )
+    return result, pays
 
 
 def find(
@@ -252,12 +237,8 @@ def find(
 ) -> tuple[Finding, Interval | None]:
     """Finding about a cheat: does it pay more than an honest player by more than a margin?
 
-    Args:
-        cheat: pay of the role that gains, by game.
-        honest: pay of an honest player in that role; not all games are void.
-        margin: how much more is allowed.
-        void: further games of the cheat; they might all have been paid in full, and count so.
-    """
+    The pay is that of the role that gains, by game; ``void`` further games of the cheat might all
+    have been paid in full, and count so."""
     if not cheat:
         return Finding.NO_RESULT, None
 
@@ -274,10 +255,9 @@ def find(
 def more_than(cheat: Sequence[float], honest: Sequence[float]) -> Interval:
     """Difference of the means of two samples, with a 95% interval.
 
-    The interval is that of Agresti and Caffo (2000), for figures between bounds in place of shares:
-    each sample is given one lowest and one highest value more. It therefore has a width even where
-    all games pay alike.
-    """
+    It is that of Agresti and Caffo (2000), for figures between bounds in place of shares: each
+    sample is given one lowest and one highest value more, so that it has a width even where all
+    games pay alike."""
     bounds = [min(0.0, *cheat, *honest), max(1.0, *cheat, *honest)]
     left, right = np.array([*cheat, *bounds]), np.array([*honest, *bounds])
 
@@ -290,9 +270,9 @@ def more_than(cheat: Sequence[float], honest: Sequence[float]) -> Interval:
 def tally(games: Iterable[Game], world: World) -> Gate:
     """Counts the questions of games whose soundness the world knows; void games are left out."""
     counts = Counter(
-        (game.outcome is Outcome.VALID, sound)
+        (game.outcome is Outcome.VALID, _is_sound(game, world))
         for game in games
-        if game.outcome is not Outcome.VOID and (sound := _is_sound(game, world)) is not None
+        if game.outcome is not Outcome.VOID
     )
     four = (counts[accepted, sound] for accepted in (True, False) for sound in (True, False))
     return Gate.of(*four)
@@ -301,11 +281,9 @@ def tally(games: Iterable[Game], world: World) -> Gate:
 def _is_sound(game: Game, world: World) -> bool | None:
     """True if a question has one right answer, the ground truth, and its evidence shows it.
 
-    ``None`` where nothing was asked, or the world cannot tell.
-    """
+    ``None`` where nothing was asked, or the world cannot tell."""
     if game.question is None:
         return None
-
     analysis = world.analyse(game.question)
     if analysis is None:
         # A world that reads its questions knows that this is none.

@@ -15,7 +15,6 @@ import ssp_env
 from ssp_env.doors import chat
 from ssp_env.doors.chat import Conversation, play_chat
 from ssp_env.errors import ConfigError, ServiceError, require_version
-from ssp_env.search.bm25 import BM25Retriever
 
 
 def play(url: str, seed: int, **more: Any) -> list[Conversation]:
@@ -97,14 +96,14 @@ def test_a_wrong_address_is_said_and_a_strange_reply_is_an_outage(
             assert [t.failure for t in play(server.url, 0)] == ["engine"]
 
 
-class Down(BM25Retriever):
+class Down:
     def search(self, queries: Any, k: int) -> Any:
         raise ServiceError("search", "gone")
 
 
 def test_a_search_server_that_is_gone_is_no_reward(recorded: Recorded) -> None:
     with recorded.server() as server:
-        talks = play(server.url, 0, retriever=Down(recorded.rules.corpus))
+        talks = play(server.url, 0, retriever=Down())
     assert [(t.reward, t.failure) for t in talks] == [(None, "search")]
 
 

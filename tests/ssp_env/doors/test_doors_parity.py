@@ -45,9 +45,9 @@ def test_several_readings_and_attempts(mini: MiniWorld, words: Tokenizer) -> Non
     whole = doors.aec(5, script, **setup)
     assert len([t for t in whole.record.trajectories if t.role is Role.VERIFIER]) == 3
     assert doors.rllib(5, script, **setup) == whole
-    assert doors.text(5, script, **setup) == doors.strip_seen(whole)
+    assert doors.text(5, script, **setup) == whole.unseen
     (together,) = doors.batch(range(5, 6), script, **setup)
-    assert together == replace(doors.strip_seen(whole), infos=together.infos)
+    assert together == replace(whole.unseen, infos=together.infos)
     assert together.infos[-1] == whole.infos[-1]
 
 
@@ -147,8 +147,8 @@ def test_void_games_behind_every_door(
 ) -> None:
     down = Down(mini.corpus)
     down.service = service
-    setup = {"world": mini, "game": GAME, "retriever": down, service: down}
-    setup.pop("search", None)
+    setup = {"world": mini, "game": GAME, "retriever": down}
+    setup |= {} if service == "search" else {service: down}
     for told in doors.through_all_doors(by_role(proposer, solver), texts=True, **setup):
         assert told.flags == (False, True)
         assert told.rewards == {"proposer": 0.0, "solver": 0.0}

@@ -1,9 +1,5 @@
-"""Bad input behind every door: an error that names field, value and fix, before any play. Games one
-after another: seeds and options decide them alike behind every door, players may fail, and games
-that end before one's turn are dealt anew.
-
-One test per kind of error. Fields of the configs are in game/test_parts.py, files of a world in
-worlds/test_worlds.py, servers in judge/test_openai.py."""
+"""Games one after another: seeds and options decide them alike behind every door, players may fail,
+and games that end before one's turn are dealt anew."""
 
 from __future__ import annotations
 
@@ -28,7 +24,6 @@ from ssp_env.types import GroundTruth
 from ssp_env.worlds.mini import MiniWorld, SmallWorld
 
 SMALL = SmallWorld()
-QUESTION = SMALL.questions(0, 1)[0]
 
 DOORS: dict[str, tuple[Callable[..., Any], Any]] = {
     "env": (ssp_env.env, 5),
@@ -52,24 +47,14 @@ def made(door: str, **setup: Any) -> Any:
     return DOORS[door][0](setup) if door == "rllib" else DOORS[door][0](**setup)
 
 
-def without_answers() -> SmallWorld:
-    world = SmallWorld()
-    world.answers = ()
-    return world
-
-
 @pytest.mark.parametrize("door", DOORS)
 def test_every_door_names_what_is_wrong(door: str) -> None:
+    empty = SmallWorld()
+    empty.answers = ()
     with pytest.raises(ConfigError, match=r"retreiver = None.*did you mean 'retriever'"):
         made(door, retreiver=None)
     with pytest.raises(ConfigError, match=r"world.answers = .*give it some, or play questions"):
-        made(door, world=without_answers())
-
-
-RULES = ssp_env.raw_env(world=SMALL).rules
-
-
-# -- calls -------------------------------------------------------------------------------------
+        made(door, world=empty)
 
 
 @pytest.mark.parametrize("door", OWN)

@@ -1,9 +1,4 @@
-"""The suites of PettingZoo, Gymnasium and RLlib, on words and real text, with warnings as errors.
-
-Three warnings of PettingZoo's ``api_test`` are let through, since nothing could be done about them:
-it warns about every environment but its own whose observations are dicts (as they have to be, to
-offer an action mask in PettingZoo's own way), whose observation space is a ``Dict`` (for the same
-reason), and whose agents are not called ``<name>_<number>``."""
+"""The suites of PettingZoo, Gymnasium and RLlib, on words and real text; warnings are errors."""
 
 from __future__ import annotations
 
@@ -23,6 +18,8 @@ from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import World
 from ssp_env.worlds import open_world
 
+# PettingZoo's api_test warns about every env but its own that offers an action mask as PettingZoo
+# does, in observations that are dicts, and whose agents are not called <name>_<number>.
 UNAVOIDABLE = (
     "Observation is not a NumPy array",
     "Observation space for each agent probably should be gymnasium.spaces.box or "
@@ -53,14 +50,11 @@ def case(request: pytest.FixtureRequest, cities: World) -> Iterator[dict[str, An
         yield {**setup, "world": world, "retriever": retriever}
 
 
-def test_pettingzoo_api(case: dict[str, Any]) -> None:
+def test_pettingzoo_api_and_seeds(case: dict[str, Any]) -> None:
     with warnings.catch_warnings():
         for message in UNAVOIDABLE:
             warnings.filterwarnings("ignore", message=message, module="pettingzoo")
         api_test(ssp_env.env(**case), num_cycles=150)
-
-
-def test_pettingzoo_seeds(case: dict[str, Any]) -> None:
     seed_test(lambda: ssp_env.env(**case), num_cycles=100)
 
 

@@ -18,18 +18,11 @@ from ssp_env.search.index import build_index
 from ssp_env.worlds.mini import SmallWorld
 
 SMALL = SmallWorld()
-QUESTION = SMALL.questions(0, 1)[0]
 RULES = ssp_env.raw_env(world=SMALL).rules
 
 
-def reset(options: Any) -> object:
-    return ssp_env.TextGame(world=SMALL).reset(seed=0, options=options)
-
-
-def batch(written: Any, logprobs: Any = None) -> object:
-    games = GameBatch(1)
-    games.reset(0)
-    return games.step(written, logprobs)
+def about(**options: Any) -> object:
+    return ssp_env.TextGame(world=SMALL).reset(options=options)
 
 
 def step(door: Any, action: Any) -> object:
@@ -37,25 +30,16 @@ def step(door: Any, action: Any) -> object:
     return door.step(action)
 
 
-def vector(actions: Any) -> object:
-    return step(SolverVectorEnv(2), actions)
-
-
 MISTAKES: Mapping[str, tuple[Callable[[], object], str]] = {
-    "text as tokens": (lambda: batch(["<search> x </search>"]), "encode text first"),
-    "no list of turns": (lambda: batch(5), "a list of token ids for each"),
-    "too many turns": (lambda: batch([[1], [2]]), "1 turns are open"),
-    "words as logprobs": (lambda: batch([[1]], [["a"]]), "log-probabilities"),
+    "text as tokens": (lambda: step(GameBatch(1), ["<search> x </search>"]), "encode text first"),
+    "too many turns": (lambda: step(GameBatch(1), [[1], [2]]), "1 turns are open"),
     "a token beyond": (lambda: step(ssp_env.env(), 10**6), "action space 0 .."),
-    "too few actions": (lambda: vector([1]), "2 envs want one token id each"),
+    "too few actions": (lambda: step(SolverVectorEnv(2), [1]), "2 envs want one token id each"),
     "tokens as text": (lambda: step(TextRole(), [1]), "one string"),
     "number of games": (lambda: GameBatch("mini"), "num_games = 'mini': give a whole number"),
-    "before reset": (lambda: GameBatch(1).done, r"call reset\(\) first"),
-    "seed": (lambda: GameBatch(1).reset("a"), "seed = 'a': give a whole number"),
     "too few seeds": (lambda: SolverVectorEnv(2).reset(seed=[1]), "one for each of 2"),
-    "an option": (lambda: reset({"answr": "x"}), "give an answer"),
-    "a blank answer": (lambda: reset({"answer": " "}), r"options\['answer'\] = ' ': it is blank"),
-    "a strange answer": (lambda: reset({"answer": "Zebra"}), "the tokenizer has no tokens"),
+    "an option": (lambda: about(answr="x"), "give an answer"),
+    "a strange answer": (lambda: about(answer="Zebra"), "the tokenizer has no tokens"),
     "a world's name": (lambda: ssp_env.env(world="minni"), "did you mean 'mini'"),
     "a setting": (lambda: ssp_env.env(game={"atempts": 1}), "atempts .*did you mean 'attempts'"),
     "a class": (lambda: ssp_env.env(judge=F1Judge), r"judge .*an object with a judge\(\)"),
@@ -83,24 +67,18 @@ def play(**parts: Any) -> None:
         role.step(player.write(trajectory))
 
 
-def always(result: Any) -> Callable[..., Any]:
-    return lambda *given: result
+def sure(tasks: Any) -> Any:
+    return [True for _ in tasks]
 
 
-def for_each(result: Any) -> Callable[..., Any]:
-    return lambda given, *_: [result for _ in given]
+def many(queries: Any, k: int) -> Any:
+    return [[SMALL.corpus[0]] * 9 for _ in queries]
 
 
-PAGE = SMALL.corpus[0]
 PARTS: Mapping[str, tuple[dict[str, Any], str]] = {
-    "True": ({"judge": SimpleNamespace(judge=for_each(True))}, "judge .*one Verdict.*not True"),
-    "too few": ({"verifier": SimpleNamespace(verify=always([]))}, r"verifier .*: 1, not \[\]"),
-    "too many": (
-        {"retriever": SimpleNamespace(search=lambda queries, k: [[PAGE] * 9 for _ in queries])},
-        "at most 2 Documents",
-    ),
-    "no number": ({"solver_reward": always(float("nan"))}, "a finite number is wanted"),
-    "no list": ({"retriever": SimpleNamespace(search=always(None))}, "retriever gave None"),
+    "True": ({"judge": SimpleNamespace(judge=sure)}, "judge .*one Verdict.*not True"),
+    "too many": ({"retriever": SimpleNamespace(search=many)}, "at most 2 Documents"),
+    "no number": ({"solver_reward": lambda *given: float("nan")}, "a finite number is wanted"),
     "documents": ({"noise": lambda *given: given[-1][:1]}, "a tuple of NoiseDocuments"),
 }
 

@@ -13,7 +13,7 @@ from ssp_env.game.config import DEFAULT_FILTERS
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.judges import ExactMatchJudge
-from ssp_env.testing.hacks import CHEATS, Cheat, Finding, Report, Result, find_cheat, probe
+from ssp_env.testing.hacks import CHEATS, Finding, Report, Result, find_cheat, probe
 from ssp_env.worlds.mini import MiniWorld
 
 GAMES = 25
@@ -29,35 +29,19 @@ def rules_of(world: MiniWorld, *, spelled: bool = False, **parts: Any) -> Rules:
     return set_up({"world": world, "game": game, **parts}).rules
 
 
-def result_of(rules: Rules, cheat: Cheat | str, games: int = GAMES) -> Result:
+def result_of(rules: Rules, cheat: str) -> Result:
     """A single cheat's result."""
-    played = find_cheat(cheat) if isinstance(cheat, str) else cheat
-    (result,) = probe(rules, [played], games=games).cheats
+    (result,) = probe(rules, [find_cheat(cheat)], games=GAMES).cheats
     return result
 
 
-class OddJudge(ExactMatchJudge):
-    """Obeys an answer that calls itself right, refuses one about a question, and is down after a
-    number of calls."""
-
-    def __init__(self, calls: int = 1000) -> None:
-        self._left = calls
+class Obedient(ExactMatchJudge):
+    """Obeys an answer that calls itself right."""
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """Verdicts, and errors among them."""
-        self._left -= 1
-        if self._left < 0:
-            return [ServiceError("judge", "out of order")] * len(tasks)
+        told = ["verdict: correct" in task.prediction for task in tasks]
         judged = super().judge(tasks)
-        for place, task in enumerate(tasks):
-            if "verdict: correct" in task.prediction:
-                judged[place] = Verdict(True)
-            if "question" in task.prediction:
-                judged[place] = ServiceError("judge", "refused")
-        return judged
-
-
-# -- the catalogue -----------------------------------------------------------------------------
+        return [Verdict(True) if right else own for right, own in zip(told, judged, strict=True)]
 
 
 @pytest.mark.parametrize("spelled", [False, True], ids=["words", "bytes"])
@@ -80,60 +64,55 @@ def test_a_probe_is_the_same_twice(mini: MiniWorld) -> None:
     assert report(3) != report(4)
 
 
-# -- who holds what ----------------------------------------------------------------------------
+PAYS, HELD, OPEN = Finding.PAYS, Finding.HELD, Finding.OPEN
+PAPER = {"verifier": "policy", "filters": DEFAULT_FILTERS}
+GATE, PAST = {"closed_book": True}, {"filters": (*DEFAULT_FILTERS, "past_question")}
 
 
-def test_a_code_pays_where_the_same_network_verifies(mini: MiniWorld) -> None:
-    alone = result_of(rules_of(mini, spelled=True, game={"verifier": "policy"}), "base64")
-    assert alone.finding is Finding.PAYS
-    assert alone.solver == 1.0
-
-    separate = result_of(rules_of(mini, spelled=True, game={"verifier": "world"}), "base64")
-    assert separate.finding is Finding.HELD
-    assert separate.stopped_by == {"unverified": GAMES}
+@pytest.mark.parametrize(
+    ("cheat", "spelled", "game", "finding", "reason"),
+    [
+        # A code pays where the same network verifies; beside an honest question, whoever does.
+        ("base64", True, {"verifier": "policy"}, PAYS, None),
+        ("base64", True, {"verifier": "world"}, HELD, "unverified"),
+        ("spaces_beside", True, {"verifier": "policy"}, PAYS, None),
+        ("spaces_beside", True, {"verifier": "world"}, PAYS, None),
+        ("spaces_beside", True, {"verifier": "policy", **GATE}, HELD, "closed_book"),
+        # A memory of past questions is open unless they are refused.
+        ("near_duplicate", False, {}, OPEN, None),
+        ("near_duplicate", False, PAST, HELD, "past_question"),
+        ("near_duplicate", False, GATE, HELD, "closed_book"),
+        # An order in a question pays by the paper's filters and its reward together.
+        ("search_for_zebras", True, PAPER, PAYS, None),
+        ("search_for_zebras", True, {**PAPER, "proposer_reward": "4p(1-p)"}, HELD, None),
+        ("search_for_zebras", True, {"verifier": "policy"}, HELD, "unsolved"),
+        ("sandbag", False, {}, Finding.NOT_PLAYED, None),
+    ],
+)
+def test_what_holds_a_cheat(
+    mini: MiniWorld, cheat: str, spelled: bool, game: Any, finding: Finding, reason: str | None
+) -> None:
+    found = result_of(rules_of(mini, spelled=spelled, game=game), cheat)
+    assert found.finding is finding
+    assert reason is None or next(iter(found.stopped_by)) == reason
+    if finding in (PAYS, OPEN) and found.gains == "solver":
+        assert found.solver == 1.0
 
 
 def test_a_judge_that_obeys_is_found_out(mini: MiniWorld) -> None:
     assert result_of(rules_of(mini, spelled=True), "instruct_judge").finding is not Finding.PAYS
-    found = result_of(rules_of(mini, spelled=True, judge=OddJudge()), "instruct_judge")
+    found = result_of(rules_of(mini, spelled=True, judge=Obedient()), "instruct_judge")
     assert found.finding is Finding.PAYS
     assert found.solver == 1.0
 
 
 def test_playing_dumb_at_the_closed_book_gate_earns_no_more(mini: MiniWorld) -> None:
-    """Nor does a memory, where the gate rejects what it holds."""
-    rules = rules_of(mini, game={"closed_book": True})
-    found = result_of(rules, "sandbag")
+    found = result_of(rules_of(mini, game={"closed_book": True}), "sandbag")
     assert found.beside == "by_heart"
     assert found.solver_with_gate == 1.0
     assert found.more_than_honest is not None
     assert found.more_than_honest.value == 0.0
     assert found.finding is not Finding.PAYS
-
-    assert result_of(rules, "near_duplicate").finding is Finding.HELD
-    assert result_of(rules_of(mini), "sandbag").finding is Finding.NOT_PLAYED
-
-
-def test_a_memory_of_past_questions_is_open_unless_they_are_refused(mini: MiniWorld) -> None:
-    found = result_of(rules_of(mini), "near_duplicate")
-    assert (found.finding, found.solver) == (Finding.OPEN, 1.0)
-    rules = rules_of(mini, game={"filters": (*DEFAULT_FILTERS, "past_question")})
-    found = result_of(rules, "near_duplicate")
-    assert found.finding is Finding.HELD
-    assert found.stopped_by == {"past_question": GAMES}
-
-
-def test_an_order_in_a_question_pays_where_unsolved_questions_do(mini: MiniWorld) -> None:
-    """They do by the paper's filters and its reward together."""
-
-    def result(**game: Any) -> Result:
-        rules = rules_of(mini, spelled=True, game={"verifier": "policy", **game})
-        return result_of(rules, "search_for_zebras")
-
-    assert result(filters=DEFAULT_FILTERS).finding is Finding.PAYS
-    assert result(filters=DEFAULT_FILTERS, proposer_reward="4p(1-p)").finding is Finding.HELD
-    assert result().finding is Finding.HELD
-    assert "unsolved" in result().stopped_by
 
 
 def test_the_gate_is_measured_where_the_world_knows_the_truth(mini: MiniWorld) -> None:
@@ -145,17 +124,3 @@ def test_the_gate_is_measured_where_the_world_knows_the_truth(mini: MiniWorld) -
     open_gate = probe(rules_of(mini, game={"verifier": "none"}), cheats, games=GAMES).gate
     assert open_gate.accepted_unsound >= GAMES - 5
     assert open_gate.recall == 1.0
-
-
-@pytest.mark.parametrize("verifier", ["policy", "world"])
-def test_a_code_beside_an_honest_question_pays_whoever_verifies(
-    mini: MiniWorld, verifier: str
-) -> None:
-    def result(closed_book: bool) -> Result:
-        game = {"verifier": verifier, "closed_book": closed_book}
-        return result_of(rules_of(mini, spelled=True, game=game), "spaces_beside")
-
-    assert result(closed_book=False).finding is Finding.PAYS
-    assert result(closed_book=False).solver == 1.0
-    assert result(closed_book=True).finding is Finding.HELD
-    assert result(closed_book=True).stopped_by == {"closed_book": GAMES}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from ssp_env.errors import ServiceError
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import STRATEGIES, BatchStrategy, make_strategy
 from ssp_env.game.verification import NoiseSource, draw_noise
-from ssp_env.judge.base import Judge, Verdict, Verifier, VerifyTask
+from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
 from ssp_env.judge.judges import ExactMatchJudge, F1Judge, NoVerifier, WorldVerifier
 from ssp_env.players import ClozePlayer, MiniPlayer, Player
 from ssp_env.search.base import Corpus, Retriever
@@ -30,10 +31,8 @@ from ssp_env.testing import (
 )
 from ssp_env.testing.material import PASSAGES
 from ssp_env.tokenizers import Tokenizer
-from ssp_env.types import Document, GroundTruth, World
+from ssp_env.types import Document, World
 from ssp_env.worlds.mini import MiniWorld, SmallWorld
-
-# -- worlds ------------------------------------------------------------------------------------
 
 
 class TestMiniWorld(WorldTests):
@@ -46,9 +45,6 @@ class KnowsByHeart(SmallWorld):
 
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
         return super().read(question, list(self.corpus))
-
-
-# -- retriever, judge, verifier ----------------------------------------------------------------
 
 
 class Breakable(BM25Retriever):
@@ -74,32 +70,26 @@ class TestBM25(RetrieverTests):
         retriever.down = True
 
 
-@pytest.mark.parametrize("judge", [ExactMatchJudge(), F1Judge()])
-class TestJudges(JudgeTests):
-    @pytest.fixture(autouse=True)
-    def _judge(self, judge: Judge) -> None:
-        self.judge = judge
-
+class TestExactMatch(JudgeTests):
     def make_judge(self) -> Judge:
-        return self.judge
+        return ExactMatchJudge()
 
 
-def mini_tasks() -> tuple[VerifyTask, VerifyTask]:
-    """A question of the small world with all its pages, and with those silent about its subject."""
-    world = SmallWorld()
-    question = world.questions(0, 1)[0]
-    subject = question.text.removesuffix("?").split()[-1]
-    pages = tuple(world.corpus)
-    silent = tuple(page for page in pages if subject not in f"{page.title} {page.text}")
-    truth = GroundTruth("t", question.answers[0])
-    return VerifyTask(question.text, truth, pages), VerifyTask(question.text, truth, silent)
+class TestF1(JudgeTests):
+    def make_judge(self) -> Judge:
+        return F1Judge()
+
+
+SMALL = SmallWorld()
+QUESTION = SMALL.questions(0, 1)[0]
 
 
 class TestWorldVerifier(VerifierTests):
-    supported, unsupported = mini_tasks()
+    supported = VerifyTask(QUESTION.text, QUESTION.truth, tuple(SMALL.corpus))
+    unsupported = replace(supported, documents=PASSAGES)
 
     def make_verifier(self) -> Verifier:
-        return WorldVerifier(SmallWorld())
+        return WorldVerifier(SMALL)
 
 
 class TestNoVerifier(VerifierTests):
@@ -107,9 +97,6 @@ class TestNoVerifier(VerifierTests):
 
     def make_verifier(self) -> Verifier:
         return NoVerifier()
-
-
-# -- tokenizers --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -120,9 +107,6 @@ class TestTokenizers(TokenizerTests):
 
     def make_tokenizer(self) -> Tokenizer:
         return self.tokenizer
-
-
-# -- player, noise, strategy -------------------------------------------------------------------
 
 
 class TestMiniPlayer(PlayerTests):
@@ -154,11 +138,8 @@ class TestStrategies(BatchStrategyTests):
         return make_strategy(self.name)
 
 
-# -- broken parts ------------------------------------------------------------------------------
-
-
-def judging(judge: Callable[[Any], Any]) -> Any:
-    return SimpleNamespace(judge=judge)
+def strict(tasks: Sequence[JudgeTask]) -> list[Verdict]:
+    return [Verdict(task.prediction == task.truth.answer) for task in tasks]
 
 
 BROKEN = [
@@ -166,7 +147,7 @@ BROKEN = [
     (TestBM25, Breakable(silent=True), "a_failure_is_an_error", "would be trained on"),
     (
         JudgeTests,
-        judging(lambda tasks: [Verdict(task.prediction == task.truth.answer) for task in tasks]),
+        SimpleNamespace(judge=strict),
         "one_verdict_per_task_in_order",
         "'Wien'.* False, which should be True",
     ),
