@@ -1,11 +1,11 @@
-"""The policy wiki-small: a stock Lfm2 of 1.8 million parameters that is trained from nothing, on
-demonstrations over real sentences, until it searches, reads and asks."""
+"""The policy wiki-small: a stock Lfm2 of 1.8 million parameters, trained from nothing on
+demonstrations over real sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -147,8 +147,7 @@ def bootstrap(
     while step < steps:
         # A pool of demonstrations follows from its number alone, so training can go on from it.
         rng = np.random.default_rng([seed, _TRACES, pool])
-        stream = writer.stream(rng)
-        for batch in batches([next(stream) for _ in range(POOL)], rng):
+        for batch in batches(list(islice(writer.stream(rng), POOL)), rng):
             step += 1
             for number, group in enumerate(optimizer.param_groups):
                 waits = number > 0 and step < FROZEN * steps
@@ -162,21 +161,18 @@ def bootstrap(
         if step - saved_at >= _SAVED_EVERY:
             saved_at = step
             weights = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            place = {"step": step, "pool": pool, "seed": seed, "steps": steps}
             with replacing(state, "wb") as file:
-                torch.save({**weights, **place}, file)
+                torch.save(
+                    {**weights, "step": step, "pool": pool, "seed": seed, "steps": steps}, file
+                )
     return model.eval(), PreTrainedTokenizerFast.from_pretrained(folder)
 
 
 def losses(model: Lfm2ForCausalLM, batch: list[Trace]) -> tuple[torch.Tensor, torch.Tensor]:
     """Cross-entropy of the player's own tokens, in nats a token; and of the places that they are
     copied from, under the mean attention of the last layer's heads."""
-    ids = padded([trace.ids for trace in batch])  # (rows, length)
-    mask = padded([trace.mask for trace in batch])
-    source = padded([trace.source for trace in batch], -1)[:, 1:]
-    result: Any = model.model(input_ids=ids[:, :-1], use_cache=False, output_attentions=True)
-
-    spoken = spoken_loss(model, result.last_hidden_state, ids, mask)
+    spoken, result = spoken_loss(model, batch, output_attentions=True)
+    source = padded(batch, "source", -1)[:, 1:]  # (rows, length - 1)
 
     # Attention of the token before, from which the copied one is predicted: (copied, heads).
     rows, places = torch.nonzero(source >= 0, as_tuple=True)
