@@ -34,35 +34,34 @@ def columns_of(rows: Sequence[Row]) -> dict[str, np.ndarray]:
         where they have an answer: ``answers`` int64 and ``answer_mask``, 1 on the answer itself,
         both (rows, longest).
     """
-    shape = len(rows), max(len(row.ids) for row in rows)
-    columns: dict[str, np.ndarray] = {
+    columns = {
         # Any id pads: the loss mask is 0 there, and layers are causal.
-        "ids": np.zeros(shape, dtype=np.int64),
-        "loss_mask": np.zeros(shape, dtype=np.float32),
-        "behaviour_logprobs": np.zeros(shape, dtype=np.float32),
+        "ids": _padded([row.ids for row in rows], np.int64),
+        "loss_mask": _padded([row.mask for row in rows], np.float32),
+        "behaviour_logprobs": _padded([row.logprobs for row in rows], np.float32),
         "lengths": np.array([len(row.ids) for row in rows], dtype=np.int64),
         "role": np.array([ROLE_IDS[row.role] for row in rows], dtype=np.int64),
         "advantages": np.array([row.advantage for row in rows], dtype=np.float32),
         "weights": np.array([row.weight for row in rows], dtype=np.float32),
     }
 
-    for i, row in enumerate(rows):
-        for name, values in zip(PADDED, (row.ids, row.mask, row.logprobs), strict=True):
-            columns[name][i, : len(values)] = values
-
-    if longest := max(len(row.path) for row in rows):
+    if any(row.path for row in rows):
         columns["path_lengths"] = np.array([len(row.path) for row in rows], dtype=np.int64)
-        columns["paths"] = np.zeros((len(rows), longest), dtype=np.int64)
-        for i, row in enumerate(rows):
-            columns["paths"][i, : len(row.path)] = row.path
-    if longest := max(len(opening) + len(answer) for opening, answer in (r.answer for r in rows)):
-        columns["answers"] = np.zeros((len(rows), longest), dtype=np.int64)
-        columns["answer_mask"] = np.zeros((len(rows), longest), dtype=np.float32)
-        for i, (opening, answer) in enumerate(row.answer for row in rows):
-            stop = len(opening) + len(answer)
-            columns["answers"][i, :stop] = [*opening, *answer]
-            columns["answer_mask"][i, len(opening) : stop] = 1
+        columns["paths"] = _padded([row.path for row in rows], np.int64)
+    answers = [row.answer for row in rows]
+    if any(opening or answer for opening, answer in answers):
+        columns["answers"] = _padded([[*opening, *answer] for opening, answer in answers], np.int64)
+        of_answer = [[0] * len(opening) + [1] * len(answer) for opening, answer in answers]
+        columns["answer_mask"] = _padded(of_answer, np.float32)
     return columns
+
+
+def _padded(texts: Sequence[Sequence[float] | np.ndarray], dtype: type) -> np.ndarray:
+    """An array (texts, longest), filled up with 0 on the right."""
+    whole: np.ndarray = np.zeros((len(texts), max(map(len, texts))), dtype=dtype)
+    for row, text in zip(whole, texts, strict=True):
+        row[: len(text)] = text
+    return whole
 
 
 def informed(part: Columns) -> Columns:

@@ -26,8 +26,6 @@ WITHOUT_RATIO = frozenset({"reinforce", "rloo"})
 """Those that have no importance ratio without ``importance_cap``."""
 TrainedRole = Literal["proposer", "solver"]
 ROLES: tuple[TrainedRole, ...] = ("proposer", "solver")
-Sharding = Literal["ddp", "fsdp2"]
-"""Ways in which several learners may hold a policy."""
 Gpus = Literal["none", "own", "shared"]
 """Ways in which env runners and learners may use GPUs."""
 SHARED = 0.6, 0.4
@@ -175,7 +173,7 @@ class ComputeConfig(Settings):
     and one learner take turns on each GPU (with 0 of both: the main process on one)."""
     tensor_parallel: PositiveInt = 1
     """GPUs over which each env runner's vLLM spreads a large policy, with ``own``."""
-    sharding: Sharding = "ddp"
+    sharding: Literal["ddp", "fsdp2"] = "ddp"
     """Way in which several learners hold the policy: ``ddp`` (each all of it) or ``fsdp2`` (each a
     share)."""
     threads: PositiveInt = 1

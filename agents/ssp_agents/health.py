@@ -78,10 +78,6 @@ class Monitor:
     def __init__(self, patience: int | None = 5) -> None:
         """``patience`` steps in a row have to show the same sign; ``None`` never stops a run."""
         self._patience = patience
-        self.begin_again()
-
-    def begin_again(self) -> None:
-        """Forgets all signs."""
         self._in_a_row = dict.fromkeys(SIGNS, 0)
 
     def __call__(

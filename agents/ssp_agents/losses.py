@@ -83,19 +83,27 @@ def grpo_advantages(
 ) -> np.ndarray:
     """Equation 4: A_j = r_j - mean(r) over the group; with ``std_normalise``, divided by the
     group's deviation, as in the original GRPO."""
-    advantages = np.zeros(len(rewards), dtype=np.float64)
-    for group in np.unique(groups):
-        members = groups == group
-        if np.ptp(rewards[members]) == 0:
-            continue  # exactly 0, whatever rounding makes of a mean of equal numbers
 
-        centred = rewards[members] - rewards[members].mean()
+    def compared(own: np.ndarray) -> np.ndarray:
+        centred: np.ndarray = own - own.mean()
         # Of rewards 0 and 1 with mean p, the deviation is sqrt(p (1 - p)): questions that nearly
         # all attempts solve, or nearly none, come to weigh as much as the others.
         if learning.std_normalise:
-            centred = centred / (rewards[members].std() + 1e-6)
-        advantages[members] = centred
+            centred /= own.std() + 1e-6
+        return centred
 
+    return _within_groups(rewards, groups, compared)
+
+
+def _within_groups(
+    rewards: np.ndarray, groups: np.ndarray, compared: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    advantages = np.zeros(len(rewards), dtype=np.float64)
+    for group in np.unique(groups):
+        members = groups == group
+        # Else exactly 0, whatever rounding makes of a mean of equal numbers.
+        if np.ptp(rewards[members]) > 0:
+            advantages[members] = compared(rewards[members])
     return advantages
 
 
@@ -111,15 +119,8 @@ def rloo_advantages(
     rewards: np.ndarray, groups: np.ndarray, learning: LearningConfig
 ) -> np.ndarray:
     """A_j = r_j - mean of the *other* rewards of its group, 0 for a lone one (RLOO, 2402.14740)."""
-    advantages = np.zeros(len(rewards), dtype=np.float64)
-    for group in np.unique(groups):
-        members = groups == group
-        own = rewards[members]
-        if np.ptp(own) > 0:
-            # A sample is no part of its own baseline, which thus stays independent of it.
-            advantages[members] = own - (own.sum() - own) / (len(own) - 1)
-
-    return advantages
+    # A sample is no part of its own baseline, which thus stays independent of it.
+    return _within_groups(rewards, groups, lambda own: own - (own.sum() - own) / (len(own) - 1))
 
 
 # -- losses ------------------------------------------------------------------------------------
@@ -202,7 +203,7 @@ def cispo_loss(tokens: Tokens, learning: LearningConfig) -> Tensor:
 
 
 def is_clipped(log_ratios: Tensor, advantages: Tensor, learning: LearningConfig) -> Tensor:
-    """Mask of tokens whose gradient is stopped by clipping: bool (tokens,)."""
+    """Tokens whose gradient is stopped by clipping: bool (tokens,)."""
     # The minimum picks the clipped branch, which is constant, where that is the smaller one: above
     # 1 + high for A > 0, below 1 - low for A < 0.
     ratio = torch.exp(log_ratios)
@@ -218,12 +219,9 @@ def reinforce_loss(tokens: Tokens, learning: LearningConfig) -> Tensor:
     Equation 5 is on-policy. With a cap, each token is weighted by its truncated importance ratio,
     held fixed, so that the gradient is -ratio R grad log pi.
     """
-    # Taken for on-policy: mu = pi, and the ratio is 1.
-    if learning.importance_cap is None:
-        return -tokens.advantages * tokens.logprobs
-
-    # grad(-R ratio log pi) = -R ratio grad log pi, with the ratio held fixed.
-    ratio = importance_ratio(token_log_ratios(tokens).detach(), learning.importance_cap)
+    cap = learning.importance_cap
+    # Without a cap, it is taken for on-policy: mu = pi.
+    ratio = 1.0 if cap is None else importance_ratio(token_log_ratios(tokens).detach(), cap)
     return -tokens.advantages * ratio * tokens.logprobs
 
 

@@ -139,18 +139,12 @@ def _rows(pieces: Sequence[tuple[Tensor | None, Tensor]], length: int | None) ->
     model = next(tensor for tensor, _ in pieces if tensor is not None)
     size = model.shape[2] if length is None else length
 
-    found = []
-    for tensor, rows in pieces:
-        if tensor is None:
-            found.append(model.new_zeros(len(rows), model.shape[1], size, *model.shape[3:]))
-            continue
-
-        part = tensor[:, :, :size].index_select(0, rows)
-        if part.shape[2] < size:
-            room = part.new_zeros(*part.shape[:2], size - part.shape[2], *part.shape[3:])
-            part = torch.cat([part, room], dim=2)
-        found.append(part)
-
+    found = [
+        model.new_zeros(len(rows), model.shape[1], size, *model.shape[3:])
+        if tensor is None
+        else _room(tensor[:, :, :size].index_select(0, rows), size)
+        for tensor, rows in pieces
+    ]
     return found[0] if len(found) == 1 else torch.cat(found)
 
 

@@ -125,10 +125,9 @@ class _Run:
         assert latest is not None, "a run continues from a checkpoint"
         algorithm.restore_from_path(str((latest[1] / "algorithm").resolve()))
 
-        monitor.replay(self.directory.read_metrics())
-        if self.directory.read_stopped():
-            # It is resumed on purpose: what stopped it must happen anew to stop it again.
-            monitor.begin_again()
+        # A run that was stopped is resumed on purpose: what stopped it must happen anew.
+        if not self.directory.read_stopped():
+            monitor.replay(self.directory.read_metrics())
 
     def _step(
         self,

@@ -19,7 +19,6 @@ from playful import GAME, WORLD, make_rules, new_round, play_watched, tilted
 from transformers.models.auto import AutoModelForCausalLM
 
 from ssp_agents.config import EngineConfig
-from ssp_agents.engines import vllm_engine as vllm_engine_module
 from ssp_agents.engines.base import Engine, Request, StopRule, generate
 from ssp_agents.engines.gap import Gap, compared_rows, measure
 from ssp_agents.engines.opening import open_engine
@@ -61,7 +60,7 @@ def test_whatever_vllm_s_start_raises_is_put_into_words(
 
     monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=start))
     with pytest.raises(ModelError, match=f"cannot serve the model in {model_dir}.*no room"):
-        VLLMEngine(model_dir, *parts(rules), device="cuda")
+        open_engine(EngineConfig(kind="vllm"), model_dir, *parts(rules), device="cuda")
 
 
 def test_lists_of_a_request_are_short_enough_for_vllm_on_a_gpu() -> None:
@@ -115,11 +114,8 @@ def test_whatever_vllm_fails_in_voids_games_as_an_outage_of_the_engine(
     rules: Rules,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    broken = Broken(*failing, error=error)
-    monkeypatch.setattr(vllm_engine_module, "_started", lambda *given: broken)
     monkeypatch.setattr(VLLMEngine, "_parameters", lambda engine, request: None)
-    monkeypatch.setattr(vllm_engine_module, "arguments", lambda *_, **given: {})
-    engine = VLLMEngine("model", *parts(rules))
+    engine = VLLMEngine(Broken(*failing, error=error), "model", *parts(rules))
     engine._asleep = {"weights", "kv_cache"}
 
     for version in (1, 2):
