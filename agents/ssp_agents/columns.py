@@ -1,8 +1,4 @@
-"""Columns: the rows of an update as padded arrays, and what a model reads of them.
-
-Rows are cut into micro-batches of similar length, in which equal texts are read once; a teacher
-reads more, and the likelihood of an answer is read from less.
-"""
+"""Columns: the rows of an update as padded arrays, and what a model reads of them."""
 
 from __future__ import annotations
 
@@ -86,7 +82,7 @@ def informed(part: Columns) -> Columns:
 
 
 def answered(part: Columns, start: Tensor) -> Columns:
-    """Rows as they were before a place, ``start`` int64 (rows,), with the right answer there: its
+    """Rows as they were before a place, ``start`` int64 (rows,), with the right answer there, whose
     tokens alone are scored."""
     ids, answers = part["ids"], part["answers"]
     length, longest = ids.shape[1], answers.shape[1]
@@ -101,11 +97,8 @@ def answered(part: Columns, start: Tensor) -> Columns:
 
 
 def of_role(columns: Columns, role: int) -> Columns:
-    """The rows of one role.
-
-    Where there are none, the shortest row with weight 0: learners exchange gradients, so that each
-    has to have some.
-    """
+    """The rows of one role; where there are none, the shortest row with weight 0, as each learner
+    has to have gradients to exchange."""
     mine = columns["role"] == role
     chosen = torch.nonzero(mine).flatten() if mine.any() else columns["lengths"].argmin()[None]
     part = {name: column[chosen] for name, column in columns.items() if isinstance(column, Tensor)}
@@ -165,12 +158,10 @@ def one_of_each(part: Columns) -> tuple[Columns, Tensor | None]:
     """Columns that a model has to read of a micro-batch, or of some of its rows: equal ones once.
 
     Also the place of each of the policy's tokens (of all rows, row by row) among those of the rows
-    that are read: int64 (tokens,); ``None`` where all rows are read, as all are of columns that are
-    not from :func:`microbatches`.
+    that are read: int64 (tokens,); ``None`` where all rows are read.
     """
     if "text" not in part:
-        return part, None
-
+        return part, None  # not from microbatches
     numbers, text = torch.unique_consecutive(part["text"], return_inverse=True)
     if len(numbers) == len(text):
         return part, None

@@ -27,16 +27,14 @@ MAX_OVERLONG = 0.9
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Why a run should stop."""
+    """Reason to stop a run, in words: the cause, and what usually helps."""
 
     sign: str
-    """Its name: one of ``SIGNS``."""
+    """One of ``SIGNS``."""
     step: int
     """The last of the steps that showed it."""
     cause: str
-    """Sentence about what was seen."""
     helps: str
-    """Sentence or two about what usually helps."""
 
     def __str__(self) -> str:
         return f"{self.cause}. What usually helps: {self.helps}"

@@ -1,8 +1,8 @@
 """Advantages of trajectories and losses of tokens, as pure functions; the table of algorithms.
 
-Equations 4 (the solver's GRPO) and 5 (the proposer's REINFORCE) are those of the paper, section
-"Search Self-play Implementation". In the formulas, y_i is what the policy wrote in trajectory i,
-r_it = pi(y_it) / mu(y_it) the importance ratio of its token t, and sg[...] is held fixed.
+Equations 4 and 5 are those of the paper, section "Search Self-play Implementation". In the
+formulas, y_i is what the policy wrote in trajectory i, r_it = pi(y_it) / mu(y_it) the importance
+ratio of its token t, and sg[...] is held fixed.
 """
 
 from __future__ import annotations
@@ -161,7 +161,6 @@ def grpo_loss(tokens: Tokens, learning: LearningConfig) -> Tensor:
     At ratio 1 its gradient is that of equation 4, -A grad log pi. Clipping bounds how far an update
     moves from the policy that sampled; there is more room upwards (DAPO's clip-higher).
     """
-    # Equation 4 per token: grad(-ratio A) = -ratio A grad log pi.
     return _surrogate(token_log_ratios(tokens), tokens.advantages, learning)
 
 
@@ -226,10 +225,8 @@ def reinforce_loss(tokens: Tokens, learning: LearningConfig) -> Tensor:
 
 
 def is_vetoed(log_ratios: Tensor, rows: Tensor, count: int) -> Tensor:
-    """Trajectories with a token whose importance ratio is below ``VETO``: bool (count,).
-
-    ``log_ratios`` are float (tokens,), ``rows`` int64 (tokens,): the trajectory of each token.
-    """
+    """Trajectories with a token whose importance ratio is below ``VETO``: bool (count,); ``rows``
+    are the trajectory of each token, int64 (tokens,)."""
     # min over each row's tokens of log(pi / mu), or 0 if all are above: (count,).
     lowest = torch.zeros(count, dtype=log_ratios.dtype, device=log_ratios.device)
     lowest = lowest.scatter_reduce(0, rows, log_ratios.detach(), "amin")

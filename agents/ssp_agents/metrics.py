@@ -16,11 +16,8 @@ from ssp_env.wording.answers import nearly_same
 def step_figures(
     games: Sequence[GameRecord], slots: int, updates: Sequence[dict[str, float]]
 ) -> dict[str, float | None]:
-    """Figures of one training step: of its games, and of each optimizer update.
-
-    Shares and means over an empty set are ``None``. Those of the learners, and of reasons, are
-    there only if there was an update, or a game that ended so.
-    """
+    """Figures of one training step. Shares and means over an empty set are ``None``; those of the
+    learners, and of reasons, are there only if there was an update, or a game that ended so."""
     proposed = [game for game in games if game.origin == "proposed" and game.outcome != "void"]
     accepted = [game for game in proposed if game.outcome == "valid"]
     solved = [game for game in games if game.outcome == "valid"]

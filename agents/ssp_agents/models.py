@@ -113,11 +113,8 @@ def load_model(
 ) -> Any:
     """Loads a causal LM in float32 and evaluation mode, offline.
 
-    Args:
-        directory: config and weights, as `transformers` writes them.
-        device: where the model is put.
-        attention: implementation by its `transformers` name; when not given, what suits the device:
-            eager on CPUs, where its backward pass is faster at small sizes, else the fused one.
+    ``attention`` is an implementation by its `transformers` name; when not given, it is eager on
+    CPUs, where its backward pass is faster at small sizes, else the fused one.
     """
     from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
@@ -137,7 +134,7 @@ def load_model(
     # one. PyTorch's other kernels need no plan. This holds for the whole process.
     torch.backends.cuda.enable_cudnn_sdp(False)
 
-    unreadable = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)
+    unreadable = (OSError, ValueError, KeyError, RuntimeError)
     try:
         model, info = AutoModelForCausalLM.from_pretrained(
             path,
@@ -147,7 +144,7 @@ def load_model(
             ignore_mismatched_sizes=True,  # they are refused below, by name
             output_loading_info=True,
         )
-    except (*unreadable, StrictDataclassError) as error:
+    except (*unreadable, SafetensorError, StrictDataclassError) as error:
         raise ModelError(f"the model in {path} cannot be loaded: {error}") from error
 
     # Weights that are missing, or do not fit the config, would be random numbers.
@@ -183,14 +180,8 @@ def save_policy(
     directory: str | Path,
     dtype: torch.dtype | None = None,
 ) -> None:
-    """Writes trained weights as a model directory, with the config and tokenizer of their origin.
-
-    Args:
-        weights: parameter name -> array, as the model names them.
-        source: the directory that the policy was loaded from.
-        directory: where to write; created if missing.
-        dtype: what weights are rounded to; they are written as they are when not given.
-    """
+    """Writes trained weights, tensors or arrays as the model names them, as a model directory, with
+    the config and tokenizer of ``source``; rounded to ``dtype``, if given."""
     from safetensors.torch import save_file
 
     target = Path(directory)

@@ -114,11 +114,10 @@ def answers_of(world: World) -> Answers:
 
 @dataclass(frozen=True, slots=True)
 class _Play:
-    """A trajectory in play."""
+    """A trajectory in play, and its place in the game."""
 
     game: Game
     number: int
-    """Its place in the game."""
     trajectory: Trajectory
     attempt: Attempt | None
 

@@ -1,8 +1,7 @@
 """From played games to what a model is trained on: rows, their advantages and weights.
 
 Paper, Algorithm 1, lines 8 to 13. ``rows_of`` works on one runner's games; advantages and weights
-need the whole step, whose rows come together in :func:`credited` and :func:`with_loss_weights`, and
-are then dealt to learners. No Ray.
+need the rows of the whole step. No Ray.
 """
 
 from __future__ import annotations

@@ -15,13 +15,11 @@ LOGITS_PER_CHUNK = 2**25
 
 
 class Scores(NamedTuple):
-    """Scores of tokens that a policy wrote."""
+    """Log-probabilities of tokens that a policy wrote, and entropies of the distributions that they
+    are from, in nats and without gradients: both float32 (tokens,)."""
 
     logprobs: Tensor
-    """float32 (tokens,)."""
     entropies: Tensor | None = None
-    """float32 (tokens,), in nats, without gradients, of the distributions that the tokens are from;
-    ``None`` where nobody asked."""
 
 
 def token_scores(

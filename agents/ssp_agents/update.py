@@ -1,8 +1,6 @@
 """One optimizer step of self-play in plain PyTorch: rows in, new weights out. No Ray.
 
-RLlib's learner calls it with its module, and so can any loop of your own. The loss of a trajectory
-is put together once, in :meth:`Update.objective`; its formulas per token are in
-``losses.py``.
+RLlib's learner calls it with its module, and so can any loop of your own.
 """
 
 from __future__ import annotations
@@ -162,8 +160,8 @@ class Update:
         L = sum over rows i of w_i sum over their tokens t of (loss_it + beta KL_it + c T_it), where
         w_i holds the denominators B, n and |rho|, the KL is that of equation 4, for the roles whose
         algorithm has one, and T the KL to the teacher (``privileged``). The advantage in loss_it is
-        A_i + turn_credit gain_it. ``logprobs`` and ``entropies`` are float32 (tokens,), row by row;
-        the latter, without gradients, are for the figures alone.
+        A_i + turn_credit gain_it. ``logprobs`` and ``entropies`` are those of :class:`Scores`; the
+        latter are for the figures alone.
         """
         learning = self.learning
         # Column t of (rows, length) is scored by the logits at t - 1, so position 0 never counts.

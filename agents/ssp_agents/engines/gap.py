@@ -29,12 +29,10 @@ _BEFORE = 8
 
 @dataclass(frozen=True)
 class Gap:
-    """Result of a comparison."""
+    """Mean and largest distance of the log-probabilities of so many tokens, in nats."""
 
     tokens: int
-    """Tokens that were compared."""
     mean: float
-    """Mean distance of their log-probabilities, in nats."""
     largest: float
     worst: tuple[str, ...]
     """The tokens that are furthest apart, in words."""

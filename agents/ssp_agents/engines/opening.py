@@ -29,7 +29,7 @@ def open_engine(
     model: Any = None,
     tensor_parallel: int = 1,
 ) -> Engine:
-    """Loads a causal LM into an engine, whose turns ``stop`` ends.
+    """Loads a causal LM into an engine.
 
     ``longest`` is the longest trajectory's number of tokens; ``shares`` is true where a learner has
     to get by on the same GPU; ``tensor_parallel`` GPUs hold a model of vLLM's. ``model``, if given,

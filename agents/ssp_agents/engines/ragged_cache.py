@@ -16,11 +16,9 @@ _GROW = 64
 
 
 class RaggedCache:
-    """Stands in for a `transformers` cache during one forward call after another.
-
-    Before each forward call, :meth:`expect` says how many tokens each row is about to get.
-    Row-wise, the keys and values are (rows, heads, capacity, head size), convolution states (rows,
-    channels, kernel)."""
+    """Stands in for a `transformers` cache; each forward call is between :meth:`expect` and
+    :meth:`commit`. Keys and values are (rows, heads, capacity, head size), convolution states
+    (rows, channels, kernel)."""
 
     def __init__(self, rows: int, device: torch.device) -> None:
         self.lengths = torch.zeros(rows, dtype=torch.long, device=device)
@@ -117,7 +115,6 @@ class RaggedCache:
         return joined
 
     def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
-        """The convolution state, if there is one."""
         return self._conv.get(layer_idx)
 
     def has_previous_state(self, layer_idx: int) -> bool:

@@ -51,7 +51,7 @@ WORLDS_EVERY = 400
 
 @dataclass
 class Trace:
-    """One demonstration."""
+    """A demonstration."""
 
     ids: list[int] = field(default_factory=list)
     mask: list[int] = field(default_factory=list)
