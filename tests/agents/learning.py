@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ from playful import LEARNING
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 
 from ssp_agents.columns import Columns, columns_of
-from ssp_agents.config import LearningConfig
-from ssp_agents.losses import Algorithm, reinforce_loss
+from ssp_agents.losses import Algorithm, reinforce_advantages, reinforce_loss
 from ssp_agents.metrics import merge_figures
 from ssp_agents.models import load_model
 from ssp_agents.rllib.config import SSPConfig
@@ -89,10 +87,4 @@ def tensors(rows: Sequence[Row]) -> Columns:
     return {name: torch.as_tensor(column) for name, column in columns_of(rows).items()}
 
 
-def halved(rewards: np.ndarray, groups: np.ndarray, learning: LearningConfig) -> np.ndarray:
-    """Advantages of an algorithm that compares nothing."""
-    return rewards / 2
-
-
-HALVED = Algorithm(halved, reinforce_loss, grouped=False, kl=True)
-GROUPED = replace(HALVED, grouped=True)
+GROUPED = Algorithm(reinforce_advantages, reinforce_loss, grouped=True, kl=True)

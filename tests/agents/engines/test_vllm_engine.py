@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from engine_tests import CONFIGS, SIZES, STOPS, EngineTests, check, made, model, scored_by, words
-from playful import GAME, WORLD, make_rules, new_round, play_watched, tilted
+from playful import new_round, play_watched, tilted
 from transformers.models.auto import AutoModelForCausalLM
 
 from ssp_agents.config import EngineConfig
@@ -28,13 +28,10 @@ from ssp_agents.models import adapt, is_adapter, load_model, state_of, tiny_dire
 from ssp_agents.rollout import play
 from ssp_agents.tiny.bootstrap import tiny_tokenizer
 from ssp_env.errors import ModelError, ServiceError
-from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game
 from ssp_env.game.record import record_game
 from ssp_env.game.rules import Rules
-from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
-from ssp_env.worlds.mini import MiniWorld
 
 
 def test_what_vllm_is_started_with(model_dir: Path) -> None:
@@ -92,11 +89,6 @@ class Broken:
             return [] if name == "step" else True
 
         return call
-
-
-@pytest.fixture
-def rules(tokenizer: HuggingFaceTokenizer) -> Rules:
-    return make_rules(MiniWorld(**WORLD), tokenizer, GameConfig(**GAME))
 
 
 @pytest.mark.parametrize(
