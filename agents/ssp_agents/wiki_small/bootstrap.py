@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,35 +54,32 @@ def wiki_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def wiki_model(vocab_size: int, generator: torch.Generator) -> Lfm2ForCausalLM:
-    """A fresh model whose attention copies from the start.
-
-    Each attention layer hands on what it attends to (V and O are a rotation and its transpose), and
-    a token attends to its like (Q and K are alike)."""
+    """A fresh model whose attention copies from the start: each layer hands on what it attends to
+    (V and O are a rotation and its transpose), and a token attends to its like (Q and K)."""
     model = Lfm2ForCausalLM._from_config(tiny_config(vocab_size), attn_implementation="eager")
-
-    def normal(shape: torch.Size, std: float) -> torch.Tensor:
-        return torch.randn(shape, generator=generator) * std
-
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "embed_tokens" in name:
-                weight.copy_(normal(weight.shape, 1.0))
+                weight.normal_(0.0, 1.0, generator=generator)
             elif name.endswith("conv.conv.weight"):
                 weight.uniform_(-0.5, 0.5, generator=generator)
             elif weight.ndim >= 2:
-                out = name.endswith(("out_proj.weight", "w2.weight"))
-                weight.copy_(normal(weight.shape, weight.shape[1] ** -0.5 * (0.25 if out else 1)))
-        layers = [layer for layer in model.model.layers if hasattr(layer, "self_attn")]
-        for place, layer in enumerate(layers):
-            attention = layer.self_attn
-            rotation, _ = torch.linalg.qr(normal(torch.Size([WIDTH, WIDTH]), 1.0))
+                size = 0.25 if name.endswith(("out_proj.weight", "w2.weight")) else 1.0
+                weight.normal_(0.0, size * weight.shape[1] ** -0.5, generator=generator)
+        for attention in _attentions(model):
+            rotation, _ = torch.linalg.qr(torch.randn(WIDTH, WIDTH, generator=generator))
             attention.v_proj.weight.copy_(rotation)
-            attention.out_proj.weight.copy_(rotation.T * (4.0 if place + 1 == len(layers) else 1.0))
-            noise = normal(attention.k_proj.weight.shape, WIDTH**-0.5)
+            attention.out_proj.weight.copy_(rotation.T)
+            noise = torch.randn(WIDTH, WIDTH, generator=generator) * WIDTH**-0.5
             attention.k_proj.weight.copy_(0.7 * attention.q_proj.weight + 0.714 * noise)
+        attention.out_proj.weight.mul_(4.0)  # of the last layer
         model.model.embedding_norm.weight.fill_(0.2)
     model.tie_weights()
     return model
+
+
+def _attentions(model: Lfm2ForCausalLM) -> list[Any]:
+    return [layer.self_attn for layer in model.model.layers if hasattr(layer, "self_attn")]
 
 
 STEPS = 3000
@@ -123,8 +121,8 @@ def bootstrap(
     model = wiki_model(tokenizer.vocab_size, torch.Generator().manual_seed(seed)).train()
 
     # Groups of parameters: embeddings and the last copying layer wait, all others learn at once.
-    last = [layer for layer in model.model.layers if hasattr(layer, "self_attn")][-1].self_attn
-    embeddings, copies = model.model.embed_tokens.weight, (last.v_proj.weight, last.out_proj.weight)
+    last, embeddings = _attentions(model)[-1], model.model.embed_tokens.weight
+    copies = last.v_proj.weight, last.out_proj.weight
     waiting = {id(weight) for weight in (embeddings, *copies)}
     groups = [
         {"params": [w for w in model.parameters() if id(w) not in waiting], "share": 1.0},
