@@ -129,9 +129,8 @@ def rloo_advantages(
 def importance_ratio(log_ratios: Tensor, cap: float | None) -> Tensor:
     """Ratios of the policy that learns to the one that sampled, from their logarithms: (tokens,).
 
-    They make up both for earlier updates on the same batch and for an engine that computes a little
-    differently. Above ``cap``, ratio and gradient are scaled down to it (truncated importance
-    sampling, Ionides 2008): bounded variance at the price of a small bias.
+    Above ``cap``, ratio and gradient are scaled down to it (truncated importance sampling, Ionides
+    2008): bounded variance at the price of a small bias.
     """
     if cap is None:
         return torch.exp(log_ratios)

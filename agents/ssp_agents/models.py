@@ -1,8 +1,7 @@
 """Policies: model directories, low-rank adapters, and the tensors that are sent and saved.
 
-Adapters are LoRA's (https://arxiv.org/abs/2106.09685), by the package `peft`: two small matrices
-are trained next to each linear map W of the layers, W + 2 B A. W stays as it is, so the policy
-without its adapters is the one that training began with.
+Adapters are LoRA's (https://arxiv.org/abs/2106.09685), by `peft`: W + 2 B A in place of each linear
+map W of the layers. W stays, so without adapters the policy is the one that training began with.
 """
 
 from __future__ import annotations
@@ -92,8 +91,7 @@ def from_gguf(file: str | Path) -> Path:
 
 
 def meta_model(directory: str | Path, attention: str | None = None) -> Any:
-    """The causal LM of a directory on PyTorch's meta device, as :func:`load_model` would load it:
-    only ``config.json`` is read."""
+    """The causal LM of a directory on PyTorch's meta device: only ``config.json`` is read."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     offline = {"local_files_only": True, "trust_remote_code": False}
@@ -159,8 +157,8 @@ def load_model(
 
 
 def round_parameters(module: torch.nn.Module, dtype: torch.dtype) -> None:
-    """Rounds the parameters, in place. Buffers stay as they are: rounded frequencies of rotary
-    positions would make another model of it, the more so the longer a text is."""
+    """Rounds the parameters, in place. Rounded buffers, the frequencies of rotary positions, would
+    make another model of it, the more so the longer a text is."""
     for parameter in module.parameters():
         parameter.data = parameter.data.to(dtype)
 
@@ -226,7 +224,7 @@ def write_checksums(directory: str | Path) -> None:
 
 
 def check_weights(directory: str | Path) -> None:
-    """Makes sure that weights are those that were written, where their checksums were too."""
+    """Compares weights with their checksums, if there are any."""
     sums = Path(directory) / CHECKSUMS
     if not sums.exists():
         return  # not written by this package
@@ -255,11 +253,8 @@ def _digest(file: Path) -> str:
 
 
 def adapt(lm: Any, rank: int, seed: int) -> None:
-    """Freezes a causal LM of `transformers` and gives all linear maps in its layers adapters.
-
-    These change nothing yet, because B is 0. A, of ``rank`` rows, is drawn from the seed, so that
-    all processes have the same.
-    """
+    """Freezes a causal LM of `transformers` and gives all linear maps in its layers adapters, which
+    change nothing yet: B is 0. A, of ``rank`` rows, follows from the seed in all processes."""
     from peft import LoraConfig, inject_adapter_in_model
 
     config = LoraConfig(r=rank, lora_alpha=LORA_SCALE * rank, target_modules="all-linear")

@@ -57,6 +57,13 @@ def share_apart(one: Weights, other: Weights) -> float:
     return float((np.concatenate(apart) > 1e-5).mean())
 
 
+def exact_logprobs(lm: Any, ids: Sequence[int] | np.ndarray) -> torch.Tensor:
+    """Those of all tokens but the first (length - 1,), by one plain pass over a lone row."""
+    read = torch.as_tensor(ids, dtype=torch.int64)
+    every = torch.log_softmax(lm(input_ids=read[None]).logits[0, :-1].float(), dim=-1)
+    return every[range(len(read) - 1), read[1:]]
+
+
 def some_rows(model_dir: Path, count: int = 6, noise: float = 0.0, seed: int = 0) -> list[Row]:
     """Rows of both roles in two turns each, with the model's own behaviour log-probabilities (and
     noise on them)."""
@@ -68,11 +75,10 @@ def some_rows(model_dir: Path, count: int = 6, noise: float = 0.0, seed: int = 0
         ids = rng.integers(3, model.config.vocab_size, size=length)
         mask = np.zeros(length, dtype=np.uint8)
         mask[4:7] = mask[9 : length - int(rng.integers(0, 3))] = 1
-        with torch.inference_mode():
-            logits = model(input_ids=torch.from_numpy(ids)[None]).logits[0].float()
-        own = torch.log_softmax(logits, dim=-1)[range(length - 1), ids[1:]].numpy()
         behaviour = np.zeros(length, dtype=np.float32)
-        behaviour[1:] = own + rng.normal(0, 1, length - 1) * noise
+        behaviour[1:] = (
+            exact_logprobs(model, ids).detach().numpy() + rng.normal(0, 1, length - 1) * noise
+        )
         role = ("proposer", "solver", "solver")[game % 3]
         advantage = float(rng.uniform(0.2, 1.0)) if role == "proposer" else float(rng.normal())
         weight = 1 / (count * mask.sum())

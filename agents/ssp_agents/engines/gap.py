@@ -1,7 +1,7 @@
 """Holds the log-probabilities that an engine sampled with against the learner's.
 
-An engine that computes another distribution than the learner (its kernels, its cache, or weights
-that did not arrive) still plays; every ratio of the losses is wrong then, and nothing says so.
+An engine that computes another distribution (by its kernels, its cache, or weights that did not
+arrive) still plays; every ratio of the losses is wrong then, and nothing says so.
 """
 
 from __future__ import annotations

@@ -37,14 +37,12 @@ _MOST_BIASED = 1024
 
 
 class VLLMEngine:
-    """vLLM behind the interface of :class:`~ssp_agents.engines.base.Engine`.
+    """vLLM as an :class:`~ssp_agents.engines.base.Engine`, one a process: the first that goes takes
+    down what others need.
 
-    A process should hold one: the first that goes takes down what the others need. A prompt that
-    begins like an earlier one is not computed again, whatever its key, so there is nothing to
-    release but what runs.
-
-    Whatever vLLM fails in, the next :meth:`step` tells it as an outage. Where it failed to take
-    weights, so do all steps until it has new ones: nothing is sampled from others.
+    A prompt that begins like an earlier one is not computed again, whatever its key. Whatever vLLM
+    fails in, the next :meth:`step` tells as an outage. Where it failed to take weights, so do all
+    steps until it has new ones: nothing is sampled from others.
     """
 
     def __init__(
@@ -149,7 +147,7 @@ class VLLMEngine:
         self.weights_version = version
 
     def _tell_version(self, version: int) -> None:
-        """Lets vLLM note which weights its tokens are from; releases before 0.32 cannot."""
+        # So that it notes which weights its tokens are from; releases before 0.32 cannot.
         if hasattr(self._llm, "set_weight_version"):
             self._llm.set_weight_version(str(version))
 
@@ -278,9 +276,8 @@ def arguments(
 
 
 def surplus_bias(logits: int, tokens: int) -> dict[int, float] | None:
-    """Bias that keeps vLLM from sampling logits behind which there is no token: models often have a
-    few hundred more, to round up their matrices. A list of the tokens that are allowed would be
-    longer than the sampler takes."""
+    """Bias that keeps vLLM from sampling logits behind which there is no token, of which models
+    often have some hundred; a list of the allowed tokens would be longer than the sampler takes."""
     if not 0 <= logits - tokens <= _MOST_BIASED:
         raise ModelError(
             f"the tokenizer has {tokens} tokens and the model {logits} logits; vLLM needs at least "

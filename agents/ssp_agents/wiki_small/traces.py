@@ -1,8 +1,8 @@
 """Demonstrations on real sentences for the bootstrap of wiki-small, in the game's own format.
 
-What the rules of :mod:`ssp_env.worlds.wiki_language` have read in articles of the split ``train``
-is asked and answered, for both roles. A reader quotes a sentence as far as the value that it looks
-for, so that each next token can be decided by those just before it."""
+What the rules of :mod:`ssp_env.worlds.wiki_language` have read is asked and answered, for both
+roles. A reader quotes a sentence as far as the value that it looks for, so that each next token can
+be decided by those just before it."""
 
 from __future__ import annotations
 
