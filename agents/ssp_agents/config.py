@@ -216,7 +216,6 @@ def compares(learning: LearningConfig, role: str) -> bool:
     algorithm = learning.algorithm(role)
     if algorithm in ALGORITHMS:
         return algorithm != "reinforce"
-    # Whether it is an Algorithm at all is checked where it is used.
     return bool(getattr(load(f"learning.{role}_algorithm", algorithm), "grouped", False))
 
 
@@ -240,8 +239,7 @@ def check_settings(
     batch, size = learning.batch_size, learning.round_size
     for name, value in (("batch_size", batch), ("round_size", min(size, batch))):
         if value % game.proposals:
-            fix = "must be a multiple of game.proposals"
-            raise ConfigError(f"learning.{name}", value, fix)
+            raise ConfigError(f"learning.{name}", value, "must be a multiple of game.proposals")
     rounds, runners = -(-batch // size), compute.env_runners
     if runners > rounds:
         what = f"of {runners} env runners, only {rounds} would play a step of {batch} questions"

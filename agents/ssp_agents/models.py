@@ -11,11 +11,10 @@ import json
 import math
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from importlib import resources
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,17 +38,13 @@ CHECKSUMS = "SHA256SUMS"
 # -- model directories -------------------------------------------------------------------------
 
 
-SHIPPED = {
-    "mini": "ssp_agents.tiny",
-    "small": "ssp_agents.tiny",
-    "wiki-sentences": "ssp_agents.wiki_small",
-}
-"""Package of the policy that ships for a world."""
+SHIPPED = {"mini": "tiny", "small": "tiny", "wiki-sentences": "wiki_small"}
+"""Folder of the policy that ships for a world."""
 
 
 def shipped_directory(world: str) -> Path:
     """The checkpoint that ships for a world."""
-    return Path(str(resources.files(SHIPPED[world]) / "checkpoint"))
+    return Path(__file__).parent / SHIPPED[world] / "checkpoint"
 
 
 def tiny_directory() -> Path:
@@ -67,7 +62,7 @@ def from_gguf(file: str | Path) -> Path:
 
     path = Path(file).resolve()
     try:
-        target = cache_folder() / f"{path.stem}-{_digest(path)[:16]}"
+        target = cache_folder() / f"{path.stem}-{_digests([path])[0][:16]}"
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from error
     if target.is_dir():
@@ -217,9 +212,8 @@ def save_policy(
 def write_checksums(directory: str | Path) -> None:
     """Writes the checksums of all weights (safetensors) in a directory beside them."""
     files = sorted(Path(directory).glob("*.safetensors"))
-    with ThreadPoolExecutor() as threads:
-        sums = zip(threads.map(_digest, files), files, strict=True)
-        text = "".join(f"{digest}  {file.name}\n" for digest, file in sums)
+    sums = zip(_digests(files), files, strict=True)
+    text = "".join(f"{digest}  {file.name}\n" for digest, file in sums)
     write_atomically(Path(directory) / CHECKSUMS, text)
 
 
@@ -232,8 +226,7 @@ def check_weights(directory: str | Path) -> None:
     try:
         lines = sums.read_text(encoding="utf-8", errors="replace").splitlines()
         files = [sums.parent / line.partition("  ")[2] for line in lines]
-        with ThreadPoolExecutor() as threads:
-            digests = [*threads.map(_digest, files)]
+        digests = _digests(files)
     except OSError as error:
         raise ModelError(f"weights cannot be compared with {sums}: {error}") from error
 
@@ -244,9 +237,13 @@ def check_weights(directory: str | Path) -> None:
             raise ModelError(f"{file} is damaged, its checksum is not that of {CHECKSUMS}: {fix}")
 
 
-def _digest(file: Path) -> str:
-    with open(file, "rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+def _digests(files: Sequence[Path]) -> list[str]:
+    def digest(file: Path) -> str:
+        with open(file, "rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+
+    with ThreadPoolExecutor() as threads:
+        return [*threads.map(digest, files)]
 
 
 # -- adapters ----------------------------------------------------------------------------------
