@@ -1,8 +1,4 @@
-"""Columns: the rows of an update as padded arrays, and what a model reads of them.
-
-Rows are cut into micro-batches of similar length, in which equal texts are read once; a teacher
-reads more, and the likelihood of an answer is read from less.
-"""
+"""Columns: the rows of an update as padded arrays, and what a model reads of them."""
 
 from __future__ import annotations
 
@@ -34,35 +30,34 @@ def columns_of(rows: Sequence[Row]) -> dict[str, np.ndarray]:
         where they have an answer: ``answers`` int64 and ``answer_mask``, 1 on the answer itself,
         both (rows, longest).
     """
-    shape = len(rows), max(len(row.ids) for row in rows)
-    columns: dict[str, np.ndarray] = {
+    columns = {
         # Any id pads: the loss mask is 0 there, and layers are causal.
-        "ids": np.zeros(shape, dtype=np.int64),
-        "loss_mask": np.zeros(shape, dtype=np.float32),
-        "behaviour_logprobs": np.zeros(shape, dtype=np.float32),
+        "ids": _padded([row.ids for row in rows], np.int64),
+        "loss_mask": _padded([row.mask for row in rows], np.float32),
+        "behaviour_logprobs": _padded([row.logprobs for row in rows], np.float32),
         "lengths": np.array([len(row.ids) for row in rows], dtype=np.int64),
         "role": np.array([ROLE_IDS[row.role] for row in rows], dtype=np.int64),
         "advantages": np.array([row.advantage for row in rows], dtype=np.float32),
         "weights": np.array([row.weight for row in rows], dtype=np.float32),
     }
 
-    for i, row in enumerate(rows):
-        for name, values in zip(PADDED, (row.ids, row.mask, row.logprobs), strict=True):
-            columns[name][i, : len(values)] = values
-
-    if longest := max(len(row.path) for row in rows):
+    if any(row.path for row in rows):
         columns["path_lengths"] = np.array([len(row.path) for row in rows], dtype=np.int64)
-        columns["paths"] = np.zeros((len(rows), longest), dtype=np.int64)
-        for i, row in enumerate(rows):
-            columns["paths"][i, : len(row.path)] = row.path
-    if longest := max(len(opening) + len(answer) for opening, answer in (r.answer for r in rows)):
-        columns["answers"] = np.zeros((len(rows), longest), dtype=np.int64)
-        columns["answer_mask"] = np.zeros((len(rows), longest), dtype=np.float32)
-        for i, (opening, answer) in enumerate(row.answer for row in rows):
-            stop = len(opening) + len(answer)
-            columns["answers"][i, :stop] = [*opening, *answer]
-            columns["answer_mask"][i, len(opening) : stop] = 1
+        columns["paths"] = _padded([row.path for row in rows], np.int64)
+    answers = [row.answer for row in rows]
+    if any(opening or answer for opening, answer in answers):
+        columns["answers"] = _padded([[*opening, *answer] for opening, answer in answers], np.int64)
+        of_answer = [[0] * len(opening) + [1] * len(answer) for opening, answer in answers]
+        columns["answer_mask"] = _padded(of_answer, np.float32)
     return columns
+
+
+def _padded(texts: Sequence[Sequence[float] | np.ndarray], dtype: type) -> np.ndarray:
+    """An array (texts, longest), filled up with 0 on the right."""
+    whole: np.ndarray = np.zeros((len(texts), max(map(len, texts))), dtype=dtype)
+    for row, text in zip(whole, texts, strict=True):
+        row[: len(text)] = text
+    return whole
 
 
 def informed(part: Columns) -> Columns:
@@ -87,7 +82,7 @@ def informed(part: Columns) -> Columns:
 
 
 def answered(part: Columns, start: Tensor) -> Columns:
-    """Rows as they were before a place, ``start`` int64 (rows,), with the right answer there: its
+    """Rows as they were before a place, ``start`` int64 (rows,), with the right answer there, whose
     tokens alone are scored."""
     ids, answers = part["ids"], part["answers"]
     length, longest = ids.shape[1], answers.shape[1]
@@ -102,11 +97,8 @@ def answered(part: Columns, start: Tensor) -> Columns:
 
 
 def of_role(columns: Columns, role: int) -> Columns:
-    """The rows of one role.
-
-    Where there are none, the shortest row with weight 0: learners exchange gradients, so that each
-    has to have some.
-    """
+    """The rows of one role; where there are none, the shortest row with weight 0, as each learner
+    has to have gradients to exchange."""
     mine = columns["role"] == role
     chosen = torch.nonzero(mine).flatten() if mine.any() else columns["lengths"].argmin()[None]
     part = {name: column[chosen] for name, column in columns.items() if isinstance(column, Tensor)}
@@ -166,12 +158,10 @@ def one_of_each(part: Columns) -> tuple[Columns, Tensor | None]:
     """Columns that a model has to read of a micro-batch, or of some of its rows: equal ones once.
 
     Also the place of each of the policy's tokens (of all rows, row by row) among those of the rows
-    that are read: int64 (tokens,); ``None`` where all rows are read, as all are of columns that are
-    not from :func:`microbatches`.
+    that are read: int64 (tokens,); ``None`` where all rows are read.
     """
     if "text" not in part:
-        return part, None
-
+        return part, None  # not from microbatches
     numbers, text = torch.unique_consecutive(part["text"], return_inverse=True)
     if len(numbers) == len(text):
         return part, None

@@ -26,8 +26,6 @@ WITHOUT_RATIO = frozenset({"reinforce", "rloo"})
 """Those that have no importance ratio without ``importance_cap``."""
 TrainedRole = Literal["proposer", "solver"]
 ROLES: tuple[TrainedRole, ...] = ("proposer", "solver")
-Sharding = Literal["ddp", "fsdp2"]
-"""Ways in which several learners may hold a policy."""
 Gpus = Literal["none", "own", "shared"]
 """Ways in which env runners and learners may use GPUs."""
 SHARED = 0.6, 0.4
@@ -175,7 +173,7 @@ class ComputeConfig(Settings):
     and one learner take turns on each GPU (with 0 of both: the main process on one)."""
     tensor_parallel: PositiveInt = 1
     """GPUs over which each env runner's vLLM spreads a large policy, with ``own``."""
-    sharding: Sharding = "ddp"
+    sharding: Literal["ddp", "fsdp2"] = "ddp"
     """Way in which several learners hold the policy: ``ddp`` (each all of it) or ``fsdp2`` (each a
     share)."""
     threads: PositiveInt = 1
@@ -218,7 +216,6 @@ def compares(learning: LearningConfig, role: str) -> bool:
     algorithm = learning.algorithm(role)
     if algorithm in ALGORITHMS:
         return algorithm != "reinforce"
-    # Whether it is an Algorithm at all is checked where it is used.
     return bool(getattr(load(f"learning.{role}_algorithm", algorithm), "grouped", False))
 
 
@@ -242,8 +239,7 @@ def check_settings(
     batch, size = learning.batch_size, learning.round_size
     for name, value in (("batch_size", batch), ("round_size", min(size, batch))):
         if value % game.proposals:
-            fix = "must be a multiple of game.proposals"
-            raise ConfigError(f"learning.{name}", value, fix)
+            raise ConfigError(f"learning.{name}", value, "must be a multiple of game.proposals")
     rounds, runners = -(-batch // size), compute.env_runners
     if runners > rounds:
         what = f"of {runners} env runners, only {rounds} would play a step of {batch} questions"

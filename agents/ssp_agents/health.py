@@ -27,16 +27,14 @@ MAX_OVERLONG = 0.9
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Why a run should stop."""
+    """Reason to stop a run, in words: the cause, and what usually helps."""
 
     sign: str
-    """Its name: one of ``SIGNS``."""
+    """One of ``SIGNS``."""
     step: int
     """The last of the steps that showed it."""
     cause: str
-    """Sentence about what was seen."""
     helps: str
-    """Sentence or two about what usually helps."""
 
     def __str__(self) -> str:
         return f"{self.cause}. What usually helps: {self.helps}"
@@ -78,10 +76,6 @@ class Monitor:
     def __init__(self, patience: int | None = 5) -> None:
         """``patience`` steps in a row have to show the same sign; ``None`` never stops a run."""
         self._patience = patience
-        self.begin_again()
-
-    def begin_again(self) -> None:
-        """Forgets all signs."""
         self._in_a_row = dict.fromkeys(SIGNS, 0)
 
     def __call__(

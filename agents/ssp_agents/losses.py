@@ -1,8 +1,8 @@
 """Advantages of trajectories and losses of tokens, as pure functions; the table of algorithms.
 
-Equations 4 (the solver's GRPO) and 5 (the proposer's REINFORCE) are those of the paper, section
-"Search Self-play Implementation". In the formulas, y_i is what the policy wrote in trajectory i,
-r_it = pi(y_it) / mu(y_it) the importance ratio of its token t, and sg[...] is held fixed.
+Equations 4 and 5 are those of the paper, section "Search Self-play Implementation". In the
+formulas, y_i is what the policy wrote in trajectory i, r_it = pi(y_it) / mu(y_it) the importance
+ratio of its token t, and sg[...] is held fixed.
 """
 
 from __future__ import annotations
@@ -83,19 +83,27 @@ def grpo_advantages(
 ) -> np.ndarray:
     """Equation 4: A_j = r_j - mean(r) over the group; with ``std_normalise``, divided by the
     group's deviation, as in the original GRPO."""
-    advantages = np.zeros(len(rewards), dtype=np.float64)
-    for group in np.unique(groups):
-        members = groups == group
-        if np.ptp(rewards[members]) == 0:
-            continue  # exactly 0, whatever rounding makes of a mean of equal numbers
 
-        centred = rewards[members] - rewards[members].mean()
+    def compared(own: np.ndarray) -> np.ndarray:
+        centred: np.ndarray = own - own.mean()
         # Of rewards 0 and 1 with mean p, the deviation is sqrt(p (1 - p)): questions that nearly
         # all attempts solve, or nearly none, come to weigh as much as the others.
         if learning.std_normalise:
-            centred = centred / (rewards[members].std() + 1e-6)
-        advantages[members] = centred
+            centred /= own.std() + 1e-6
+        return centred
 
+    return _within_groups(rewards, groups, compared)
+
+
+def _within_groups(
+    rewards: np.ndarray, groups: np.ndarray, compared: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    advantages = np.zeros(len(rewards), dtype=np.float64)
+    for group in np.unique(groups):
+        members = groups == group
+        # Else exactly 0, whatever rounding makes of a mean of equal numbers.
+        if np.ptp(rewards[members]) > 0:
+            advantages[members] = compared(rewards[members])
     return advantages
 
 
@@ -111,15 +119,8 @@ def rloo_advantages(
     rewards: np.ndarray, groups: np.ndarray, learning: LearningConfig
 ) -> np.ndarray:
     """A_j = r_j - mean of the *other* rewards of its group, 0 for a lone one (RLOO, 2402.14740)."""
-    advantages = np.zeros(len(rewards), dtype=np.float64)
-    for group in np.unique(groups):
-        members = groups == group
-        own = rewards[members]
-        if np.ptp(own) > 0:
-            # A sample is no part of its own baseline, which thus stays independent of it.
-            advantages[members] = own - (own.sum() - own) / (len(own) - 1)
-
-    return advantages
+    # A sample is no part of its own baseline, which thus stays independent of it.
+    return _within_groups(rewards, groups, lambda own: own - (own.sum() - own) / (len(own) - 1))
 
 
 # -- losses ------------------------------------------------------------------------------------
@@ -128,9 +129,8 @@ def rloo_advantages(
 def importance_ratio(log_ratios: Tensor, cap: float | None) -> Tensor:
     """Ratios of the policy that learns to the one that sampled, from their logarithms: (tokens,).
 
-    They make up both for earlier updates on the same batch and for an engine that computes a little
-    differently. Above ``cap``, ratio and gradient are scaled down to it (truncated importance
-    sampling, Ionides 2008): bounded variance at the price of a small bias.
+    Above ``cap``, ratio and gradient are scaled down to it (truncated importance sampling, Ionides
+    2008): bounded variance at the price of a small bias.
     """
     if cap is None:
         return torch.exp(log_ratios)
@@ -160,7 +160,6 @@ def grpo_loss(tokens: Tokens, learning: LearningConfig) -> Tensor:
     At ratio 1 its gradient is that of equation 4, -A grad log pi. Clipping bounds how far an update
     moves from the policy that sampled; there is more room upwards (DAPO's clip-higher).
     """
-    # Equation 4 per token: grad(-ratio A) = -ratio A grad log pi.
     return _surrogate(token_log_ratios(tokens), tokens.advantages, learning)
 
 
@@ -202,7 +201,7 @@ def cispo_loss(tokens: Tokens, learning: LearningConfig) -> Tensor:
 
 
 def is_clipped(log_ratios: Tensor, advantages: Tensor, learning: LearningConfig) -> Tensor:
-    """Mask of tokens whose gradient is stopped by clipping: bool (tokens,)."""
+    """Tokens whose gradient is stopped by clipping: bool (tokens,)."""
     # The minimum picks the clipped branch, which is constant, where that is the smaller one: above
     # 1 + high for A > 0, below 1 - low for A < 0.
     ratio = torch.exp(log_ratios)
@@ -218,20 +217,15 @@ def reinforce_loss(tokens: Tokens, learning: LearningConfig) -> Tensor:
     Equation 5 is on-policy. With a cap, each token is weighted by its truncated importance ratio,
     held fixed, so that the gradient is -ratio R grad log pi.
     """
-    # Taken for on-policy: mu = pi, and the ratio is 1.
-    if learning.importance_cap is None:
-        return -tokens.advantages * tokens.logprobs
-
-    # grad(-R ratio log pi) = -R ratio grad log pi, with the ratio held fixed.
-    ratio = importance_ratio(token_log_ratios(tokens).detach(), learning.importance_cap)
+    cap = learning.importance_cap
+    # Without a cap, it is taken for on-policy: mu = pi.
+    ratio = 1.0 if cap is None else importance_ratio(token_log_ratios(tokens).detach(), cap)
     return -tokens.advantages * ratio * tokens.logprobs
 
 
 def is_vetoed(log_ratios: Tensor, rows: Tensor, count: int) -> Tensor:
-    """Trajectories with a token whose importance ratio is below ``VETO``: bool (count,).
-
-    ``log_ratios`` are float (tokens,), ``rows`` int64 (tokens,): the trajectory of each token.
-    """
+    """Trajectories with a token whose importance ratio is below ``VETO``: bool (count,); ``rows``
+    are the trajectory of each token, int64 (tokens,)."""
     # min over each row's tokens of log(pi / mu), or 0 if all are above: (count,).
     lowest = torch.zeros(count, dtype=log_ratios.dtype, device=log_ratios.device)
     lowest = lowest.scatter_reduce(0, rows, log_ratios.detach(), "amin")

@@ -16,11 +16,8 @@ from ssp_env.wording.answers import nearly_same
 def step_figures(
     games: Sequence[GameRecord], slots: int, updates: Sequence[dict[str, float]]
 ) -> dict[str, float | None]:
-    """Figures of one training step: of its games, and of each optimizer update.
-
-    Shares and means over an empty set are ``None``. Those of the learners, and of reasons, are
-    there only if there was an update, or a game that ended so.
-    """
+    """Figures of one training step. Shares and means over an empty set are ``None``; those of the
+    learners, and of reasons, are there only if there was an update, or a game that ended so."""
     proposed = [game for game in games if game.origin == "proposed" and game.outcome != "void"]
     accepted = [game for game in proposed if game.outcome == "valid"]
     solved = [game for game in games if game.outcome == "valid"]
@@ -53,7 +50,8 @@ def step_figures(
         "question_hops": _mean(game.hops for game in accepted),
         **{f"share_{hops}hop": _mean(g.hops == hops for g in known) for hops in (1, 2, 3, 4)},
         "question_words": _mean(len((game.question or "").split()) for game in accepted),
-        "repeated_share": _mean(repeated(asked)),
+        # The share of questions that another one nearly repeats.
+        "repeated_share": _mean(sum(nearly_same(a, b) for b in asked) > 1 for a in asked),
     }
     for role in ("proposer", "solver"):
         plays = [trajectory for trajectory in trajectories if trajectory.role == role]
@@ -79,11 +77,6 @@ def step_figures(
 def _mean(values: Iterable[float | None]) -> float | None:
     present = [float(value) for value in values if value is not None]
     return fmean(present) if present else None
-
-
-def repeated(questions: Sequence[str]) -> list[bool]:
-    """True for each question that another one nearly repeats."""
-    return [sum(nearly_same(one, other) for other in questions) > 1 for one in questions]
 
 
 # -- updates -----------------------------------------------------------------------------------

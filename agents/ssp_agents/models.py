@@ -1,8 +1,7 @@
 """Policies: model directories, low-rank adapters, and the tensors that are sent and saved.
 
-Adapters are LoRA's (https://arxiv.org/abs/2106.09685), by the package `peft`: two small matrices
-are trained next to each linear map W of the layers, W + 2 B A. W stays as it is, so the policy
-without its adapters is the one that training began with.
+Adapters are LoRA's (https://arxiv.org/abs/2106.09685), by `peft`: W + 2 B A in place of each linear
+map W of the layers. W stays, so without adapters the policy is the one that training began with.
 """
 
 from __future__ import annotations
@@ -12,11 +11,10 @@ import json
 import math
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from importlib import resources
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,17 +38,13 @@ CHECKSUMS = "SHA256SUMS"
 # -- model directories -------------------------------------------------------------------------
 
 
-SHIPPED = {
-    "mini": "ssp_agents.tiny",
-    "small": "ssp_agents.tiny",
-    "wiki-sentences": "ssp_agents.wiki_small",
-}
-"""Package of the policy that ships for a world."""
+SHIPPED = {"mini": "tiny", "small": "tiny", "wiki-sentences": "wiki_small"}
+"""Folder of the policy that ships for a world."""
 
 
 def shipped_directory(world: str) -> Path:
     """The checkpoint that ships for a world."""
-    return Path(str(resources.files(SHIPPED[world]) / "checkpoint"))
+    return Path(__file__).parent / SHIPPED[world] / "checkpoint"
 
 
 def tiny_directory() -> Path:
@@ -68,7 +62,7 @@ def from_gguf(file: str | Path) -> Path:
 
     path = Path(file).resolve()
     try:
-        target = cache_folder() / f"{path.stem}-{_digest(path)[:16]}"
+        target = cache_folder() / f"{path.stem}-{_digests([path])[0][:16]}"
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from error
     if target.is_dir():
@@ -92,8 +86,7 @@ def from_gguf(file: str | Path) -> Path:
 
 
 def meta_model(directory: str | Path, attention: str | None = None) -> Any:
-    """The causal LM of a directory on PyTorch's meta device, as :func:`load_model` would load it:
-    only ``config.json`` is read."""
+    """The causal LM of a directory on PyTorch's meta device: only ``config.json`` is read."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     offline = {"local_files_only": True, "trust_remote_code": False}
@@ -113,11 +106,8 @@ def load_model(
 ) -> Any:
     """Loads a causal LM in float32 and evaluation mode, offline.
 
-    Args:
-        directory: config and weights, as `transformers` writes them.
-        device: where the model is put.
-        attention: implementation by its `transformers` name; when not given, what suits the device:
-            eager on CPUs, where its backward pass is faster at small sizes, else the fused one.
+    ``attention`` is an implementation by its `transformers` name; when not given, it is eager on
+    CPUs, where its backward pass is faster at small sizes, else the fused one.
     """
     from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
@@ -137,7 +127,7 @@ def load_model(
     # one. PyTorch's other kernels need no plan. This holds for the whole process.
     torch.backends.cuda.enable_cudnn_sdp(False)
 
-    unreadable = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)
+    unreadable = (OSError, ValueError, KeyError, RuntimeError)
     try:
         model, info = AutoModelForCausalLM.from_pretrained(
             path,
@@ -147,7 +137,7 @@ def load_model(
             ignore_mismatched_sizes=True,  # they are refused below, by name
             output_loading_info=True,
         )
-    except (*unreadable, StrictDataclassError) as error:
+    except (*unreadable, SafetensorError, StrictDataclassError) as error:
         raise ModelError(f"the model in {path} cannot be loaded: {error}") from error
 
     # Weights that are missing, or do not fit the config, would be random numbers.
@@ -162,8 +152,8 @@ def load_model(
 
 
 def round_parameters(module: torch.nn.Module, dtype: torch.dtype) -> None:
-    """Rounds the parameters, in place. Buffers stay as they are: rounded frequencies of rotary
-    positions would make another model of it, the more so the longer a text is."""
+    """Rounds the parameters, in place. Rounded buffers, the frequencies of rotary positions, would
+    make another model of it, the more so the longer a text is."""
     for parameter in module.parameters():
         parameter.data = parameter.data.to(dtype)
 
@@ -183,14 +173,8 @@ def save_policy(
     directory: str | Path,
     dtype: torch.dtype | None = None,
 ) -> None:
-    """Writes trained weights as a model directory, with the config and tokenizer of their origin.
-
-    Args:
-        weights: parameter name -> array, as the model names them.
-        source: the directory that the policy was loaded from.
-        directory: where to write; created if missing.
-        dtype: what weights are rounded to; they are written as they are when not given.
-    """
+    """Writes trained weights, tensors or arrays as the model names them, as a model directory, with
+    the config and tokenizer of ``source``; rounded to ``dtype``, if given."""
     from safetensors.torch import save_file
 
     target = Path(directory)
@@ -228,14 +212,13 @@ def save_policy(
 def write_checksums(directory: str | Path) -> None:
     """Writes the checksums of all weights (safetensors) in a directory beside them."""
     files = sorted(Path(directory).glob("*.safetensors"))
-    with ThreadPoolExecutor() as threads:
-        sums = zip(threads.map(_digest, files), files, strict=True)
-        text = "".join(f"{digest}  {file.name}\n" for digest, file in sums)
+    sums = zip(_digests(files), files, strict=True)
+    text = "".join(f"{digest}  {file.name}\n" for digest, file in sums)
     write_atomically(Path(directory) / CHECKSUMS, text)
 
 
 def check_weights(directory: str | Path) -> None:
-    """Makes sure that weights are those that were written, where their checksums were too."""
+    """Compares weights with their checksums, if there are any."""
     sums = Path(directory) / CHECKSUMS
     if not sums.exists():
         return  # not written by this package
@@ -243,8 +226,7 @@ def check_weights(directory: str | Path) -> None:
     try:
         lines = sums.read_text(encoding="utf-8", errors="replace").splitlines()
         files = [sums.parent / line.partition("  ")[2] for line in lines]
-        with ThreadPoolExecutor() as threads:
-            digests = [*threads.map(_digest, files)]
+        digests = _digests(files)
     except OSError as error:
         raise ModelError(f"weights cannot be compared with {sums}: {error}") from error
 
@@ -255,20 +237,21 @@ def check_weights(directory: str | Path) -> None:
             raise ModelError(f"{file} is damaged, its checksum is not that of {CHECKSUMS}: {fix}")
 
 
-def _digest(file: Path) -> str:
-    with open(file, "rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+def _digests(files: Sequence[Path]) -> list[str]:
+    def digest(file: Path) -> str:
+        with open(file, "rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+
+    with ThreadPoolExecutor() as threads:
+        return [*threads.map(digest, files)]
 
 
 # -- adapters ----------------------------------------------------------------------------------
 
 
 def adapt(lm: Any, rank: int, seed: int) -> None:
-    """Freezes a causal LM of `transformers` and gives all linear maps in its layers adapters.
-
-    These change nothing yet, because B is 0. A, of ``rank`` rows, is drawn from the seed, so that
-    all processes have the same.
-    """
+    """Freezes a causal LM of `transformers` and gives all linear maps in its layers adapters, which
+    change nothing yet: B is 0. A, of ``rank`` rows, follows from the seed in all processes."""
     from peft import LoraConfig, inject_adapter_in_model
 
     config = LoraConfig(r=rank, lora_alpha=LORA_SCALE * rank, target_modules="all-linear")

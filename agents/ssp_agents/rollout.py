@@ -59,13 +59,11 @@ def play(
     counted from 0, finds nothing in any attempt. Attempts have the same tokens up to there, those
     with fewer searches to their end. Where none searches as often, all is the same to the bit.
 
-    No trajectory waits for another one of its phase: its search goes out while others write, and it
-    writes on when the documents are there. Searches, judges and verifiers that wait for another
-    machine (see :mod:`ssp_env.game.rules`) run in threads beside the engine.
-
-    What is sampled follows from the round's seed, the trajectory's place in it and the tokens so
-    far. So whatever finishes first, games are the same, up to the last digits of the arithmetic of
-    batches; where all services are of this process, they are the same to the last bit.
+    No trajectory waits for another one of its phase, and searches, judges and verifiers of other
+    machines are asked in threads beside the engine. What is sampled follows from the round's seed,
+    the trajectory's place in it and the tokens so far. So whatever finishes first, games are the
+    same, up to the last digits of the arithmetic of batches; where all services are of this
+    process, they are the same to the last bit.
     """
     _Scheduler(round_, engine, temperature, withhold).play()
     return round_
@@ -114,11 +112,10 @@ def answers_of(world: World) -> Answers:
 
 @dataclass(frozen=True, slots=True)
 class _Play:
-    """A trajectory in play."""
+    """A trajectory in play, and its place in the game."""
 
     game: Game
     number: int
-    """Its place in the game."""
     trajectory: Trajectory
     attempt: Attempt | None
 
@@ -126,9 +123,8 @@ class _Play:
 class _Scheduler:
     """Moves a round through its phases; keeps what each trajectory waits for.
 
-    A trajectory is either with the engine (``_writing``), or waits for its search to be sent
-    (``_due``), or for a call of a remote service, which runs in a thread (``_calls``). Results are
-    dealt with in this thread alone.
+    A trajectory is with the engine (``_writing``), or waits for its search to be sent (``_due``) or
+    for a remote service, called in a thread (``_calls``). Results are dealt with in this one alone.
     """
 
     def __init__(
@@ -168,7 +164,7 @@ class _Scheduler:
     # -- phases --------------------------------------------------------------------------------
 
     def _begin_phase(self) -> None:
-        """Asks for the turns of a phase; a phase without any is over at once."""
+        """Asks for the turns of a phase."""
         plays = []
         for game in self._round.games:
             if game.outcome is not Outcome.PENDING:
@@ -195,24 +191,21 @@ class _Scheduler:
         if self._awaited or self._round.done:
             return
 
-        # Advancing searches, verifies and judges what is left, which may wait for other machines.
+        # It verifies and judges what is left, which may wait for other machines.
         if waits_for_others(self._rules):
             self._call(self._round.advance, lambda _: self._begin_phase())
         else:
             self._round.advance()
             self._begin_phase()
 
-    def _call(
-        self, call: Callable[[], T], then: Callable[[T], None], *, awaited: bool = True
-    ) -> None:
-        """Makes a call in a thread, for which the phase waits if ``awaited``. Nothing else touches
-        what an awaited call changes, and other calls change nothing."""
-        self._awaited += awaited
+    def _call(self, call: Callable[[], T], then: Callable[[T], None]) -> None:
+        """Makes a call in a thread, for which the phase waits. Nothing else touches what it
+        changes."""
+        self._awaited += 1
 
         def done(result: T) -> None:
             then(result)
-            if awaited:
-                self._count_down()
+            self._count_down()
 
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_CALLS_AT_ONCE, thread_name_prefix="ssp-service")
@@ -284,8 +277,7 @@ class _Scheduler:
         queries = [play.trajectory.query or "" for play in plays]
         search = partial(search_each, self._rules.retriever, k=self._rules.config.top_k)
         if remote:
-            found = partial(self._found, plays)
-            self._call(lambda: search(queries), found, awaited=False)  # its trajectories are
+            self._call(lambda: search(queries), partial(self._found, plays))
         else:
             self._found(plays, search(queries))
 

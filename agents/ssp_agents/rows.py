@@ -1,8 +1,7 @@
 """From played games to what a model is trained on: rows, their advantages and weights.
 
 Paper, Algorithm 1, lines 8 to 13. ``rows_of`` works on one runner's games; advantages and weights
-need the whole step, whose rows come together in :func:`credited` and :func:`with_loss_weights`, and
-are then dealt to learners. No Ray.
+need the rows of the whole step. No Ray.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ssp_env.game.record import TrajectoryRecord
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.types import Action
 
-ROLE_IDS = {"proposer": 0, "solver": 1}
+ROLE_IDS: dict[str, int] = {role: number for number, role in enumerate(ROLES)}
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,7 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
         decided = game.outcome in (Outcome.VALID, Outcome.INVALID)
         if decided and game.origin is Origin.PROPOSED and game.proposer is not None:
             group = f"answer {game.start.seed} {game.start.group}"
-            reward = game.proposer_reward or 0.0
-            proposals.append(_row(game, game.proposer, "proposer", reward, group))
+            proposals.append(_row(game, game.proposer, "proposer", game.proposer_reward, group))
 
         # r = 1 for a right answer, compared among the n attempts at one question.
         question = f"question {game.start.seed} {game.slot}"
@@ -82,13 +80,12 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
                 ends = [stop for _, stop, own in proposer.runs() if not own]
                 path = proposer.ids[proposer.prompt_length : max(ends, default=0)]
             for a in game.counted:
-                row = _row(game, a.trajectory, "solver", a.reward or 0.0, question)
+                row = _row(game, a.trajectory, "solver", a.reward, question)
                 answer = _answer(game, a.trajectory) if config.turn_credit else row.answer
                 attempts.append(replace(row, path=path, answer=answer))
-        if game.outcome is Outcome.VALID and game.example is not None:
+        if game.outcome is Outcome.VALID and (example := game.example) is not None:
             # A right attempt that nobody sampled joins the group of those that were.
-            reward = game.example.reward or 0.0
-            row = _row(game, game.example.trajectory, "solver", reward, question)
+            row = _row(game, example.trajectory, "solver", example.reward, question)
             examples.append(replace(row, logprobs=np.full_like(row.logprobs, np.nan)))
         if game.closed_book is not None and game.closed_book_reward is not None:
             # Answers from memory are paid like any other, so that the solver does not play dumb.
@@ -102,7 +99,7 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
     return kept
 
 
-def _row(game: Game, trajectory: Trajectory, role: str, reward: float, group: str) -> Row:
+def _row(game: Game, trajectory: Trajectory, role: str, reward: float | None, group: str) -> Row:
     return Row(
         np.asarray(trajectory.ids, dtype=np.int32),
         np.frombuffer(bytes(trajectory.mask), dtype=np.uint8),
@@ -110,7 +107,7 @@ def _row(game: Game, trajectory: Trajectory, role: str, reward: float, group: st
         role,
         game.slot,
         0.0,
-        reward=float(reward),
+        reward=float(reward or 0.0),
         group=group,
     )
 
@@ -146,9 +143,8 @@ def credited(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
         # own: bool (rows,); rewards, groups and found: (rows of this role,).
         own = np.array([row.role == role for row in rows], dtype=bool)
         rewards = np.array([row.reward for row in rows if row.role == role])
-        names = [row.group for row in rows if row.role == role]
-        numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
-        groups = np.array([numbers[name] for name in names], dtype=np.int64)
+        names = np.array([row.group for row in rows if row.role == role], dtype=np.str_)
+        _, groups = np.unique(names, return_inverse=True)
 
         algorithm = find_algorithm(config, role)
         found = algorithm.advantage(rewards, groups, config)
@@ -234,20 +230,17 @@ def with_loss_weights(
         # B proposals, or B n attempts.
         scale = config.proposer_weight if row.role == "proposer" else 1.0
         trajectories = slots * (game.attempts if row.role == "solver" else 1)
-        match _aggregation(config, row.role):
-            case "sum":
-                # Equation 5: 1/B sum over proposals of sum over tokens; 1/(B n) for attempts.
-                weight = scale / trajectories
-            case "sequence":
-                # Equation 4: 1/B sum over questions, 1/n sum over attempts, 1/|rho| over tokens.
-                weight = scale / (trajectories * max(1, row.tokens))
-            case "token":
-                # One mean over all tokens of the role (DAPO).
-                weight = scale / max(1, totals[row.role])
-            case "constant":
-                # 1/L in place of 1/|rho|, the same for all trajectories (Dr. GRPO).
-                weight = scale / (trajectories * game.max_response_tokens)
-
+        denominators: dict[Aggregation, int] = {
+            # Equation 5: 1/B sum over proposals of sum over tokens; 1/(B n) for attempts.
+            "sum": trajectories,
+            # Equation 4: 1/B sum over questions, 1/n sum over attempts, 1/|rho| over tokens.
+            "sequence": trajectories * max(1, row.tokens),
+            # One mean over all tokens of the role (DAPO).
+            "token": max(1, totals[row.role]),
+            # 1/L in place of 1/|rho|, the same for all trajectories (Dr. GRPO).
+            "constant": trajectories * game.max_response_tokens,
+        }
+        weight = scale / denominators[_aggregation(config, row.role)]
         weighted.append(replace(row, weight=weight))
 
     return weighted

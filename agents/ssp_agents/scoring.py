@@ -15,13 +15,11 @@ LOGITS_PER_CHUNK = 2**25
 
 
 class Scores(NamedTuple):
-    """Scores of tokens that a policy wrote."""
+    """Log-probabilities of tokens that a policy wrote, and entropies of the distributions that they
+    are from, in nats and without gradients: both float32 (tokens,)."""
 
     logprobs: Tensor
-    """float32 (tokens,)."""
     entropies: Tensor | None = None
-    """float32 (tokens,), in nats, without gradients, of the distributions that the tokens are from;
-    ``None`` where nobody asked."""
 
 
 def token_scores(
@@ -104,12 +102,8 @@ def checkpoint_layers(module: torch.nn.Module) -> None:
     """
     from transformers import PreTrainedModel
 
-    models = [part for part in module.modules() if isinstance(part, PreTrainedModel)]
-    if not models:
-        raise ValueError(f"{type(module).__name__} holds no model of transformers")
-
     # The first one holds the others, such as the layers without the output layer.
-    model = models[0]
+    model = next(part for part in module.modules() if isinstance(part, PreTrainedModel))
     # What transformers 5.23 calls activation checkpointing, 5.19 knows by its old name.
     newer = hasattr(model, "activation_checkpointing_enable")
     enable = model.activation_checkpointing_enable if newer else model.gradient_checkpointing_enable

@@ -1,8 +1,6 @@
 """One optimizer step of self-play in plain PyTorch: rows in, new weights out. No Ray.
 
-RLlib's learner calls it with its module, and so can any loop of your own. The loss of a trajectory
-is put together once, in :meth:`Update.objective`; its formulas per token are in
-``losses.py``.
+RLlib's learner calls it with its module, and so can any loop of your own.
 """
 
 from __future__ import annotations
@@ -162,8 +160,8 @@ class Update:
         L = sum over rows i of w_i sum over their tokens t of (loss_it + beta KL_it + c T_it), where
         w_i holds the denominators B, n and |rho|, the KL is that of equation 4, for the roles whose
         algorithm has one, and T the KL to the teacher (``privileged``). The advantage in loss_it is
-        A_i + turn_credit gain_it. ``logprobs`` and ``entropies`` are float32 (tokens,), row by row;
-        the latter, without gradients, are for the figures alone.
+        A_i + turn_credit gain_it. ``logprobs`` and ``entropies`` are those of :class:`Scores`; the
+        latter are for the figures alone.
         """
         learning = self.learning
         # Column t of (rows, length) is scored by the logits at t - 1, so position 0 never counts.
@@ -205,8 +203,7 @@ class Update:
                 clipped, clippable = clipped.masked_scatter(chosen, found), clippable | chosen
         # sum_i w_i sum_t loss_it, and the same of the KL: scalars.
         loss = (counted * losses).sum()
-        has_kl = self._has_kl(role)
-        kl = (counted * self._kl(part, logprobs, has_kl)).sum()
+        kl = (counted * self._kl(part, logprobs, counts)).sum()
         to_teacher = (counted * self._kl_to_teacher(part, logprobs, counts)).sum()
 
         whole = loss + learning.kl_coeff * kl + learning.privileged * to_teacher
@@ -233,31 +230,32 @@ class Update:
 
         return sums["loss"], {name: value.detach().double() for name, value in sums.items()}
 
-    def _kl(self, part: Columns, logprobs: Tensor, has_kl: Tensor) -> Tensor:
+    def _kl(self, part: Columns, logprobs: Tensor, counts: Tensor) -> Tensor:
         """KL of each token (tokens,); 0 for roles without it, whose rows the reference does not
-        read."""
-        kl = torch.zeros_like(logprobs)
-        rows = self._has_kl(part["role"])
-        if self.reference is None or (self._agree is None and not bool(rows.any())):
+        read. ``counts`` are the policy's tokens in each row."""
+        kl, device = torch.zeros_like(logprobs), part["ids"].device
+        rows = torch.tensor([a.kl for a in self._algorithms], device=device)[part["role"]]
+        some = bool(rows.any())
+        if self.reference is None or not (some or self._agree):
             return kl
 
         # Where the reference is shared among learners, all of them read, if only an idle row.
-        seen = {name: column[rows] for name, column in part.items()} if rows.any() else idle(part)
-        with torch.no_grad(), self._arithmetic(part["ids"].device):
+        seen = {name: column[rows] for name, column in part.items()} if some else idle(part)
+        with torch.no_grad(), self._arithmetic(device):
             reference = _scored(self.reference, seen).logprobs
-
-        # That pass was for the other learners' sake.
-        if not bool(rows.any()):
+        if not some:
             return kl
-        cap = self.learning.kl_cap
-        return kl.masked_scatter(has_kl, kl_k3(logprobs[has_kl], reference, cap))
+
+        has_kl = rows.repeat_interleave(counts)  # bool (tokens,)
+        of_tokens = kl_k3(logprobs[has_kl], reference, self.learning.kl_cap)
+        return kl.masked_scatter(has_kl, of_tokens)
 
     def _kl_to_teacher(self, part: Columns, logprobs: Tensor, counts: Tensor) -> Tensor:
         """KL[pi(. | read) || pi(. | path, read)] of each token (tokens,), the second held fixed; 0
         in rows without a path.
 
         The teacher of pi-Play (2604.14054) is the policy itself, which knows what the proposer
-        knew. ``counts`` are the policy's tokens in each row.
+        knew.
         """
         # Where the policy is shared among learners, all of them read.
         if not self.learning.privileged or ("paths" not in part and self._agree is None):
@@ -306,10 +304,6 @@ class Update:
         rises = likely[:, 1:] - likely[:, :-1]
         rises *= torch.arange(1, most + 2, device=own.device) < turns[:, None]
         return rises.gather(1, turn.clamp(0, most))[own]
-
-    def _has_kl(self, role: Tensor) -> Tensor:
-        """Roles whose algorithm has a KL, by role id: bool of the same shape."""
-        return torch.tensor([a.kl for a in self._algorithms], device=role.device)[role]
 
     def _role_norms(self, proposer_gradients: Sequence[Tensor | None]) -> tuple[float, float]:
         """Norms of both roles' gradients, from the proposer's and from that of both."""

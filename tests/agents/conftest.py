@@ -19,6 +19,7 @@ from ssp_agents.rllib.config import SSPConfig
 from ssp_agents.rollout import play
 from ssp_env.game.config import GameConfig
 from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
@@ -48,12 +49,24 @@ def algorithm_config(model_dir: Path) -> SSPConfig:
 
 
 @pytest.fixture(scope="session")
-def played(model_dir: Path, tokenizer: HuggingFaceTokenizer) -> Round:
+def rules(tokenizer: HuggingFaceTokenizer) -> Rules:
+    return make_rules(MiniWorld(**WORLD), tokenizer, GameConfig(**GAME))
+
+
+@pytest.fixture(scope="session")
+def stop(rules: Rules) -> StopRule:
+    return StopRule.of(rules.config, rules.tokenizer)
+
+
+@pytest.fixture(scope="session")
+def engine(model_dir: Path, rules: Rules, stop: StopRule) -> TransformersEngine:
+    """That policy, whose weights nobody changes."""
+    return TransformersEngine(load_model(model_dir), rules.tokenizer, stop)
+
+
+@pytest.fixture(scope="session")
+def played(rules: Rules, engine: TransformersEngine) -> Round:
     """A round of 16 games, played by that policy at temperature 0.8."""
-    rules = make_rules(MiniWorld(**WORLD), tokenizer, GameConfig(**GAME))
-    engine = TransformersEngine(
-        load_model(model_dir), tokenizer, StopRule.of(rules.config, tokenizer)
-    )
     return play(new_round(rules), engine, temperature=0.8)
 
 

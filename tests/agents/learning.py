@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ from playful import LEARNING
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 
 from ssp_agents.columns import Columns, columns_of
-from ssp_agents.config import LearningConfig
-from ssp_agents.losses import Algorithm, reinforce_loss
+from ssp_agents.losses import Algorithm, reinforce_advantages, reinforce_loss
 from ssp_agents.metrics import merge_figures
 from ssp_agents.models import load_model
 from ssp_agents.rllib.config import SSPConfig
@@ -59,6 +57,13 @@ def share_apart(one: Weights, other: Weights) -> float:
     return float((np.concatenate(apart) > 1e-5).mean())
 
 
+def exact_logprobs(lm: Any, ids: Sequence[int] | np.ndarray) -> torch.Tensor:
+    """Those of all tokens but the first (length - 1,), by one plain pass over a lone row."""
+    read = torch.as_tensor(ids, dtype=torch.int64)
+    every = torch.log_softmax(lm(input_ids=read[None]).logits[0, :-1].float(), dim=-1)
+    return every[range(len(read) - 1), read[1:]]
+
+
 def some_rows(model_dir: Path, count: int = 6, noise: float = 0.0, seed: int = 0) -> list[Row]:
     """Rows of both roles in two turns each, with the model's own behaviour log-probabilities (and
     noise on them)."""
@@ -70,11 +75,10 @@ def some_rows(model_dir: Path, count: int = 6, noise: float = 0.0, seed: int = 0
         ids = rng.integers(3, model.config.vocab_size, size=length)
         mask = np.zeros(length, dtype=np.uint8)
         mask[4:7] = mask[9 : length - int(rng.integers(0, 3))] = 1
-        with torch.inference_mode():
-            logits = model(input_ids=torch.from_numpy(ids)[None]).logits[0].float()
-        own = torch.log_softmax(logits, dim=-1)[range(length - 1), ids[1:]].numpy()
         behaviour = np.zeros(length, dtype=np.float32)
-        behaviour[1:] = own + rng.normal(0, 1, length - 1) * noise
+        behaviour[1:] = (
+            exact_logprobs(model, ids).detach().numpy() + rng.normal(0, 1, length - 1) * noise
+        )
         role = ("proposer", "solver", "solver")[game % 3]
         advantage = float(rng.uniform(0.2, 1.0)) if role == "proposer" else float(rng.normal())
         weight = 1 / (count * mask.sum())
@@ -89,10 +93,4 @@ def tensors(rows: Sequence[Row]) -> Columns:
     return {name: torch.as_tensor(column) for name, column in columns_of(rows).items()}
 
 
-def halved(rewards: np.ndarray, groups: np.ndarray, learning: LearningConfig) -> np.ndarray:
-    """Advantages of an algorithm that compares nothing."""
-    return rewards / 2
-
-
-HALVED = Algorithm(halved, reinforce_loss, grouped=False, kl=True)
-GROUPED = replace(HALVED, grouped=True)
+GROUPED = Algorithm(reinforce_advantages, reinforce_loss, grouped=True, kl=True)

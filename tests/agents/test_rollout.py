@@ -5,18 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
-from playful import GAME, WORLD, LengthJudge, new_round, play_watched
+from playful import LengthJudge, make_rules, new_round, play_watched
 
 from ssp_agents.config import LearningConfig
-from ssp_agents.engines.base import Request, StopRule
+from ssp_agents.engines.base import Request
 from ssp_agents.engines.gap import compared_rows
 from ssp_agents.engines.transformers_engine import TransformersEngine
-from ssp_agents.models import load_model
 from ssp_agents.rollout import play
 from ssp_agents.rows import rows_of
 from ssp_env.errors import ServiceError
@@ -26,9 +25,7 @@ from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules, waits_for_others
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.search.base import Retriever
-from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Document
-from ssp_env.worlds.mini import MiniWorld
 
 
 class Slow:
@@ -64,53 +61,34 @@ class SlowJudge(LengthJudge):
         return super().judge(tasks)
 
 
-class Table:
-    """A world, and an engine for the games that are played in it."""
-
-    def __init__(self, model_dir: Path, tokenizer: HuggingFaceTokenizer) -> None:
-        self.world, self.tokenizer = MiniWorld(**WORLD), tokenizer
-        stop = StopRule.of(GameConfig(**GAME), tokenizer)
-        self.engine = TransformersEngine(load_model(model_dir), tokenizer, stop)
-        self.retriever = self.rules().retriever
-        self.local = self.played()
-
-    def rules(self, **parts: Any) -> Rules:
-        parts = {"judge": LengthJudge(), **parts}
-        return Rules.build(self.world, self.tokenizer, GameConfig(**GAME), **parts)
-
-    def played(self, **parts: Any) -> list[GameRecord]:
-        """A round under rules with these parts."""
-        return records(play_watched(self.rules(**parts), self.engine))
-
-
 @pytest.fixture(scope="module")
-def table(model_dir: Path, tokenizer: HuggingFaceTokenizer) -> Table:
-    return Table(model_dir, tokenizer)
+def local(played: Round) -> list[GameRecord]:
+    """Games with services of this process."""
+    return records(played)
 
 
 def records(round_: Round) -> list[GameRecord]:
     return [record_game(game, round_.rules) for game in round_.games]
 
 
-def tokens(games: Sequence[GameRecord]) -> list[tuple[int, ...]]:
-    return [trajectory.ids for game in games for trajectory in game.trajectories]
+def test_whatever_finishes_first_the_games_are_the_same(
+    rules: Rules, engine: TransformersEngine, local: list[GameRecord]
+) -> None:
+    assert not waits_for_others(rules)
+    assert records(play_watched(rules, engine)) == local, "to the last bit"
 
-
-def test_whatever_finishes_first_the_games_are_the_same(table: Table) -> None:
-    assert not waits_for_others(table.rules())
-    assert table.played() == table.local, "services of this process: the same to the last bit"
-
-    slow, judge = Slow(table.retriever), SlowJudge()
-    assert waits_for_others(table.rules(retriever=slow, judge=judge))
-    games = table.played(retriever=slow, judge=judge)
+    slow, judge = Slow(rules.retriever), SlowJudge()
+    elsewhere = replace(rules, retriever=slow, judge=judge)
+    assert waits_for_others(elsewhere)
+    games = records(play_watched(elsewhere, engine))
 
     assert slow.calls > 4
     assert threading.get_ident() not in slow.threads
     assert judge.calls > 1, "attempts are judged while others are written"
-    assert tokens(games) == tokens(table.local)
-    for game, other in zip(games, table.local, strict=True):
+    for game, other in zip(games, local, strict=True):
         assert (game.outcome, game.solve_rate) == (other.outcome, other.solve_rate)
         for one, two in zip(game.trajectories, other.trajectories, strict=True):
+            assert one.ids == two.ids
             np.testing.assert_allclose(one.logprobs, two.logprobs, atol=1e-4)
 
 
@@ -130,13 +108,14 @@ class Noting:
         self._engine.submit(requests)
 
 
-def test_verification_has_its_own_temperature_and_is_not_learnt_from(table: Table) -> None:
+def test_verification_has_its_own_temperature_and_is_not_learnt_from(
+    rules: Rules, engine: TransformersEngine
+) -> None:
     """Nor is it compared with the learner, which scores at the temperature of play."""
-    config = GameConfig(**{**GAME, "verifier": "policy"})
-    rules = Rules.build(table.world, table.tokenizer, config, judge=LengthJudge())
-    engine: Any = Noting(table.engine)
-    round_ = play(new_round(rules), engine, temperature=0.8)
-    assert engine.asked == {"proposer": {0.8}, "verifier": {0.5}, "solver": {0.8}}
+    config = rules.config.replace(verifier="policy")
+    rules, noting = make_rules(rules.world, rules.tokenizer, config), Noting(engine)
+    round_ = play(new_round(rules), cast("Any", noting), temperature=0.8)
+    assert noting.asked == {"proposer": {0.8}, "verifier": {0.5}, "solver": {0.8}}
     assert GameConfig(verifications=(1, 1)).verification_temperature == 1.0
 
     rows = rows_of(round_.games, LearningConfig())
@@ -147,37 +126,42 @@ def test_verification_has_its_own_temperature_and_is_not_learnt_from(table: Tabl
     assert not read & learnt
 
 
-def test_an_outage_meanwhile_voids_what_it_hit_and_no_more(table: Table) -> None:
+def test_an_outage_meanwhile_voids_what_it_hit_and_no_more(
+    rules: Rules, engine: TransformersEngine, local: list[GameRecord]
+) -> None:
     asked = [
         (i, search.query)
-        for i, game in enumerate(table.local)
+        for i, game in enumerate(local)
         for trajectory in game.trajectories
         if trajectory.role == "proposer"
         for search in trajectory.searches
     ]
     query = asked[len(asked) // 2][1]
-    games = table.played(retriever=Slow(table.retriever, fails=query))
+    failing = replace(rules, retriever=Slow(rules.retriever, fails=query))
+    games = records(play_watched(failing, engine))
 
     void = {i for i, game in enumerate(games) if game.outcome == "void"}
     assert {i for i, text in asked if text == query} <= void
     assert len(void) < len(games)
     assert {games[i].reason for i in void} == {"search"}
-    assert table.engine.running == 0
+    assert engine.running == 0
 
 
-def test_a_withheld_search_changes_what_comes_after_it_alone(table: Table) -> None:
-    def attempts(withhold: int | None) -> list[TrajectoryRecord]:
-        round_ = play(new_round(table.rules()), table.engine, temperature=0.8, withhold=withhold)
-        played = [t for game in records(round_) for t in game.trajectories]
-        proposals = [t for t in played if t.role != "solver"]
-        assert proposals == [t for g in table.local for t in g.trajectories if t.role != "solver"]
-        return [t for t in played if t.role == "solver"]
+def test_a_withheld_search_changes_what_comes_after_it_alone(
+    rules: Rules, engine: TransformersEngine, local: list[GameRecord]
+) -> None:
+    def trajectories(withhold: int) -> list[TrajectoryRecord]:
+        round_ = play(new_round(rules), engine, temperature=0.8, withhold=withhold)
+        return [t for game in records(round_) for t in game.trajectories]
 
-    factual = attempts(None)
-    assert attempts(99) == factual, "to the bit"
+    factual = [t for game in local for t in game.trajectories]
+    assert trajectories(99) == factual, "to the bit"
     changed = 0
     for place in (0, 1):
-        for was, now in zip(factual, attempts(place), strict=True):
+        for was, now in zip(factual, trajectories(place), strict=True):
+            if was.role != "solver":
+                assert now == was
+                continue
             if len(was.searches) <= place:
                 assert (now.ids, now.verdict) == (was.ids, was.verdict)
                 continue

@@ -16,7 +16,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from learning import some_rows, tensors
+from learning import exact_logprobs, some_rows, tensors
 
 from ssp_agents.columns import Columns
 from ssp_agents.config import ALGORITHMS, Aggregation, LearningConfig
@@ -173,12 +173,8 @@ def test_a_teacher_reads_the_path_before_the_policys_tokens(
     for row in rows:
         start, own = int(row.mask.argmax()), np.flatnonzero(row.mask)
         read = np.concatenate([row.ids[:start], row.path, row.ids[start:]])
-        for_each = []
-        for ids, places in ((row.ids, own), (read, own + len(row.path))):
-            logits = model(input_ids=torch.as_tensor(ids, dtype=torch.int64)[None]).logits[0]
-            every = torch.log_softmax(logits.float(), dim=-1)
-            for_each.append(every[places - 1, ids[places]])
-        pi, teacher = for_each[0], for_each[1].detach()
+        pi = exact_logprobs(model, row.ids)[own - 1]
+        teacher = exact_logprobs(model, read).detach()[own + len(row.path) - 1]
         assert len(row.path) > 0 or torch.equal(pi, teacher)
         known = known + row.weight * (torch.exp(teacher - pi) - (teacher - pi) - 1).sum()
 
@@ -211,11 +207,8 @@ def test_a_turn_is_paid_by_how_much_likelier_the_answer_became(
         begins = np.flatnonzero(np.diff(row.mask, prepend=0) == 1)
         likely = []
         for start in begins:
-            ids = torch.as_tensor([*row.ids[:start], 5, *row.answer[1]], dtype=torch.int64)
-            with torch.no_grad():
-                every = torch.log_softmax(model(input_ids=ids[None]).logits[0].float(), dim=-1)
-            places = range(start + 1, len(ids))
-            likely.append(np.exp(np.mean([every[t - 1, ids[t]] for t in places] or [0.0])))
+            logprobs = exact_logprobs(model, [*row.ids[:start], 5, *row.answer[1]]).detach()[start:]
+            likely.append(float(logprobs.mean().exp()) if len(logprobs) else 1.0)
         assert len(begins) == 2
         gain = likely[1] - likely[0]
         for turn, paid in enumerate((gain, 0.0)):

@@ -1,5 +1,4 @@
-"""Interface of inference engines, and the turns that they sample: token ids in, token ids and
-log-probabilities out."""
+"""Interface of inference engines: token ids in, token ids and log-probabilities out."""
 
 from __future__ import annotations
 
@@ -150,7 +149,6 @@ class Turn:
 
     @property
     def generation(self) -> Generation:
-        """Tokens sampled so far."""
         return Generation(self.ids, self.logprobs)
 
     @property

@@ -1,7 +1,7 @@
 """Holds the log-probabilities that an engine sampled with against the learner's.
 
-An engine that computes another distribution than the learner (its kernels, its cache, or weights
-that did not arrive) still plays; every ratio of the losses is wrong then, and nothing says so.
+An engine that computes another distribution (by its kernels, its cache, or weights that did not
+arrive) still plays; every ratio of the losses is wrong then, and nothing says so.
 """
 
 from __future__ import annotations
@@ -29,12 +29,10 @@ _BEFORE = 8
 
 @dataclass(frozen=True)
 class Gap:
-    """Result of a comparison."""
+    """Mean and largest distance of the log-probabilities of so many tokens, in nats."""
 
     tokens: int
-    """Tokens that were compared."""
     mean: float
-    """Mean distance of their log-probabilities, in nats."""
     largest: float
     worst: tuple[str, ...]
     """The tokens that are furthest apart, in words."""

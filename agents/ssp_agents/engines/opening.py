@@ -29,7 +29,7 @@ def open_engine(
     model: Any = None,
     tensor_parallel: int = 1,
 ) -> Engine:
-    """Loads a causal LM into an engine, whose turns ``stop`` ends.
+    """Loads a causal LM into an engine.
 
     ``longest`` is the longest trajectory's number of tokens; ``shares`` is true where a learner has
     to get by on the same GPU; ``tensor_parallel`` GPUs hold a model of vLLM's. ``model``, if given,
@@ -39,19 +39,19 @@ def open_engine(
     dtype = torch.bfloat16 if config.in_half(on_gpu) else torch.float32
     if config.kind == "vllm":
         # It reads the environment when it is imported.
-        from ssp_agents.engines.vllm_engine import VLLMEngine
+        from ssp_agents.engines.vllm_engine import VLLMEngine, start
 
-        return VLLMEngine(
+        sleeps = shares and on_gpu
+        llm = start(
             model_dir,
-            tokenizer,
-            stop,
-            device=device,
+            on_gpu=on_gpu,
             dtype=dtype,
             memory=vllm_share(config, shares),
             longest=longest,
-            sleeps=shares,
+            sleeps=sleeps,
             tensor_parallel=tensor_parallel,
         )
+        return VLLMEngine(llm, model_dir, tokenizer, stop, dtype=dtype, sleeps=sleeps)
 
     if model is None:
         model = load_model(model_dir, attention=config.attention)

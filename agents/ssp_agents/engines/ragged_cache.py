@@ -16,11 +16,9 @@ _GROW = 64
 
 
 class RaggedCache:
-    """Stands in for a `transformers` cache during one forward call after another.
-
-    Before each forward call, :meth:`expect` says how many tokens each row is about to get.
-    Row-wise, the keys and values are (rows, heads, capacity, head size), convolution states (rows,
-    channels, kernel)."""
+    """Stands in for a `transformers` cache; each forward call is between :meth:`expect` and
+    :meth:`commit`. Keys and values are (rows, heads, capacity, head size), convolution states
+    (rows, channels, kernel)."""
 
     def __init__(self, rows: int, device: torch.device) -> None:
         self.lengths = torch.zeros(rows, dtype=torch.long, device=device)
@@ -117,7 +115,6 @@ class RaggedCache:
         return joined
 
     def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
-        """The convolution state, if there is one."""
         return self._conv.get(layer_idx)
 
     def has_previous_state(self, layer_idx: int) -> bool:
@@ -139,18 +136,12 @@ def _rows(pieces: Sequence[tuple[Tensor | None, Tensor]], length: int | None) ->
     model = next(tensor for tensor, _ in pieces if tensor is not None)
     size = model.shape[2] if length is None else length
 
-    found = []
-    for tensor, rows in pieces:
-        if tensor is None:
-            found.append(model.new_zeros(len(rows), model.shape[1], size, *model.shape[3:]))
-            continue
-
-        part = tensor[:, :, :size].index_select(0, rows)
-        if part.shape[2] < size:
-            room = part.new_zeros(*part.shape[:2], size - part.shape[2], *part.shape[3:])
-            part = torch.cat([part, room], dim=2)
-        found.append(part)
-
+    found = [
+        model.new_zeros(len(rows), model.shape[1], size, *model.shape[3:])
+        if tensor is None
+        else _room(tensor[:, :, :size].index_select(0, rows), size)
+        for tensor, rows in pieces
+    ]
     return found[0] if len(found) == 1 else torch.cat(found)
 
 

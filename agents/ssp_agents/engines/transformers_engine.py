@@ -91,7 +91,7 @@ class TransformersEngine:
     def sleep(self) -> None:
         """Drops what was computed; the weights stay where they are."""
         self._forget()
-        self._empty_cache()
+        torch.cuda.empty_cache()  # does nothing without a GPU
 
     def wake(self) -> None:
         """Has nothing to fetch back."""
@@ -127,10 +127,6 @@ class TransformersEngine:
         self._kept: dict[int, _Kept] = {}
         self._rows: list[Turn] = []
         self._cache = RaggedCache(0, self._device)
-
-    def _empty_cache(self) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.empty_cache()
 
     def _live(self) -> list[int]:
         """The rows of the batch whose turns go on."""
@@ -208,7 +204,7 @@ class TransformersEngine:
 
     def _halve(self, turns: dict[int, Turn], error: BaseException) -> None:
         """Starts requests again where they are, half as many side by side."""
-        self._empty_cache()
+        torch.cuda.empty_cache()
         if self._tried <= 1:
             longest = max(len(turn.read) for turn in turns.values())
             what = f"the engine has no memory for a sequence of up to {longest} tokens, even alone"

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,38 +37,29 @@ _MOST_BIASED = 1024
 
 
 class VLLMEngine:
-    """vLLM behind the interface of :class:`~ssp_agents.engines.base.Engine`.
+    """vLLM as an :class:`~ssp_agents.engines.base.Engine`, one a process: the first that goes takes
+    down what others need.
 
-    A process should hold one: the first that goes takes down what the others need. A prompt that
-    begins like an earlier one is not computed again, whatever its key, so there is nothing to
-    release but what runs.
-
-    Whatever vLLM fails in, the next :meth:`step` tells it as an outage. Where it failed to take
-    weights, so do all steps until it has new ones: nothing is sampled from others.
+    A prompt that begins like an earlier one is not computed again, whatever its key. Whatever vLLM
+    fails in, the next :meth:`step` tells as an outage. Where it failed to take weights, so do all
+    steps until it has new ones: nothing is sampled from others.
     """
 
     def __init__(
         self,
+        llm: Any,
         model_dir: str | Path,
         tokenizer: Tokenizer,
         stop: StopRule,
         *,
-        device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
-        memory: float = 0.4,
-        longest: int | None = None,
         sleeps: bool = False,
-        tensor_parallel: int = 1,
     ) -> None:
-        """Arguments as of :func:`~ssp_agents.engines.opening.open_engine`. ``memory`` is the share
-        of a GPU's that vLLM may fill; ``longest`` defaults to the model's own limit; with
-        ``sleeps``, :meth:`sleep` gives the memory back, for a learner beside it; with
-        ``tensor_parallel`` above 1, as many processes of vLLM's have a GPU each, and all get
-        the weights."""
+        """``llm`` is vLLM's engine, see :func:`start`; with ``sleeps``, :meth:`sleep` gives its
+        memory back, for a learner beside it."""
+        self._llm, self._dtype, self._sleeps = llm, dtype, sleeps
         self._tokenizer, self._stop, self._model_dir = tokenizer, stop, model_dir
         self._base: dict[str, Tensor] | None = None
-        self._dtype, on_gpu = dtype, torch.device(device).type == "cuda"
-        self._sleeps = sleeps and on_gpu
         self._asleep: set[str] = set()
         self.weights_version = 0
         self._turns: dict[str, Turn] = {}
@@ -80,19 +70,8 @@ class VLLMEngine:
         self._lacks_weights: str | None = None
         """Why it does not have the weights of this version."""
 
-        check_weights(model_dir)
-        given = arguments(
-            model_dir,
-            on_gpu=on_gpu,
-            dtype=dtype,
-            memory=memory,
-            longest=longest,
-            sleeps=self._sleeps,
-            tensor_parallel=tensor_parallel,
-        )
-        self._llm = _started(given, on_gpu)
         self._tell_version(0)
-        config = self._llm.model_config.hf_text_config
+        config = llm.model_config.hf_text_config
         self._tied = bool(getattr(config, "tie_word_embeddings", False))
         self._bias = surplus_bias(config.vocab_size, tokenizer.vocab_size)
 
@@ -153,7 +132,7 @@ class VLLMEngine:
 
         # The output layer of a tied model is its embedding.
         weights = [
-            (name, value if isinstance(value, Tensor) else _writable(value))
+            (name, as_tensor(value))
             for name, value in self._plain(state).items()
             if not (self._tied and name == "lm_head.weight")
         ]
@@ -168,7 +147,7 @@ class VLLMEngine:
         self.weights_version = version
 
     def _tell_version(self, version: int) -> None:
-        """Lets vLLM note which weights its tokens are from; releases before 0.32 cannot."""
+        # So that it notes which weights its tokens are from; releases before 0.32 cannot.
         if hasattr(self._llm, "set_weight_version"):
             self._llm.set_weight_version(str(version))
 
@@ -271,7 +250,11 @@ def arguments(
     sleeps: bool,
     tensor_parallel: int,
 ) -> dict[str, Any]:
-    """Arguments that vLLM is started with; see :class:`VLLMEngine`."""
+    """Arguments that vLLM is started with.
+
+    ``memory`` is the share of a GPU's that it may fill; ``longest`` defaults to the model's own
+    limit; with ``tensor_parallel`` above 1, as many processes have a GPU each, and all get the
+    weights."""
     given: dict[str, Any] = {
         "model": str(model_dir),
         "skip_tokenizer_init": True,
@@ -293,9 +276,8 @@ def arguments(
 
 
 def surplus_bias(logits: int, tokens: int) -> dict[int, float] | None:
-    """Bias that keeps vLLM from sampling logits behind which there is no token: models often have a
-    few hundred more, to round up their matrices. A list of the tokens that are allowed would be
-    longer than the sampler takes."""
+    """Bias that keeps vLLM from sampling logits behind which there is no token, of which models
+    often have some hundred; a list of the allowed tokens would be longer than the sampler takes."""
     if not 0 <= logits - tokens <= _MOST_BIASED:
         raise ModelError(
             f"the tokenizer has {tokens} tokens and the model {logits} logits; vLLM needs at least "
@@ -312,8 +294,9 @@ def _hybrid(model_dir: str | Path) -> bool:
     return bool(set(getattr(config, "layer_types", None) or ()) - {"full_attention"})
 
 
-def _started(given: Mapping[str, Any], on_gpu: bool) -> Any:
-    """vLLM's engine, in this process."""
+def start(model_dir: str | Path, *, on_gpu: bool, **given: Any) -> Any:
+    """vLLM's engine, in this process; see :func:`arguments`."""
+    check_weights(model_dir)
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
@@ -324,14 +307,9 @@ def _started(given: Mapping[str, Any], on_gpu: bool) -> Any:
     if not on_gpu:
         _prepare_cpu()
     try:
-        return LLM(**given).llm_engine
+        return LLM(**arguments(model_dir, on_gpu=on_gpu, **given)).llm_engine
     except Exception as error:  # of any type: CUDA's, one of memory, a failed assertion
-        raise ModelError(f"vLLM cannot serve the model in {given['model']}: {error!r}") from error
-
-
-def _writable(array: Any) -> Tensor:
-    """A tensor of an array, which is read-only where it comes from Ray's object store."""
-    return torch.from_numpy(np.require(array, requirements="W"))
+        raise ModelError(f"vLLM cannot serve the model in {model_dir}: {error!r}") from error
 
 
 def _reload(worker: Any, weights: Sequence[tuple[str, Tensor]]) -> None:

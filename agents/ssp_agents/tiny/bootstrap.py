@@ -1,10 +1,10 @@
-"""The tiny policy: a stock Lfm2 with fewer than a million parameters, its tokenizer, and its
-training from scratch, on demonstrations in ever new worlds."""
+"""The tiny policy: a stock Lfm2, its tokenizer, and its training on demonstrations."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -136,20 +136,19 @@ def bootstrap(
     generator = torch.Generator().manual_seed(seed)
     model = tiny_model(tokenizer.vocab_size, generator, width)
     rng = np.random.default_rng([seed, _TRACES])
-    one_hop: dict[str, Any] = {"solver_hops": (1.0,), "proposer_hops": (1.0,)}
-    simple = _endless(TraceWriter(game, tokenizer, rng, faults=False, **one_hop).stream(), rng)
-    full = _endless(TraceWriter(game, tokenizer, rng).stream(), rng)
+    simple = TraceWriter(
+        game, tokenizer, rng, faults=False, solver_hops=(1.0,), proposer_hops=(1.0,)
+    )
+    parts = [_endless(writer, rng) for writer in (simple, TraceWriter(game, tokenizer, rng))]
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, betas=(0.9, 0.98), weight_decay=0.01)
     model.train()
     lr = LR * WIDTH / width
 
     for step in range(1, steps + 1):
-        ids, mask = next(simple if step <= SIMPLE_SHARE * steps else full)
         for group in optimizer.param_groups:
             group["lr"] = lr * rate(step, steps)
 
-        read = model.model(input_ids=ids[:, :-1], use_cache=False)
-        loss = spoken_loss(model, read.last_hidden_state, ids, mask)
+        loss, _ = spoken_loss(model, next(parts[step > SIMPLE_SHARE * steps]))
         descend(optimizer, loss, model)
         report(step, float(loss.detach()))
 
@@ -159,8 +158,7 @@ def bootstrap(
 def save_policy(
     model: Lfm2ForCausalLM, directory: str | Path, tokenizer: PreTrainedTokenizerFast | None = None
 ) -> None:
-    """Writes config, weights (safetensors) and tokenizer (the tiny one, unless told), readable by
-    everybody."""
+    """Writes config, weights and tokenizer (the tiny one, unless told), readable by everybody."""
     model.save_pretrained(directory)
     (tokenizer or tiny_tokenizer()).save_pretrained(directory)
     write_checksums(directory)
@@ -179,37 +177,34 @@ def batches(pool: list[Trace], rng: np.random.Generator) -> Iterator[list[Trace]
     return (parts[i] for i in rng.permutation(len(parts)))
 
 
-def padded(rows: Sequence[Sequence[int]], value: int = 0) -> torch.Tensor:
-    """An int64 tensor (rows, length), filled up on the right."""
-    return pad_sequence([torch.tensor(row) for row in rows], True, value)
+def padded(batch: Sequence[Trace], name: str, value: int = 0) -> torch.Tensor:
+    """An attribute of traces: int64 (rows, length), filled up on the right."""
+    return pad_sequence([torch.tensor(getattr(trace, name)) for trace in batch], True, value)
 
 
 def rate(step: int, steps: int) -> float:
-    """Share of the highest learning rate: fifty steps of warm-up, then a linear decay to a
-    twentieth."""
+    """Share of the highest learning rate, see ``LR``."""
     return step / 50 if step < 50 else 1.0 - 0.95 * (step - 50) / max(1, steps - 50)
 
 
-def _endless(
-    stream: Iterator[Trace], rng: np.random.Generator
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Ids and masks, batch after batch."""
+def _endless(writer: TraceWriter, rng: np.random.Generator) -> Iterator[list[Trace]]:
+    stream = writer.stream()
     while True:
-        for batch in batches([next(stream) for _ in range(POOL)], rng):
-            yield padded([trace.ids for trace in batch]), padded([trace.mask for trace in batch])
+        yield from batches(list(islice(stream, POOL)), rng)
 
 
 def spoken_loss(
-    model: Lfm2ForCausalLM, hidden: torch.Tensor, ids: torch.Tensor, mask: torch.Tensor
-) -> torch.Tensor:
-    """Mean cross-entropy of the player's own tokens, in nats; causal layers ignore the right
-    padding. ``hidden`` are the last states (rows, length - 1, width)."""
-    own = mask[:, 1:] > 0
-    logits = model.lm_head(hidden[own])  # (own tokens, vocabulary)
+    model: Lfm2ForCausalLM, batch: Sequence[Trace], **asked: Any
+) -> tuple[torch.Tensor, Any]:
+    """Mean cross-entropy of the player's own tokens, in nats, and what the layers gave out, with
+    what they were asked for; being causal, they ignore the right padding."""
+    ids, own = padded(batch, "ids"), padded(batch, "mask")[:, 1:] > 0
+    read = model.model(input_ids=ids[:, :-1], use_cache=False, **asked)
+    logits = model.lm_head(read.last_hidden_state[own])  # (own tokens, vocabulary)
     loss = torch.nn.functional.cross_entropy(logits, ids[:, 1:][own])
     if not math.isfinite(float(loss.detach())):
         raise FloatingPointError("the bootstrap diverged: its loss is not finite")
-    return loss
+    return loss, read
 
 
 def descend(optimizer: torch.optim.Optimizer, loss: torch.Tensor, model: Lfm2ForCausalLM) -> None:

@@ -1,9 +1,9 @@
 """Demonstrations for the bootstrap: a scripted player with chosen faults, in the game's own format.
 
 The bootstrap stands in for pre-training and instruction tuning. It has to leave room for self-play:
-most of its questions have one hop, and on longer ones it mostly answers too early. A quarter of its
-proposals are about one-to-many facts ("the citizen of V"), which have many right answers: whether
-verification sees through them depends on the noise."""
+most of its questions have one hop, and on longer
+ones it mostly answers too early. A quarter of its proposals are about one-to-many facts ("the
+citizen of V"), which have many right answers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WORLDS_EVERY = 400
 
 @dataclass
 class Trace:
-    """One demonstration."""
+    """A demonstration."""
 
     ids: list[int] = field(default_factory=list)
     mask: list[int] = field(default_factory=list)
@@ -62,18 +62,14 @@ class Trace:
 
     def show(self, ids: Sequence[int]) -> range:
         """Appends tokens that are not the player's; returns their places."""
-        start = len(self.ids)
-        self._append(ids, 0, [-1] * len(ids))
-        return range(start, len(self.ids))
+        self.write(ids, own=0)
+        return range(len(self.ids) - len(ids), len(self.ids))
 
-    def write(self, ids: Sequence[int], source: Sequence[int] | None = None) -> None:
-        """Appends the player's own tokens, and where they are copied from."""
-        self._append(ids, 1, [-1] * len(ids) if source is None else source)
-
-    def _append(self, ids: Sequence[int], own: int, source: Sequence[int]) -> None:
+    def write(self, ids: Sequence[int], source: Sequence[int] = (), own: int = 1) -> None:
+        """Appends the player's own tokens, and where they are copied from, if they are."""
         self.ids.extend(ids)
         self.mask.extend([own] * len(ids))
-        self.source.extend(source)
+        self.source.extend(source or [-1] * len(ids))
 
 
 class TraceWriter:
@@ -122,9 +118,9 @@ class TraceWriter:
         for relation in chain[1]:
             places.append(graph.facts[places[-1]][relation])
 
-        prompt = rules.prompts.solver(write_question(places[0], hops), self.game.max_searches)
         trace = Trace()
-        trace.show(prompt)
+        question = write_question(places[0], hops)
+        trace.show(rules.prompts.solver(question, self.game.max_searches))
         stop_after = len(hops)
         for count in range(1, len(hops)):
             careless = PREMATURE if hops[0].relation in CARELESS else 0.0
@@ -153,9 +149,8 @@ class TraceWriter:
         return self._finished(trace, "answer", entity)
 
     def _propose(self, rules: Rules, answer: str) -> Trace | None:
-        prompt = rules.prompts.proposer(answer, 1)
         trace = Trace(role="proposer")
-        trace.show(prompt)
+        trace.show(rules.prompts.proposer(answer, 1))
         wanted = self._hops(self._proposer_hops)
         slips = self._happens(PROPOSER_SLIPS)
         slip_at = int(self.rng.integers(wanted)) if slips else -1

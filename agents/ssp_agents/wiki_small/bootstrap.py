@@ -1,9 +1,10 @@
-"""The policy wiki-small: a stock Lfm2 of 1.8 million parameters that is trained from nothing, on
-demonstrations over real sentences, until it searches, reads and asks."""
+"""The policy wiki-small: a stock Lfm2 of 1.8 million parameters, trained from nothing on
+demonstrations over real sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -53,35 +54,32 @@ def wiki_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def wiki_model(vocab_size: int, generator: torch.Generator) -> Lfm2ForCausalLM:
-    """A fresh model whose attention copies from the start.
-
-    Each attention layer hands on what it attends to (V and O are a rotation and its transpose), and
-    a token attends to its like (Q and K are alike)."""
+    """A fresh model whose attention copies from the start: each layer hands on what it attends to
+    (V and O are a rotation and its transpose), and a token attends to its like (Q and K)."""
     model = Lfm2ForCausalLM._from_config(tiny_config(vocab_size), attn_implementation="eager")
-
-    def normal(shape: torch.Size, std: float) -> torch.Tensor:
-        return torch.randn(shape, generator=generator) * std
-
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "embed_tokens" in name:
-                weight.copy_(normal(weight.shape, 1.0))
+                weight.normal_(0.0, 1.0, generator=generator)
             elif name.endswith("conv.conv.weight"):
                 weight.uniform_(-0.5, 0.5, generator=generator)
             elif weight.ndim >= 2:
-                out = name.endswith(("out_proj.weight", "w2.weight"))
-                weight.copy_(normal(weight.shape, weight.shape[1] ** -0.5 * (0.25 if out else 1)))
-        layers = [layer for layer in model.model.layers if hasattr(layer, "self_attn")]
-        for place, layer in enumerate(layers):
-            attention = layer.self_attn
-            rotation, _ = torch.linalg.qr(normal(torch.Size([WIDTH, WIDTH]), 1.0))
+                size = 0.25 if name.endswith(("out_proj.weight", "w2.weight")) else 1.0
+                weight.normal_(0.0, size * weight.shape[1] ** -0.5, generator=generator)
+        for attention in _attentions(model):
+            rotation, _ = torch.linalg.qr(torch.randn(WIDTH, WIDTH, generator=generator))
             attention.v_proj.weight.copy_(rotation)
-            attention.out_proj.weight.copy_(rotation.T * (4.0 if place + 1 == len(layers) else 1.0))
-            noise = normal(attention.k_proj.weight.shape, WIDTH**-0.5)
+            attention.out_proj.weight.copy_(rotation.T)
+            noise = torch.randn(WIDTH, WIDTH, generator=generator) * WIDTH**-0.5
             attention.k_proj.weight.copy_(0.7 * attention.q_proj.weight + 0.714 * noise)
+        attention.out_proj.weight.mul_(4.0)  # of the last layer
         model.model.embedding_norm.weight.fill_(0.2)
     model.tie_weights()
     return model
+
+
+def _attentions(model: Lfm2ForCausalLM) -> list[Any]:
+    return [layer.self_attn for layer in model.model.layers if hasattr(layer, "self_attn")]
 
 
 STEPS = 3000
@@ -123,8 +121,8 @@ def bootstrap(
     model = wiki_model(tokenizer.vocab_size, torch.Generator().manual_seed(seed)).train()
 
     # Groups of parameters: embeddings and the last copying layer wait, all others learn at once.
-    last = [layer for layer in model.model.layers if hasattr(layer, "self_attn")][-1].self_attn
-    embeddings, copies = model.model.embed_tokens.weight, (last.v_proj.weight, last.out_proj.weight)
+    last, embeddings = _attentions(model)[-1], model.model.embed_tokens.weight
+    copies = last.v_proj.weight, last.out_proj.weight
     waiting = {id(weight) for weight in (embeddings, *copies)}
     groups = [
         {"params": [w for w in model.parameters() if id(w) not in waiting], "share": 1.0},
@@ -147,8 +145,7 @@ def bootstrap(
     while step < steps:
         # A pool of demonstrations follows from its number alone, so training can go on from it.
         rng = np.random.default_rng([seed, _TRACES, pool])
-        stream = writer.stream(rng)
-        for batch in batches([next(stream) for _ in range(POOL)], rng):
+        for batch in batches(list(islice(writer.stream(rng), POOL)), rng):
             step += 1
             for number, group in enumerate(optimizer.param_groups):
                 waits = number > 0 and step < FROZEN * steps
@@ -162,21 +159,18 @@ def bootstrap(
         if step - saved_at >= _SAVED_EVERY:
             saved_at = step
             weights = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            place = {"step": step, "pool": pool, "seed": seed, "steps": steps}
             with replacing(state, "wb") as file:
-                torch.save({**weights, **place}, file)
+                torch.save(
+                    {**weights, "step": step, "pool": pool, "seed": seed, "steps": steps}, file
+                )
     return model.eval(), PreTrainedTokenizerFast.from_pretrained(folder)
 
 
 def losses(model: Lfm2ForCausalLM, batch: list[Trace]) -> tuple[torch.Tensor, torch.Tensor]:
     """Cross-entropy of the player's own tokens, in nats a token; and of the places that they are
     copied from, under the mean attention of the last layer's heads."""
-    ids = padded([trace.ids for trace in batch])  # (rows, length)
-    mask = padded([trace.mask for trace in batch])
-    source = padded([trace.source for trace in batch], -1)[:, 1:]
-    result: Any = model.model(input_ids=ids[:, :-1], use_cache=False, output_attentions=True)
-
-    spoken = spoken_loss(model, result.last_hidden_state, ids, mask)
+    spoken, result = spoken_loss(model, batch, output_attentions=True)
+    source = padded(batch, "source", -1)[:, 1:]  # (rows, length - 1)
 
     # Attention of the token before, from which the copied one is predicted: (copied, heads).
     rows, places = torch.nonzero(source >= 0, as_tuple=True)

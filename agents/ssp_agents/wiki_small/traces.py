@@ -1,12 +1,13 @@
 """Demonstrations on real sentences for the bootstrap of wiki-small, in the game's own format.
 
-What the rules of :mod:`ssp_env.worlds.wiki_language` have read in articles of the split ``train``
-is asked and answered, for both roles. A reader quotes a sentence as far as the value that it looks
-for, so that each next token can be decided by those just before it."""
+What the rules of :mod:`ssp_env.worlds.wiki_language` have read is asked and answered, for both
+roles. A reader quotes a sentence as far as the value that it looks for, so that each next token can
+be decided by those just before it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -88,9 +89,7 @@ class TraceWriter:
             if (fact.value, second) in self.world.facts
         ]
         # Each relation as often as the square root of its number, so that rare ones are learnt.
-        counts: dict[str, int] = {}
-        for _, fact in self._stated:
-            counts[fact.relation] = counts.get(fact.relation, 0) + 1
+        counts = Counter(fact.relation for _, fact in self._stated)
         weights = np.array([counts[fact.relation] ** -0.5 for _, fact in self._stated])
         self._cumulative = np.cumsum(weights / weights.sum())
         self._answers = np.array(
@@ -138,11 +137,8 @@ class TraceWriter:
         trace = self._asked(write_question(subject, relations))
         if not self._look_up(trace, subject, CUES[fact.relation]):
             return None
-        evidence = self._find(trace, document, fact.value, fact.place)
-        if evidence is None:
-            return None
-        self._quote(trace, range(self._start(document), evidence.start))
-        if not self._look_up(trace, fact.value, CUES[second], evidence):
+        evidence = self._quote(trace, document, fact.value, fact.place)
+        if evidence is None or not self._look_up(trace, fact.value, CUES[second], evidence):
             return None
         for found in self._documents:
             for stated in self.world.stated.get(found.id, ()):
@@ -170,10 +166,9 @@ class TraceWriter:
 
     def _read(self, trace: Trace, document: Document, value: str, place: int) -> Trace | None:
         """Quotes the sentence as far as the value, and answers with that."""
-        evidence = self._find(trace, document, value, place)
+        evidence = self._quote(trace, document, value, place)
         if evidence is None:
             return None
-        self._quote(trace, range(self._start(document), evidence.start))
         self._write(trace, "answer", value, evidence)
         return trace
 
@@ -208,14 +203,13 @@ class TraceWriter:
         """Quotes the first sentence found that gives somebody this value, up to the value.
 
         Returns who that is, by which relation, and where the sentence is shown."""
-        for document, shown in zip(self._documents, self._shown, strict=True):
+        for document in self._documents:
             for fact in self.world.stated.get(document.id, ()):
                 fits = fact.value == value and fact.relation in among
                 if not fits or split_of(document.title) != "train":
                     continue
-                evidence = self._find(trace, document, value, fact.place)
-                if evidence is not None:
-                    self._quote(trace, range(shown.start, evidence.stop))
+                if self._quote(trace, document, value, fact.place, whole=True) is not None:
+                    shown = self._shown[document.id]
                     return subject_of(document.title), BY_NAME[fact.relation], shown
         return None
 
@@ -241,43 +235,34 @@ class TraceWriter:
         places = trace.show(ids)
         # Documents follow the tag and each other, each with its line break.
         opening = self.tokenizer.encode(self.tags.opening("information"))
-        self._shown, start = [], places.start + len(opening)
+        self._shown, start = dict[str, range](), places.start + len(opening)
         for number, document in enumerate(found, 1):
             length = self.prompts.listed(document, self.game.max_document_tokens, number)
-            self._shown.append(range(start, min(start + length, places.stop)))
+            self._shown[document.id] = range(start, min(start + length, places.stop))
             start += length
         return True
 
-    def _start(self, document: Document) -> int:
-        """First place of a document that was just found."""
-        return self._shown[self._documents.index(document)].start
+    def _quote(
+        self, trace: Trace, document: Document, value: str, place: int, *, whole: bool = False
+    ) -> range | None:
+        """Writes a thought that repeats a document that was just found as far as a value, which
+        stands near a place of its text; with the value, if ``whole``.
 
-    def _find(self, trace: Trace, document: Document, value: str, place: int) -> range | None:
-        """The places at which the value is shown in its document."""
-        shown = [s for d, s in zip(self._documents, self._shown, strict=True) if d == document]
-        if not shown:
-            return None
+        Returns the places at which the value is shown, or ``None`` if it is not."""
+        shown = self._shown.get(document.id, range(0))
         wanted = self.tokenizer.encode_data(value)
         near = len(self.tokenizer.encode_data(document.text[:place]))
-        starts = [
-            i
-            for i in range(shown[0].start, shown[0].stop - len(wanted) + 1)
-            if trace.ids[i : i + len(wanted)] == wanted
-        ]
+        starts = _places_of(wanted, trace.ids[shown.start : shown.stop])
         if not starts:
             return None
-        start = min(starts, key=lambda i: abs(i - shown[0].start - near))
-        return range(start, start + len(wanted))
+        start = shown.start + min(starts, key=lambda i: abs(i - near))
+        evidence = range(start, start + len(wanted))
 
-    def _quote(self, trace: Trace, shown: range) -> None:
-        """Writes a thought that repeats these places of the transcript."""
-        opening, closing = (
-            self.tokenizer.encode(tag)
-            for tag in (self.tags.opening("think"), self.tags.closing("think"))
-        )
-        trace.write(opening)
-        trace.write([trace.ids[i] for i in shown], list(shown))
-        trace.write(closing)
+        copied = range(shown.start, evidence.stop if whole else evidence.start)
+        trace.write(self.tokenizer.encode(self.tags.opening("think")))
+        trace.write([trace.ids[i] for i in copied], copied)
+        trace.write(self.tokenizer.encode(self.tags.closing("think")))
+        return evidence
 
     def _write(
         self, trace: Trace, tag: str, text: str, copied_from: range, copied: str | None = None
@@ -287,22 +272,16 @@ class TraceWriter:
         tokens = self.tokenizer.encode(f"{self.tags.opening(tag)} {text}{self.tags.closing(tag)}")
         source = [-1] * len(tokens)
         wanted = self.tokenizer.encode_data(text if copied is None else copied)
-        here = _place_of(wanted, tokens)
-        there = _place_of(wanted, trace.ids[copied_from.start : copied_from.stop])
-        if here is not None and there is not None:
-            for i in range(len(wanted)):
-                source[here + i] = copied_from.start + there + i
-        elif here is not None:
-            # Copied in parts, such as the words of a cloze: each from where it occurs once.
-            window = trace.ids[copied_from.start : copied_from.stop]
-            for i, token in enumerate(wanted):
-                if window.count(token) == 1:
-                    source[here + i] = copied_from.start + window.index(token)
+        window = trace.ids[copied_from.start : copied_from.stop]
+        here, there = _places_of(wanted, tokens), _places_of(wanted, window)
+        for i, token in enumerate(wanted if here else ()):
+            if there:
+                source[here[0] + i] = copied_from.start + there[0] + i
+            elif window.count(token) == 1:
+                # Copied in parts, such as the words of a cloze: each from where it occurs once.
+                source[here[0] + i] = copied_from.start + window.index(token)
         trace.write(tokens, source)
 
 
-def _place_of(part: Sequence[int], whole: Sequence[int]) -> int | None:
-    for i in range(len(whole) - len(part) + 1):
-        if list(whole[i : i + len(part)]) == list(part):
-            return i
-    return None
+def _places_of(part: list[int], whole: list[int]) -> list[int]:
+    return [i for i in range(len(whole) - len(part) + 1) if whole[i : i + len(part)] == part]

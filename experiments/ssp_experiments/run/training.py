@@ -128,10 +128,9 @@ class _Run:
             if steps_done:
                 _, checkpoint = self.directory.kept_checkpoints()[-1]
                 algorithm.restore_from_path(str((checkpoint / "algorithm").resolve()))
-                monitor.replay(self.directory.read_metrics())
-                if self.directory.read_stopped():
-                    # It is resumed on purpose: what stopped it must happen anew to stop it again.
-                    monitor.begin_again()
+                # A run that was stopped is resumed on purpose: what stopped it must happen anew.
+                if not self.directory.read_stopped():
+                    monitor.replay(self.directory.read_metrics())
             elif not self.directory.metrics.exists():
                 self._measure_base(algorithm)
 

@@ -2,44 +2,39 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from engine_tests import scored_by
-from playful import GAME, WORLD, make_rules, new_round, playful_model
+from playful import new_round, playful_model
 
 from ssp_agents.config import LearningConfig
 from ssp_agents.engines.base import StopRule
 from ssp_agents.engines.gap import MOST_NATS, MOST_ROWS, compared_rows, measure
 from ssp_agents.engines.opening import Partnered
 from ssp_agents.engines.transformers_engine import TransformersEngine
-from ssp_agents.models import load_model
 from ssp_agents.rollout import play
 from ssp_env.errors import ServiceError
-from ssp_env.game.config import GameConfig
 from ssp_env.game.record import record_game
 from ssp_env.game.round import Round
-from ssp_env.tokenizers import HuggingFaceTokenizer
-from ssp_env.worlds.mini import MiniWorld
+from ssp_env.game.rules import Rules
 
 ROLES = ("proposer", "solver")
 
 
 def test_an_engine_passes_with_its_own_weights_and_names_the_worst_token_with_others(
-    played: Round, model_dir: Path, tokenizer: HuggingFaceTokenizer
+    played: Round, engine: TransformersEngine
 ) -> None:
+    tokenizer = played.rules.tokenizer
     rows = compared_rows([record_game(game, played.rules) for game in played.games])
     assert len(rows) == MOST_ROWS
-    gap = measure(rows, scored_by(load_model(model_dir)), tokenizer)
+    gap = measure(rows, scored_by(engine.model), tokenizer)
     assert gap.tokens == sum(row.tokens for row in rows)
     assert gap.mean <= gap.largest < 1e-4
     gap.check()
 
     score = scored_by(playful_model(1).eval())
     gap, learner = measure(rows, score, tokenizer), score(rows)
-    engine = np.concatenate([row.logprobs[row.mask > 0] for row in rows])
-    apart = np.abs(engine - learner)
+    apart = np.abs(np.concatenate([row.logprobs[row.mask > 0] for row in rows]) - learner)
     assert gap.mean == pytest.approx(apart.mean(), rel=1e-5)
     worst = int(np.argmax(apart))
     token = np.concatenate([row.ids[row.mask > 0] for row in rows])[worst]
@@ -50,22 +45,20 @@ def test_an_engine_passes_with_its_own_weights_and_names_the_worst_token_with_ot
 
 @pytest.mark.parametrize("learning", ROLES)
 def test_each_role_is_written_by_its_own_policy(
-    learning: str, model_dir: Path, tokenizer: HuggingFaceTokenizer
+    learning: str, rules: Rules, stop: StopRule, engine: TransformersEngine
 ) -> None:
-    rules = make_rules(MiniWorld(**WORLD), tokenizer, GameConfig(**GAME))
-    models = {"policy": load_model(model_dir), "partner": playful_model(1).eval()}
-    stop = StopRule.of(rules.config, tokenizer)
-    policy, partner = (TransformersEngine(lm, tokenizer, stop) for lm in models.values())
+    models = {"policy": engine.model, "partner": playful_model(1).eval()}
+    partner = TransformersEngine(models["partner"], rules.tokenizer, stop)
     plays = LearningConfig(learning_roles=(learning,), partner="its directory").plays
 
-    together = Partnered(policy, partner, plays)
+    together = Partnered(engine, partner, plays)
     games = play(new_round(rules), together, temperature=0.8).games
-    assert together.running == policy.running == partner.running == 0
+    assert together.running == engine.running == partner.running == 0
 
     # The log-probabilities that a role's tokens were sampled with are those of one policy alone.
     for role in ROLES:
         rows = compared_rows([record_game(game, rules) for game in games], role.__eq__)
-        gaps = {name: measure(rows, scored_by(lm), tokenizer) for name, lm in models.items()}
+        gaps = {n: measure(rows, scored_by(lm), rules.tokenizer) for n, lm in models.items()}
         mine, other = ("policy", "partner") if role == learning else ("partner", "policy")
         assert gaps[mine].largest < 1e-4
         assert gaps[other].mean > MOST_NATS

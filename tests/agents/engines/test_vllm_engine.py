@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 import torch
 from engine_tests import CONFIGS, SIZES, STOPS, EngineTests, check, made, model, scored_by, words
-from playful import GAME, WORLD, make_rules, new_round, play_watched, tilted
+from playful import new_round, play_watched, tilted
 from transformers.models.auto import AutoModelForCausalLM
 
 from ssp_agents.config import EngineConfig
-from ssp_agents.engines import vllm_engine as vllm_engine_module
 from ssp_agents.engines.base import Engine, Request, StopRule, generate
 from ssp_agents.engines.gap import Gap, compared_rows, measure
 from ssp_agents.engines.opening import open_engine
@@ -29,13 +28,10 @@ from ssp_agents.models import adapt, is_adapter, load_model, state_of, tiny_dire
 from ssp_agents.rollout import play
 from ssp_agents.tiny.bootstrap import tiny_tokenizer
 from ssp_env.errors import ModelError, ServiceError
-from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game
 from ssp_env.game.record import record_game
 from ssp_env.game.rules import Rules
-from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
-from ssp_env.worlds.mini import MiniWorld
 
 
 def test_what_vllm_is_started_with(model_dir: Path) -> None:
@@ -61,7 +57,7 @@ def test_whatever_vllm_s_start_raises_is_put_into_words(
 
     monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=start))
     with pytest.raises(ModelError, match=f"cannot serve the model in {model_dir}.*no room"):
-        VLLMEngine(model_dir, *parts(rules), device="cuda")
+        open_engine(EngineConfig(kind="vllm"), model_dir, *parts(rules), device="cuda")
 
 
 def test_lists_of_a_request_are_short_enough_for_vllm_on_a_gpu() -> None:
@@ -95,11 +91,6 @@ class Broken:
         return call
 
 
-@pytest.fixture
-def rules(tokenizer: HuggingFaceTokenizer) -> Rules:
-    return make_rules(MiniWorld(**WORLD), tokenizer, GameConfig(**GAME))
-
-
 @pytest.mark.parametrize(
     ("failing", "error"),
     [
@@ -115,11 +106,8 @@ def test_whatever_vllm_fails_in_voids_games_as_an_outage_of_the_engine(
     rules: Rules,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    broken = Broken(*failing, error=error)
-    monkeypatch.setattr(vllm_engine_module, "_started", lambda *given: broken)
     monkeypatch.setattr(VLLMEngine, "_parameters", lambda engine, request: None)
-    monkeypatch.setattr(vllm_engine_module, "arguments", lambda *_, **given: {})
-    engine = VLLMEngine("model", *parts(rules))
+    engine = VLLMEngine(Broken(*failing, error=error), "model", *parts(rules))
     engine._asleep = {"weights", "kv_cache"}
 
     for version in (1, 2):
@@ -308,8 +296,3 @@ def test_its_sampler_on_gpus_takes_requests_of_a_policy_of_qwens_sizes() -> None
     bias = logit_bias.LogitBiasState(None, held)
     assert bias.add_request(3, parameters)
     assert bias.num_logit_bias.np[3] == 399
-
-    # What it was once asked for, and is refused.
-    parameters.allowed_token_ids = range(151_665)
-    with pytest.raises(ValueError, match="The max size is 1024"):
-        bias.add_request(3, parameters)
