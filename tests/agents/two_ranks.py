@@ -126,7 +126,7 @@ def main(rank: int, model_dir: Path, folder: Path, updates: list[list[Row]]) -> 
             mine = rows[:4] if rank == 0 else rows[4:]
             norms.append(update(columns(mine), step)["grad_norm"])
             if name == "fsdp2" and step == 0:
-                save_shares(policy, optimizer, folder / "checkpoint", alone=False)
+                save_shares(policy, optimizer, folder / "checkpoint")
 
         weights = {key: full_tensor(t.detach()).clone() for key, t in policy.state_dict().items()}
         moments = moments_of(policy, optimizer)

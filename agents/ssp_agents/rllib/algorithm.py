@@ -6,9 +6,8 @@ from __future__ import annotations
 import gc
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
 from itertools import chain
 from math import nan
@@ -17,7 +16,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 import ray
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.callbacks.utils import make_callback
@@ -37,7 +35,6 @@ from ssp_agents.config import side_by_side
 from ssp_agents.engines.gap import CHECK_EVERY, Gap, compared_rows, measure
 from ssp_agents.metrics import merge_figures, step_figures
 from ssp_agents.models import (
-    as_tensor,
     check_weights,
     load_state,
     write_checksums,
@@ -48,7 +45,7 @@ from ssp_agents.rllib.learner import ask_learners, freeze_collected, naming_dead
 from ssp_agents.rllib.module import LEARNER_FOLDER, MODULE_FOLDER, MODULE_ID, describe, to_batch
 from ssp_agents.rllib.results import complete, evaluation_figures, log_learnt, log_played
 from ssp_agents.rllib.runners import Runners, check_cluster
-from ssp_agents.rows import Row, credited, deal, deal_to_learners, with_loss_weights
+from ssp_agents.rows import credited, deal, deal_to_learners, with_loss_weights
 from ssp_env.errors import UsageError
 from ssp_env.game.record import GameRecord
 from ssp_env.game.strategies import BatchStrategy, update_strategy
@@ -90,14 +87,15 @@ class SSP(Algorithm):
     remove_module = _elsewhere("remove_module", _one)
     add_policy = _elsewhere("add_policy", _one)
 
+    _steps = 0
+    _frozen = False
+    _ahead: Sequence[Sample] = ()
+    _evaluated: dict[str, Any] | None = None
+
     @cached_property
     def _questions(self) -> list[Question]:
         found: list[Question] = self.config.evaluation_questions()
         return found
-
-    @cached_property
-    def _runners(self) -> Runners:
-        return Runners(self.config)
 
     @classmethod
     def get_default_config(cls) -> SSPConfig:
@@ -105,11 +103,8 @@ class SSP(Algorithm):
 
     def setup(self, config: Any) -> None:
         """Builds everything; RLlib calls it."""
-        self._steps = 0
-        self._frozen = False
-        self._ahead: list[Sample] = []
-        self._evaluated: dict[str, Any] | None = None
         check_cluster(self.config)
+        self._runners = Runners(self.config)
         super().setup(config)
 
         self._strategy = self.config.batch_strategy()
@@ -156,14 +151,13 @@ class SSP(Algorithm):
         update_strategy(strategy, [sample.verified for sample in samples])
         sampled = time.perf_counter()
 
-        with self._playing_ahead(strategy) as games_ahead:
-            with self._learners():
-                # Before the update, while the learners have the weights that played.
-                if self.last_gap is None or self._steps % CHECK_EVERY == 0:
-                    self._compare(samples, games_ahead)
-                updates = self._learn(samples)
-            learnt = time.perf_counter()
-            ahead = games_ahead()
+        games_ahead = self._play_ahead(strategy)
+        # Before the update, while the learners have the weights that played.
+        if self.last_gap is None or self._steps % CHECK_EVERY == 0:
+            self._compare(samples, games_ahead)
+        updates = self._learn(samples)
+        learnt = time.perf_counter()
+        ahead = games_ahead()
         played = time.perf_counter()
 
         # Before this, nothing has changed but the learners.
@@ -180,37 +174,30 @@ class SSP(Algorithm):
     def _play(self, step: int, strategy: BatchStrategy) -> list[Sample]:
         """Rounds of a step (from 0), in their order, by the batch strategy as it was before."""
         tasks, state = rounds_of(step, self.config.learning()), strategy.get_state()
-        if self.env_runner is not None:
-            runner = self.env_runner
-            samples = [runner.sample(**task, strategy=state) for task in tasks]
-            runner.sleep()  # the learner's turn
-            return renumber(samples)
-
         # The pool may be large: it is stored once, and read by all runners of a machine.
-        shared = ray.put(state)
+        shared = state if self.env_runner is not None else ray.put(state)
         calls = [methodcaller("sample", **task, strategy=shared) for task in tasks]
         samples = self._runners.map(self.env_runner_group, calls)
-        if self.config.gpus == "shared":
+        if self.env_runner is not None or self.config.gpus == "shared":
+            # The learner's turn.
             self.env_runner_group.foreach_env_runner(methodcaller("sleep"))
         return renumber(samples)
 
-    @contextmanager
-    def _playing_ahead(self, strategy: BatchStrategy) -> Iterator[Callable[[], list[Sample]]]:
-        """Plays the next step meanwhile; yields a function that waits for its games, of which there
-        are none without ``overlap``."""
-        play = partial(self._play, self._steps + 1, strategy)
+    def _play_ahead(self, strategy: BatchStrategy) -> Callable[[], list[Sample]]:
+        """Plays the next step meanwhile; returns a function that waits for its games, of which
+        there are none without ``overlap``."""
         if not self.config.overlap:
-            yield list
-        elif self.env_runner is not None:
+            return list
+        play = partial(self._play, self._steps + 1, strategy)
+        if self.env_runner is not None:
             # By this process, before it learns: in another order, with the same result.
             played = play()
-            yield lambda: played
-        else:
-            thread = ThreadPoolExecutor(1, thread_name_prefix="playing-ahead")
-            try:
-                yield thread.submit(play).result
-            finally:
-                thread.shutdown(wait=False)  # after an error, nobody waits for those games
+            return lambda: played
+
+        thread = ThreadPoolExecutor(1, thread_name_prefix="playing-ahead")
+        playing = thread.submit(play)
+        thread.shutdown(wait=False)  # it ends with these games; after an error, nobody waits for it
+        return playing.result
 
     def _compare(self, samples: Sequence[Sample], games_ahead: Callable[[], list[Sample]]) -> None:
         """Compares the engine's log-probabilities with the learner's.
@@ -226,13 +213,10 @@ class SSP(Algorithm):
             self.last_gap = None
             return
 
-        def score(rows: Sequence[Row]) -> np.ndarray:
-            # All learners are asked, since they may share the policy; each says the same.
-            group = self.learner_group
-            found: list[np.ndarray] = ask_learners(group, lambda learner: [learner.score(rows)])
-            return found[0]
-
-        self.last_gap = measure(rows, score, HuggingFaceTokenizer.load(self.config.model_dir))
+        tokenizer = HuggingFaceTokenizer.load(self.config.model_dir)
+        # All learners are asked, since they may share the policy; each says the same.
+        ask = partial(ask_learners, self.learner_group)
+        self.last_gap = measure(rows, lambda part: ask(methodcaller("score", part))[0], tokenizer)
         self.last_gap.check()
 
     def _learn(self, samples: Sequence[Sample]) -> list[dict[str, float]]:
@@ -249,8 +233,9 @@ class SSP(Algorithm):
             shards = deal_to_learners(weighted, learners) if learners else [weighted]
             batches = [to_batch(shard) for shard in shards]
             given: dict[str, Any] = {"batches": batches} if learners else {"batch": batches[0]}
-            timesteps = {"training_step": self._steps}
-            results = self.learner_group.update(**given, timesteps=timesteps)
+            with naming_dead_learners(self.learner_group):
+                timesteps = {"training_step": self._steps}
+                results = self.learner_group.update(**given, timesteps=timesteps)
             updates.append(merge_figures([result[MODULE_ID] for result in results]))
         return updates
 
@@ -334,16 +319,16 @@ class SSP(Algorithm):
 
     def save_policy(self, directory: str | Path) -> None:
         """Writes the present policy as a model directory, which the first learner sees."""
-        with self._learners():
-            where = str(Path(directory).absolute())
-            ask_learners(self.learner_group, methodcaller("save_policy", where))
+        where = str(Path(directory).absolute())
+        ask_learners(self.learner_group, methodcaller("save_policy", where))
 
     def get_module(self, module_id: str = MODULE_ID) -> RLModule | None:
         """A copy of the RLModule with the present weights; there is only one."""
         if module_id != MODULE_ID:
             return None
         copy: RLModule = self.config.rl_module_spec.build().eval()
-        load_state(copy, self._arrays())
+        held = self._publish(half=False)
+        load_state(copy, ray.get(held) if isinstance(held, ray.ObjectRef) else held)
         return copy
 
     def set_weights(self, weights: dict[str, dict[str, Any]]) -> None:
@@ -358,15 +343,8 @@ class SSP(Algorithm):
     def _publish(self, half: bool) -> Any:
         """The present weights: tensors of a learner in this process, or a reference to arrays that
         the first remote learner put into Ray's object store. Readers get them from that node."""
-        with self._learners():
-            (weights,) = ask_learners(self.learner_group, methodcaller("publish", half))
-        return weights
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        """The learner's weights, named as the module names them."""
-        held = self._publish(half=False)
-        weights = ray.get(held) if isinstance(held, ray.ObjectRef) else held
-        return {name: np.asarray(as_tensor(value).cpu()) for name, value in weights.items()}
+        found = ask_learners(self.learner_group, methodcaller("publish", half))
+        return next(weights for weights in found if weights is not None)
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         return self._runners.revive(env_runner_group)
@@ -374,9 +352,6 @@ class SSP(Algorithm):
     def _hand_over_weights(self, group: EnvRunnerGroup) -> None:
         weights = self._publish(self._runners.in_half)
         self._runners.hand_over(group, weights, self._steps)
-
-    def _learners(self) -> AbstractContextManager[None]:
-        return naming_dead_learners(self.learner_group, self.config.num_learners)
 
     # -- checkpoints ---------------------------------------------------------------------------
 
@@ -388,13 +363,12 @@ class SSP(Algorithm):
     def save_to_path(self, path: Any = None, *args: Any, **kwargs: Any) -> str:
         """As RLlib's, into a directory that all learners see; ``RLModule.from_checkpoint`` finds
         the module where RLlib has it."""
-        with self._learners():
-            state = self.get_state(not_components=COMPONENT_LEARNER_GROUP)
-            saved: str = super().save_to_path(path, *args, state=state, **kwargs)
-            folder = (Path(saved) / LEARNER_FOLDER).absolute()
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-            ask_learners(self.learner_group, methodcaller("save", str(folder)))
+        state = self.get_state(not_components=COMPONENT_LEARNER_GROUP)
+        saved: str = super().save_to_path(path, *args, state=state, **kwargs)
+        folder = (Path(saved) / LEARNER_FOLDER).absolute()
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        ask_learners(self.learner_group, methodcaller("save", str(folder)))
         write_checksums(folder)
         describe(self.config.rl_module_spec, Path(saved) / MODULE_FOLDER)
         return saved
@@ -405,7 +379,7 @@ class SSP(Algorithm):
         group = COMPONENT_LEARNER_GROUP, args[0] if args else kwargs.get("components")
         if self.config.is_sharded and self._check_component(*group, kwargs.get("not_components")):
             raise UsageError("learners that share a policy have no common state: save_to_path()")
-        with self._learners():
+        with naming_dead_learners(self.learner_group):
             state: dict[str, Any] = super().get_state(*args, **kwargs)
         state.pop(COMPONENT_ENV_RUNNER, None)
         state[STATE] = {
@@ -435,8 +409,7 @@ class SSP(Algorithm):
         folder = (Path(path) / LEARNER_FOLDER).absolute()
         check_weights(folder)  # here, once for all learners
         super().restore_from_path(path, *args, **kwargs)
-        with self._learners():
-            ask_learners(self.learner_group, methodcaller("load", str(folder)))
+        ask_learners(self.learner_group, methodcaller("load", str(folder)))
         self._hand_over_weights(self.env_runner_group)
 
 

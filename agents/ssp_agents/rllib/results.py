@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from math import nan
 from statistics import fmean
 from typing import Any
@@ -28,12 +29,8 @@ def episode_figures(games: Sequence[GameRecord]) -> dict[str, Any]:
     proposers = [g.proposer_reward for g in played if g.proposer_reward is not None]
     solvers = [g.solver_reward for g in played if g.solver_reward is not None]
     return {
-        names.EPISODE_RETURN_MEAN: _mean(returns),
-        names.EPISODE_RETURN_MIN: min(returns, default=nan),
-        names.EPISODE_RETURN_MAX: max(returns, default=nan),
-        names.EPISODE_LEN_MEAN: _mean(lengths),
-        names.EPISODE_LEN_MIN: min(lengths, default=nan),
-        names.EPISODE_LEN_MAX: max(lengths, default=nan),
+        **_spread("episode_return", returns),
+        **_spread("episode_len", lengths),
         names.EPISODE_AGENT_RETURN_MEAN: {"proposer": _mean(proposers), "solver": _mean(solvers)},
         names.EPISODE_MODULE_RETURN_MEAN: {MODULE_ID: _mean(returns)},
     }
@@ -68,10 +65,9 @@ def log_played(metrics: MetricsLogger, games: Sequence[GameRecord]) -> None:
     metrics.log_dict(episode_figures(games), key=names.ENV_RUNNER_RESULTS, reduce="item")
 
     by_agent = {"proposer": 0, "solver": 0}
-    for game in games:
-        for trajectory in game.trajectories:
-            agent = "proposer" if trajectory.role == "proposer" else "solver"
-            by_agent[agent] += trajectory.policy_tokens
+    for trajectory in chain.from_iterable(game.trajectories for game in games):
+        agent = "proposer" if trajectory.role == "proposer" else "solver"
+        by_agent[agent] += trajectory.policy_tokens
 
     tokens = sum(by_agent.values())
     counts = {
@@ -91,12 +87,8 @@ def log_learnt(metrics: MetricsLogger, updates: Sequence[dict[str, float]]) -> N
     metrics.log_dict(means, key=(names.LEARNER_RESULTS, MODULE_ID), reduce="item")
 
     tokens = int(sum(update["trained_tokens"] for update in updates))
-    counts = {
-        MODULE_ID: {names.NUM_MODULE_STEPS_TRAINED: tokens},
-        ALL_MODULES: {names.NUM_ENV_STEPS_TRAINED: tokens},
-    }
-    for module, count in counts.items():
-        _count(metrics, count, names.LEARNER_RESULTS, module)
+    _count(metrics, {names.NUM_MODULE_STEPS_TRAINED: tokens}, names.LEARNER_RESULTS, MODULE_ID)
+    _count(metrics, {names.NUM_ENV_STEPS_TRAINED: tokens}, names.LEARNER_RESULTS, ALL_MODULES)
 
 
 def _count(metrics: MetricsLogger, counts: dict[str, Any], *key: str) -> None:
@@ -104,6 +96,12 @@ def _count(metrics: MetricsLogger, counts: dict[str, Any], *key: str) -> None:
     metrics.log_dict(counts, key=key, reduce="sum")
     lifetime = {f"{name}_lifetime": count for name, count in counts.items()}
     metrics.log_dict(lifetime, key=key, reduce="lifetime_sum")
+
+
+def _spread(name: str, values: Sequence[float]) -> dict[str, float]:
+    """Mean, minimum and maximum under RLlib's names."""
+    least, most = min(values, default=nan), max(values, default=nan)
+    return {f"{name}_mean": _mean(values), f"{name}_min": least, f"{name}_max": most}
 
 
 def _mean(values: Sequence[float]) -> float:
