@@ -34,11 +34,7 @@ from ray.tune.execution.placement_groups import PlacementGroupFactory
 from ssp_agents.config import side_by_side
 from ssp_agents.engines.gap import CHECK_EVERY, Gap, compared_rows, measure
 from ssp_agents.metrics import merge_figures, step_figures
-from ssp_agents.models import (
-    check_weights,
-    load_state,
-    write_checksums,
-)
+from ssp_agents.models import check_weights, load_state, write_checksums
 from ssp_agents.rllib.config import SSPConfig
 from ssp_agents.rllib.env_runner import Sample, busiest, renumber, rounds_of
 from ssp_agents.rllib.learner import ask_learners, freeze_collected, naming_dead_learners
@@ -119,7 +115,7 @@ class SSP(Algorithm):
     def default_resource_request(cls, config: Any) -> Any:
         """As RLlib's, for Tune; where GPUs are shared, each of them is whole."""
         request = super().default_resource_request(config)
-        made = cls.get_default_config().update_from_dict(config)
+        made = SSPConfig().update_from_dict(config)
         if made.gpus != "shared":
             return request
 
@@ -278,21 +274,18 @@ class SSP(Algorithm):
         return sorted(records, key=lambda record: record.slot)
 
     def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
-        """Measures the policy on ``evaluation_duration`` questions that it never trains on.
+        """Measures the policy on ``evaluation_duration`` questions that it never trains on: always
+        the same, of all groups (hop counts) in turn, answered greedily, once each.
 
-        They are always the same, of all groups (hop counts) in turn, and answered greedily, once
-        each, by the evaluation's env runners, or by those of training if it has none. Of RLlib's
-        figures under ``env_runners``, ``episode_return_mean`` is the solver's mean reward, and
-        ``accuracy`` the share of right answers of each group.
+        Of the figures under ``env_runners``, ``episode_return_mean`` is the solver's mean reward,
+        and ``accuracy`` the share of right answers of each group.
         """
         self._call_back("on_evaluate_start")
         questions = self._questions
         figures = evaluation_figures(self.solve(questions), {q.group for q in questions})
-        figures["training_step"] = self._steps
-        results: dict[str, Any] = {ENV_RUNNER_RESULTS: figures}
-        self._call_back("on_evaluate_end", evaluation_metrics=results)
-        self._evaluated = results
-        return results
+        self._evaluated = {ENV_RUNNER_RESULTS: {**figures, "training_step": self._steps}}
+        self._call_back("on_evaluate_end", evaluation_metrics=self._evaluated)
+        return self._evaluated
 
     @classmethod
     def _should_create_evaluation_env_runners(cls, eval_config: Any) -> bool:

@@ -8,7 +8,7 @@ from itertools import chain, zip_longest
 from typing import Any
 
 from ray.rllib.algorithms.algorithm import Algorithm
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.utils import force_list
@@ -116,8 +116,6 @@ class SSPConfig(AlgorithmConfig):
         for name, field in LearningConfig.model_fields.items():
             setattr(self, name, field.default)
         self.env_runner_cls = SSPEnvRunner
-        self.num_env_runners = 0
-        self.create_local_env_runner = True
         # Connectors work on env steps; our env runners bring rows.
         self.add_default_connectors_to_env_to_module_pipeline = False
         self.add_default_connectors_to_module_to_env_pipeline = False
@@ -150,12 +148,10 @@ class SSPConfig(AlgorithmConfig):
         super().training(**kwargs)
         return self
 
-    def learners(self, *, sharding: Any = NotProvided, **kwargs: Any) -> SSPConfig:
+    def learners(self, *, sharding: Any = None, **kwargs: Any) -> SSPConfig:
         """As RLlib's; ``sharding`` says how several learners hold the policy: ``ddp``, each all of
         it, or ``fsdp2``, each a share of weights, gradients, optimizer and reference."""
-        if sharding is not NotProvided:
-            self.sharding = sharding
-
+        self.sharding = sharding or self.sharding
         super().learners(**kwargs)
         return self
 
@@ -180,12 +176,11 @@ class SSPConfig(AlgorithmConfig):
 
     def compute(self) -> ComputeConfig:
         """Processes and devices."""
-        own = self.gpus == "own"
         return ComputeConfig(
             env_runners=self.num_env_runners,
             learners=self.num_learners,
             gpus=self.gpus,
-            tensor_parallel=int(self.num_gpus_per_env_runner) if own else 1,
+            tensor_parallel=max(1, int(self.num_gpus_per_env_runner)),
             sharding=self.sharding,
             overlap=self.overlap,
         )
@@ -195,10 +190,8 @@ class SSPConfig(AlgorithmConfig):
         return Remembering(strategy) if "past_question" in (self.game().filters or ()) else strategy
 
     def engine_config(self) -> EngineConfig:
-        given = self.engine
-        if isinstance(given, EngineConfig):
-            return given
-        return EngineConfig(**({"kind": given} if isinstance(given, str) else given))
+        given = {"kind": self.engine} if isinstance(self.engine, str) else self.engine
+        return given if isinstance(given, EngineConfig) else EngineConfig(**given)
 
     def game(self) -> GameConfig:
         """The game's settings, validated; fields that are not given are those that suit the
@@ -241,8 +234,7 @@ class SSPConfig(AlgorithmConfig):
     def validate(self) -> None:
         """Checks our settings before RLlib checks its own, and before anything is built."""
         if self.num_env_runners and self.create_local_env_runner:
-            # It would hold one more copy of the model in the main process, which may have no GPU
-            # for it.
+            # It would be one more copy of the model, in a process that may have no GPU for it.
             self.create_local_env_runner = False
         if self.in_evaluation:
             # RLlib's second config, for its evaluation, has the settings of the first one.

@@ -1,5 +1,4 @@
-"""Env runners of an algorithm: whether a cluster has room for them, who does which work, the dead
-are replaced, and all are given weights."""
+"""Env runners of an algorithm: the room that they need, who does which work, who has died."""
 
 from __future__ import annotations
 
@@ -60,12 +59,11 @@ class Runners:
         state = {COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: steps}
         if group.local_env_runner is not None:
             group.local_env_runner.set_state(state)
-        if group.num_remote_env_runners():
-            if not isinstance(weights, ray.ObjectRef):
-                weights = ray.put({n: pack(n, w, self.in_half) for n, w in weights.items()})
-            self._sent = {**state, COMPONENT_RL_MODULE: weights}
-        if group.num_healthy_remote_env_runners():
-            self._send(group)
+            return
+        if not isinstance(weights, ray.ObjectRef):
+            weights = ray.put({n: pack(n, w, self.in_half) for n, w in weights.items()})
+        self._sent = {**state, COMPONENT_RL_MODULE: weights}
+        self._send(group)
 
     def revive(self, group: EnvRunnerGroup, seconds: float | None = None) -> list[int]:
         """Hands the weights to env runners that Ray has restarted; returns their numbers."""
