@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from itertools import chain
 from math import nan
-from operator import methodcaller
+from operator import attrgetter, methodcaller
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -39,7 +39,7 @@ from ssp_agents.rllib.config import SSPConfig
 from ssp_agents.rllib.env_runner import Sample, busiest, renumber, rounds_of
 from ssp_agents.rllib.learner import ask_learners, freeze_collected, naming_dead_learners
 from ssp_agents.rllib.module import LEARNER_FOLDER, MODULE_FOLDER, MODULE_ID, describe, to_batch
-from ssp_agents.rllib.results import complete, evaluation_figures, log_learnt, log_played
+from ssp_agents.rllib.results import evaluation_figures, log_step
 from ssp_agents.rllib.runners import Runners, check_cluster
 from ssp_agents.rows import credited, deal, deal_to_learners, with_loss_weights
 from ssp_env.errors import UsageError
@@ -49,14 +49,13 @@ from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question
 
 STATE = "self_play"
-"""Key of a checkpoint for the number of the step, the state of the batch strategy, and games that
-were played ahead."""
+"""Key of a checkpoint for the step, the batch strategy, and games that were played ahead."""
 
 
 def _elsewhere(name: str, instead: str) -> Callable[..., Any]:
-    """A method of RLlib's that there is no use for here; it says what to call instead."""
+    """Method of RLlib's that there is no use for here; it says what to call instead."""
 
-    def method(*args: Any, **kwargs: Any) -> Any:
+    def method(*_: Any, **__: Any) -> Any:
         raise UsageError(f"{name}() does not exist for self-play: {instead}")
 
     return method
@@ -196,11 +195,9 @@ class SSP(Algorithm):
         return playing.result
 
     def _compare(self, samples: Sequence[Sample], games_ahead: Callable[[], list[Sample]]) -> None:
-        """Compares the engine's log-probabilities with the learner's.
-
-        Only games of the present weights can be compared. With overlap these are the next step's,
-        so the learner waits for them: one step in ``CHECK_EVERY`` does not overlap.
-        """
+        """Compares the engine's log-probabilities with the learner's, in games of the present
+        weights. With overlap these are the next step's, so the learner waits for them: one step in
+        ``CHECK_EVERY`` does not overlap."""
         games = _records(samples)
         if any(game.weights_version != self._steps for game in games):
             games = _records(games_ahead())
@@ -236,23 +233,17 @@ class SSP(Algorithm):
         return updates
 
     def _report(
-        self,
-        samples: Sequence[Sample],
-        updates: Sequence[dict[str, float]],
-        seconds: dict[str, float],
+        self, samples: Sequence[Sample], updates: list[dict[str, float]], seconds: dict[str, float]
     ) -> None:
-        """Enters all figures of a step into RLlib's metrics, under the same names at every step."""
+        """Enters all figures of a step into RLlib's metrics."""
         self.last_games = _records(samples)
         figures = step_figures(self.last_games, self.config.learning().batch_size, updates)
         # Versions of weights are numbers of steps: 0 on-policy, 1 with overlap.
         figures["staleness"] = fmean(self._steps - 1 - g.weights_version for g in self.last_games)
         self.last_figures = {n: value for n, value in figures.items() if value is not None}
 
-        everything = complete(figures, self._reasons)
-        self.metrics.log_dict(everything, key=("ssp", "figures"), reduce="item")
+        log_step(self.metrics, figures, self.last_games, updates, self._reasons)
         self.metrics.log_dict(seconds, key=("ssp", "seconds"), reduce="item")
-        log_played(self.metrics, self.last_games)
-        log_learnt(self.metrics, updates)
         logged = [sample.logged for sample in samples if sample.logged]
         if logged:
             self.metrics.aggregate(logged, key=ENV_RUNNER_RESULTS)
@@ -271,7 +262,7 @@ class SSP(Algorithm):
         shares = [numbered[i::count] for i in range(count)]
         calls = [methodcaller("solve", share, temperature, seed) for share in shares]
         records = chain.from_iterable(self._runners.map(group, calls))
-        return sorted(records, key=lambda record: record.slot)
+        return sorted(records, key=attrgetter("slot"))
 
     def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
         """Measures the policy on ``evaluation_duration`` questions that it never trains on: always
@@ -281,8 +272,7 @@ class SSP(Algorithm):
         and ``accuracy`` the share of right answers of each group.
         """
         self._call_back("on_evaluate_start")
-        questions = self._questions
-        figures = evaluation_figures(self.solve(questions), {q.group for q in questions})
+        figures = evaluation_figures(self.solve(self._questions), self._questions)
         self._evaluated = {ENV_RUNNER_RESULTS: {**figures, "training_step": self._steps}}
         self._call_back("on_evaluate_end", evaluation_metrics=self._evaluated)
         return self._evaluated
@@ -293,10 +283,9 @@ class SSP(Algorithm):
         return bool(eval_config.evaluation_num_env_runners)
 
     def _compile_iteration_results(self, *, train_results: Any, eval_results: Any) -> Any:
-        # RLlib leaves the evaluation out of steps that have none; Tune wants to see a metric at
-        # every step.
+        # Tune wants to see a metric at every step; RLlib leaves it out where nothing was evaluated.
         if self.config.evaluation_interval and not eval_results:
-            nothing = evaluation_figures([], {question.group for question in self._questions})
+            nothing = evaluation_figures([], self._questions)
             before = {ENV_RUNNER_RESULTS: {**nothing, "training_step": nan}}
             eval_results = {EVALUATION_RESULTS: self._evaluated or before}
         return super()._compile_iteration_results(
@@ -330,8 +319,9 @@ class SSP(Algorithm):
         if self.config.is_sharded:
             fix = "restore_from_path(), or training(model_dir=...)"
             raise UsageError(f"learners that share a policy take no weights from elsewhere: {fix}")
-        learner = {COMPONENT_LEARNER: {COMPONENT_RL_MODULE: weights}}
-        self.set_state({COMPONENT_LEARNER_GROUP: learner})
+        self.set_state(
+            {COMPONENT_LEARNER_GROUP: {COMPONENT_LEARNER: {COMPONENT_RL_MODULE: weights}}}
+        )
 
     def _publish(self, half: bool) -> Any:
         """The present weights: tensors of a learner in this process, or a reference to arrays that
@@ -343,8 +333,7 @@ class SSP(Algorithm):
         return self._runners.revive(env_runner_group)
 
     def _hand_over_weights(self, group: EnvRunnerGroup) -> None:
-        weights = self._publish(self._runners.in_half)
-        self._runners.hand_over(group, weights, self._steps)
+        self._runners.hand_over(group, self._publish(self._runners.in_half), self._steps)
 
     # -- checkpoints ---------------------------------------------------------------------------
 

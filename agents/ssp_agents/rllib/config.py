@@ -116,6 +116,7 @@ class SSPConfig(AlgorithmConfig):
         for name, field in LearningConfig.model_fields.items():
             setattr(self, name, field.default)
         self.env_runner_cls = SSPEnvRunner
+        self.create_local_env_runner = True
         # Connectors work on env steps; our env runners bring rows.
         self.add_default_connectors_to_env_to_module_pipeline = False
         self.add_default_connectors_to_module_to_env_pipeline = False

@@ -37,8 +37,8 @@ MODULE_FOLDER = f"learner_group/learner/rl_module/{MODULE_ID}"
 
 
 class LLMModule(TorchRLModule):
-    """Wraps the model of ``model_config["model"]``. Optional are its ``attention``, the ``sharding``
-    of learners, and a ``lora_rank`` above 0 with the ``seed`` of its adapters."""
+    """Wraps the model of ``model_config["model"]``; optional are its ``attention``, the
+    ``sharding`` of learners, and a ``lora_rank`` above 0 with the ``seed`` of its adapters."""
 
     def setup(self) -> None:
         """Loads the model; the learner moves it to its device."""
