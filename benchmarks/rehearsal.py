@@ -22,12 +22,11 @@ from ray.exceptions import RayError
 from transformers import AutoModelForCausalLM, Qwen2Config
 
 from benchmarks.harness import parser, write
-from ssp_agents.memory import Shape, shape_of
 from ssp_agents.rllib import SSPConfig
 from ssp_agents.rllib.runners import check_cluster
 from ssp_env.errors import ConfigError
 from ssp_experiments.config import load_preset, make_config
-from ssp_experiments.layouts import estimate
+from ssp_experiments.layouts import Shape, estimate, shape_of
 from ssp_experiments.planner import check_fit
 from ssp_experiments.run.cluster import algorithm_config
 

@@ -33,7 +33,6 @@ TOGETHER = {
     "tests/experiments/commands/test_services.py": "runs with services",
     "tests/experiments/commands/test_eval.py": "runs with services",
     "tests/agents/rllib/test_algorithm.py": "agents on Ray",
-    "tests/agents/rllib/test_layouts.py": "agents on Ray",
     "tests/agents/rllib/test_runners.py": "agents on Ray",
     "tests/examples/test_examples.py": "forked",
     "tests/test_docs.py": "forked",

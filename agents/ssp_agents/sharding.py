@@ -51,12 +51,15 @@ def layers_of(module: torch.nn.Module) -> list[torch.nn.Module]:
     return [part for part in module.modules() if isinstance(part, GradientCheckpointingLayer)]
 
 
+def is_first() -> bool:
+    """True in the process that speaks for all."""
+    return not dist.is_initialized() or dist.get_rank() == 0
+
+
 def load_first(directory: str | Path, attention: str = "eager") -> Any:
     """Loads a causal LM in the first process, for :func:`shard` to give to the others: these get
     one without numbers, so that a machine holds a large policy once."""
-    if dist.is_initialized() and dist.get_rank():
-        return meta_model(directory, attention)
-    return load_model(directory, attention=attention)
+    return (load_model if is_first() else meta_model)(directory, attention=attention)
 
 
 def shard(
@@ -124,39 +127,29 @@ def agreed_maximum(number: int, device: torch.device) -> int:
 
 
 def save_shares(
-    module: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    directory: str | Path,
-    *,
-    alone: bool = True,
+    module: torch.nn.Module, optimizer: torch.optim.Optimizer, directory: str | Path
 ) -> None:
-    """Writes weights of a module, spread or not, and Adam's state of those that are trained.
-
-    ``alone`` means that this process holds, and writes, everything. Else every process of the group
-    has to call it, with one directory that all of them see.
-    """
+    """Writes weights of a module, and Adam's state of those that are trained. If it is spread,
+    every process has to call it, with one directory that all of them see."""
     state = _state(module, optimizer)
     with _storage(directory, "written"):
         Path(directory).mkdir(parents=True, exist_ok=True)
         writer = HuggingFaceStorageWriter(str(directory), save_distributed=True)
-        save(state, storage_writer=writer, no_dist=alone)
+        save(state, storage_writer=writer, no_dist=not _is_spread(module))
 
 
 def load_shares(
-    module: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    directory: str | Path,
-    *,
-    alone: bool = True,
+    module: torch.nn.Module, optimizer: torch.optim.Optimizer, directory: str | Path
 ) -> None:
     """Takes back, in place, what :func:`save_shares` wrote with any number of processes."""
     state = _state(module, optimizer)
     with _storage(directory, "read"):
-        load(state, storage_reader=_reader(directory), no_dist=alone)
+        load(state, storage_reader=_reader(directory), no_dist=not _is_spread(module))
 
     # Steps are kept as vectors of one number on disk.
-    for name, parameter in _trained(module):
-        optimizer.state[parameter]["step"].copy_(state[f"step.{name}"][0])
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            optimizer.state[parameter]["step"].copy_(state[f"step.{name}"][0])
 
 
 def read_weights(directory: str | Path) -> dict[str, Tensor]:
@@ -186,15 +179,17 @@ def _reader(directory: str | Path) -> HuggingFaceStorageReader:
     return HuggingFaceStorageReader(str(directory))
 
 
-def _trained(module: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
-    return [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+def _is_spread(module: torch.nn.Module) -> bool:
+    return any(isinstance(parameter, DTensor) for parameter in module.parameters())
 
 
 def _state(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Weights and Adam's state, by name, where they lie; its moments are made where there has been
     no step yet."""
     state = {f"{_WEIGHTS}{name}": tensor for name, tensor in state_of(module).items()}
-    for name, parameter in _trained(module):
+    for name, parameter in module.named_parameters():
+        if not parameter.requires_grad:
+            continue
         held = optimizer.state[parameter]
         if not held:
             # A fused Adam counts where it computes.

@@ -144,8 +144,8 @@ def probe(
 def plan(
     *,
     chosen: Chosen = Chosen(),
-    gpus: int | None = None,
-    memory: float | None = None,
+    gpus: PositiveInt | None = None,
+    memory: Annotated[float, Parameter(validator=Number(gt=0))] | None = None,
     json: bool = False,
 ) -> int:
     """Says what each GPU of a run will hold, and whether that fits. Loads nothing.

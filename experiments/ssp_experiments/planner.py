@@ -1,6 +1,6 @@
 """``ssp plan``, and the check before each run: does it fit on its GPUs, and how long is a step?
 
-Everything follows from settings, by the formulas of ``ssp_agents.memory`` and ``layouts.py``.
+Everything follows from settings, by the formulas of ``layouts.py``.
 """
 
 from __future__ import annotations
@@ -8,38 +8,38 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Iterator
 from dataclasses import asdict
+from operator import attrgetter
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
 from ssp_agents.config import vllm_share
-from ssp_agents.memory import (
+from ssp_agents.models import meta_model
+from ssp_env.errors import ConfigError
+from ssp_experiments.config import RunConfig, check_policy
+from ssp_experiments.layouts import (
     Device,
     Shape,
+    estimate,
     least_share,
     longest_row,
     plan,
     rows_per_pass,
     shape_of,
 )
-from ssp_agents.models import meta_model
-from ssp_env.errors import ConfigError
-from ssp_experiments.config import RunConfig, check_policy
-from ssp_experiments.layouts import difference, estimate, layouts
 from ssp_experiments.run.process import quiet_libraries
 
 MEMORY = 80.0
 """GiB of a GPU, unless it is said."""
+MACHINE = 8
+"""GPUs of a machine; Ray can place pairs that share them on one machine alone."""
 USABLE = 0.92
 """Share of a GPU's memory that a plan may fill; the rest is for CUDA, NCCL and fragments."""
 WORTHWHILE = 0.9
 """Share of a step's seconds that another layout may take at most to be named."""
-UNCHECKED = (
-    "no GPU could be asked how much memory it has; `ssp plan --memory GIB`, with the settings of "
-    "this run, tells whether it fits"
-)
 HELPS = {
     "activations": (
         "learning.gradient_checkpointing",
@@ -67,8 +67,6 @@ def show_plan(
 
     used = config.compute.gpus_in_all
     for name, given in (("--gpus", gpus), ("--memory", memory)):
-        if given is not None and given <= 0:
-            raise ConfigError(name, given, "give more than 0")
         if given is not None and not used:
             fix = "set compute.gpus, or take --preset h200"
             raise ConfigError(name, given, f"these settings use no GPU; {fix}")
@@ -87,26 +85,50 @@ def show_plan(
         if better.step < WORTHWHILE * seconds.step:
             proposed = f"faster: {difference(config, best)}, {better}"
 
+    longest, rows = longest_row(config.game), rows_per_pass(config.game, config.learning)
     if as_json:
-        held = [
-            {"name": each.name, "count": each.count, "holds": each.parts, "all": each.total}
-            for each in devices
-        ]
-        sizes = {
+        found = {
+            "model": str(config.model_dir),
             "parameters": shape.parameters,
-            "longest_row": longest_row(config.game),
-            "rows_per_pass": rows_per_pass(config.game, config.learning),
+            "longest_row": longest,
+            "rows_per_pass": rows,
+            "devices": [
+                {"name": each.name, "count": each.count, "holds": each.parts, "all": each.total}
+                for each in devices
+            ],
+            "seconds": seconds and asdict(seconds),
+            "proposed": proposed,
         }
-        times = {"seconds": seconds and asdict(seconds), "proposed": proposed}
-        print(json.dumps({"model": str(config.model_dir), **sizes, "devices": held, **times}))
+        print(json.dumps(found))
         return 0
 
-    _show(config, shape, devices, size)
-    if seconds is not None:
-        print(seconds)
-    if proposed:
-        print(proposed)
+    model = config.model or "the tiny policy that ships"
+    billions = shape.parameters / 1e9
+    parameters = f"{billions:.2f}B" if billions >= 1 else f"{1000 * billions:.2f}M"
+    passes = f"{rows} row{'s' if rows > 1 else ''} of {longest:,} tokens"
+    print(f"{model}: {parameters} parameters; a pass takes up to {passes}")
+    for device in devices:
+        _show(device, size if used else 0)
+    for line in filter(None, (seconds, proposed)):
+        print(line)
     return 0
+
+
+def _show(device: Device, memory: float) -> None:
+    """Prints the table of one kind of device: of a GPU with so much memory, or (0) of a process."""
+    console = Console(highlight=False)
+    one, several = ("GPU", "GPUs, each") if memory else ("process", "processes, each")
+    console.print(f"{device.name}: {device.count} {one if device.count == 1 else several}")
+
+    table = Table("", "", show_header=False)
+    table.columns[1].justify = "right"
+    for name, held in device.parts.items():
+        table.add_row(name, gib(held))
+    table.add_section()
+    table.add_row("all", gib(device.total))
+    if memory:
+        table.add_row(f"of {gib(memory)}, of which {USABLE:.0%} may be used", "fits")
+    console.print(table)
 
 
 def fastest(config: RunConfig, shape: Shape, memory: float, gpus: int) -> RunConfig | None:
@@ -116,22 +138,59 @@ def fastest(config: RunConfig, shape: Shape, memory: float, gpus: int) -> RunCon
     return min(fitting, key=lambda one: estimate(shape, one, memory).step, default=None)
 
 
-def check_memory(config: RunConfig) -> tuple[Device, ...] | None:
-    """Makes sure that a run fits on this machine's GPUs.
+def layouts(config: RunConfig, gpus: int) -> Iterator[RunConfig]:
+    """The run in each layout of that many GPUs: all shared, or some for engines and the others for
+    learners, which then work at once where importance ratios correct for it."""
+    compute, engine, spread = config.compute, config.engine, config.compute.tensor_parallel
+    overlap = compute.overlap or config.learning.importance_cap is not None
+    pairs = gpus if gpus > 1 else 0
+    found = [("shared", pairs, pairs, engine)] if gpus <= MACHINE else []
+    if found and engine.memory is None and engine.kind == "vllm":
+        # What learners that share a policy may leave to the engine.
+        found.append(("shared", pairs, pairs, engine.replace(memory=0.6)))
+    for engines in range(1, (gpus - 1) // spread + 1):
+        found.append(("own", engines, gpus - engines * spread, engine))
 
-    Returns:
-        Its plan; ``None`` if it uses no GPU, or if none could be asked, which is then logged: those
-        of a Ray cluster are not.
-    """
+    for kind, runners, learners, given in found:
+        changed = compute.replace(
+            gpus=kind,
+            tensor_parallel=spread if kind == "own" else 1,
+            env_runners=runners,
+            learners=learners,
+            sharding="fsdp2" if learners > 1 else "ddp",
+            overlap=overlap and kind == "own",
+        )
+        made = config.replace(compute=changed, engine=given)
+        try:
+            made.check()
+        except ConfigError:
+            continue
+        yield made
+
+
+def difference(config: RunConfig, other: RunConfig) -> str:
+    """Arguments that make one run's layout another's."""
+    return " ".join(
+        f"--set {section}.{name}={str(value).lower()}"
+        for section in ("compute", "engine")
+        for name, value in getattr(other, section)
+        if value != getattr(getattr(config, section), name)
+    )
+
+
+def check_memory(config: RunConfig) -> None:
+    """Makes sure that a run fits on this machine's GPUs; those of a Ray cluster are not asked."""
     if config.compute.gpus == "none":
-        return None
+        return
+    if os.environ.get("RAY_ADDRESS"):
+        fix = "`ssp plan --memory GIB`, with the settings of this run, tells whether it fits"
+        _log.warning("no GPU could be asked how much memory it has; %s", fix)
+        return
 
-    memories = gpu_memories()
-    if not memories and os.environ.get("RAY_ADDRESS"):
-        _log.warning(UNCHECKED)
-        return None
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    memories = [torch.cuda.get_device_properties(i).total_memory for i in range(count)]
     shape = shape_of(meta_model(config.model_dir))
-    return check_fit(config, shape, min(memories, default=0), len(memories))
+    check_fit(config, shape, min(memories, default=0), count)
 
 
 def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> tuple[Device, ...]:
@@ -170,48 +229,13 @@ def _too_full(config: RunConfig, shape: Shape, memory: float) -> ConfigError | N
         if largest == "KV cache" and config.engine.kind == "vllm":
             return ConfigError("engine.memory", share, f"{what}; lower it")
         name, fix = HELPS.get(largest.partition(",")[0], HELPS["weights"])
-        section, _, field = name.partition(".")
-        return ConfigError(name, getattr(getattr(config, section), field), f"{what}; {fix}")
+        return ConfigError(name, attrgetter(name)(config), f"{what}; {fix}")
 
     least = least_share(shape, config, memory)
     if config.engine.kind == "vllm" and share < least - 0.05:
         fix = f"policy and longest row take {least:.2f} of the GPU; give at least that"
         return ConfigError("engine.memory", share, fix)
     return None
-
-
-def gpu_memories() -> list[int]:
-    """Bytes of each GPU of this machine; none where a Ray cluster has the run's."""
-    elsewhere = os.environ.get("RAY_ADDRESS") or not torch.cuda.is_available()
-    there = 0 if elsewhere else torch.cuda.device_count()
-    return [torch.cuda.get_device_properties(i).total_memory for i in range(there)]
-
-
-def _show(config: RunConfig, shape: Shape, devices: tuple[Device, ...], memory: float) -> None:
-    """Prints which model was counted, then one table per kind of device."""
-    console = Console(highlight=False)
-    model = config.model or "the tiny policy that ships"
-    rows = rows_per_pass(config.game, config.learning)
-    passes = f"{rows} row{'s' if rows > 1 else ''} of {longest_row(config.game):,} tokens"
-    billions = shape.parameters / 1e9
-    count = f"{billions:.2f}B" if billions >= 1 else f"{1000 * billions:.2f}M"
-    size = f"{count} parameters; a pass takes up to {passes}"
-    console.print(f"{model}: {size}", markup=False, soft_wrap=True)
-
-    for device in devices:
-        where = "GPU" if device.gpu else "process"
-        several = f"{where}s, each" if device.gpu else f"{where}es, each"
-        console.print(f"{device.name}: {device.count} {where if device.count == 1 else several}")
-
-        table = Table("", "", show_header=False)
-        table.columns[1].justify = "right"
-        for name, held in device.parts.items():
-            table.add_row(name, gib(held))
-        table.add_section()
-        table.add_row("all", gib(device.total))
-        if device.gpu:
-            table.add_row(f"of {gib(memory)}, of which {USABLE:.0%} may be used", "fits")
-        console.print(table)
 
 
 def gib(size: float) -> str:

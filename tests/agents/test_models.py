@@ -117,7 +117,7 @@ def test_the_reference_is_the_policy_without_adapters(trained: SSPLearner, model
 def test_only_adapters_travel_to_an_engine(
     trained: SSPLearner, model_dir: Path, tokenizer: HuggingFaceTokenizer, stop: StopRule
 ) -> None:
-    (published,) = trained.publish(half=False)
+    published = trained.publish(half=False)
     sent = {name.removeprefix("lm."): t for name, t in published.items()}
     assert sent
     assert all(is_adapter(name) for name in sent)

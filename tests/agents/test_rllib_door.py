@@ -51,12 +51,14 @@ def queued(env: SearchSelfPlayMultiAgentEnv, player: Player) -> list[int]:
 
 
 def test_rllibs_episodes_take_every_game() -> None:
-    """Valid, invalid and void games: complete episodes of one kind of end, with all that was
-    paid."""
+    """Valid, invalid and void games: complete episodes of one kind of end, with all that was paid.
+
+    The name makes the env; both can be sent to workers."""
     world: World = open_world("small")
     game = {"attempts": 3, "invalid_reward": -0.5}
     setup = {"world": world, "retriever": Fragile(world.corpus), "game": game}
-    env, rng = SearchSelfPlayMultiAgentEnv(setup), np.random.default_rng(0)
+    creator = _global_registry.get(ENV_CREATOR, ssp_env.rllib.register())
+    env, rng = pickle.loads(pickle.dumps(creator))(setup), np.random.default_rng(0)
     players = MiniPlayer(env.rules.tags), RandomLegalPlayer(env.rules, rng)
     spaces = {"observation_space": env.observation_spaces, "action_space": env.action_spaces}
     outcomes = set()
@@ -87,6 +89,11 @@ def test_rllibs_episodes_take_every_game() -> None:
             assert own_episode.get_return() == (paid[agent] or 0.0)
             assert len(own_episode) == written[agent], "every token that it wrote is a step"
     assert outcomes == {"valid", "invalid", "void"}
+
+    copied = pickle.loads(pickle.dumps(env))
+    for each in (env, copied):
+        each.reset(seed=2)
+    assert env.game.truth == copied.game.truth
 
 
 class Careless(RandomRLModule):
@@ -123,15 +130,8 @@ def test_agent_steps_are_counted_in_games_that_the_solver_never_sees() -> None:
         )
         runner = MultiAgentEnvRunner(config=config)
         group = SimpleNamespace(num_remote_workers=lambda: 0, local_env_runner=runner)
-        try:
-            episodes, _ = synchronous_parallel_sample(
-                worker_set=group,
-                max_agent_steps=400,
-                _uses_new_env_runners=True,
-                _return_metrics=True,
-            )
-        finally:
-            runner.stop()
+        how: dict[str, Any] = {"_uses_new_env_runners": True, "_return_metrics": True}
+        episodes, _ = synchronous_parallel_sample(worker_set=group, max_agent_steps=400, **how)
         return list(episodes)
 
     with pytest.raises(ValueError, match="NaN"):
@@ -139,13 +139,3 @@ def test_agent_steps_are_counted_in_games_that_the_solver_never_sees() -> None:
     episodes = sampled(CountAbsentAgents)
     assert {len(episode.agent_episodes) for episode in episodes} == {1, 2}
     assert sum(episode.agent_steps() for episode in episodes) >= 400
-
-
-def test_the_name_makes_the_env_and_can_be_sent_to_workers() -> None:
-    creator = _global_registry.get(ENV_CREATOR, ssp_env.rllib.register())
-    env = pickle.loads(pickle.dumps(creator))({"world": "small"})
-    assert isinstance(env, SearchSelfPlayMultiAgentEnv)
-    copied = pickle.loads(pickle.dumps(env))
-    for each in (env, copied):
-        each.reset(seed=2)
-    assert env.game.truth == copied.game.truth

@@ -1,17 +1,15 @@
 """Two processes that learn together, over gloo: ``python two_ranks.py MODEL_DIR FOLDER``.
 
-Learns from the rows of ``FOLDER/rows.pt``. Leaves the weights after two updates in
-``FOLDER/ddp.pt`` and ``FOLDER/fsdp2.pt``, with the norms of both gradients, a sharded checkpoint
-from between the two updates in ``FOLDER/checkpoint``, and in ``FOLDER/bytes0.pt`` and
-``FOLDER/bytes1.pt`` what each held while the policy was dealt out, and likewise what
-:func:`distances` found.
+Learns from the rows of ``FOLDER/rows.pt``. Leaves weights and norms of the gradients of two updates
+in ``FOLDER/ddp.pt`` and ``FOLDER/fsdp2.pt``, a sharded checkpoint from between them in
+``FOLDER/checkpoint``, and of each process, what it held while the policy was dealt out in
+``FOLDER/bytes0.pt``, and what :func:`distances` found in ``FOLDER/distances0.pt``.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -29,7 +27,7 @@ from ssp_agents.config import LearningConfig
 from ssp_agents.models import adapt, load_model
 from ssp_agents.rows import Row
 from ssp_agents.scoring import TokenScorer, checkpoint_layers
-from ssp_agents.sharding import MOMENTS, agreed_maximum, full_tensor, load_first, save_shares, shard
+from ssp_agents.sharding import agreed_maximum, full_tensor, load_first, save_shares, shard
 from ssp_agents.update import Update, adam
 
 LEARNING = LearningConfig(
@@ -44,33 +42,10 @@ def scorer(model_dir: Path, load: Callable[[Path], Any] = load_model) -> TokenSc
     return TokenScorer(lm, 1.0, lm.config.vocab_size)
 
 
-def moments_of(
-    policy: torch.nn.Module, optimizer: torch.optim.Optimizer
-) -> dict[str, torch.Tensor]:
-    """Each of Adam's moments, of all weights in one vector; every process has to ask."""
-    held = [optimizer.state[parameter] for parameter in policy.parameters()]
-    return {
-        name: torch.cat([full_tensor(state[name]).flatten() for state in held]) for name in MOMENTS
-    }
-
-
 def bytes_of(policy: torch.nn.Module) -> int:
     """Bytes of the weights that this process holds."""
     held = [p.to_local() if isinstance(p, DTensor) else p for p in policy.parameters()]
     return sum(tensor.nbytes for tensor in held if not tensor.is_meta)
-
-
-@contextmanager
-def recording(policy: torch.nn.Module, found: list[int]) -> Iterator[None]:
-    """Notes what this process holds each time that a part of the policy is whole."""
-    original = fully_shard
-
-    def noted(*args: Any, **kwargs: Any) -> Any:
-        found.append(bytes_of(policy))
-        return original(*args, **kwargs)
-
-    with patch("ssp_agents.sharding.fully_shard", noted):
-        yield
 
 
 def columns(rows: list[Row]) -> dict[str, torch.Tensor]:
@@ -79,7 +54,7 @@ def columns(rows: list[Row]) -> dict[str, torch.Tensor]:
 
 
 def distances(folder: Path) -> dict[str, float]:
-    """How far what each process has of a policy with tied weights, and of one with adapters, is
+    """Distances of what each process has of a policy with tied weights, and of one with adapters,
     from what was saved; every process has to ask."""
     found = {}
     for name, rank in (("tied", 0), ("adapted", 4)):
@@ -107,7 +82,14 @@ def main(rank: int, model_dir: Path, folder: Path, updates: list[list[Row]]) -> 
         if name == "fsdp2":
             checkpoint_layers(policy)
             held = [bytes_of(policy)]
-            with recording(policy, held):
+
+            def noted(
+                *args: Any, policy: Any = policy, held: list[int] = held, **kwargs: Any
+            ) -> Any:
+                held.append(bytes_of(policy))
+                return fully_shard(*args, **kwargs)
+
+            with patch("ssp_agents.sharding.fully_shard", noted):
                 shard(policy, CPU)
             torch.save([*held, bytes_of(policy)], folder / f"bytes{rank}.pt")
             shard(reference, CPU)
@@ -126,14 +108,11 @@ def main(rank: int, model_dir: Path, folder: Path, updates: list[list[Row]]) -> 
             mine = rows[:4] if rank == 0 else rows[4:]
             norms.append(update(columns(mine), step)["grad_norm"])
             if name == "fsdp2" and step == 0:
-                save_shares(policy, optimizer, folder / "checkpoint", alone=False)
+                save_shares(policy, optimizer, folder / "checkpoint")
 
         weights = {key: full_tensor(t.detach()).clone() for key, t in policy.state_dict().items()}
-        moments = moments_of(policy, optimizer)
         if rank == 0:
-            torch.save(
-                {"weights": weights, "norms": norms, "moments": moments}, folder / f"{name}.pt"
-            )
+            torch.save({"weights": weights, "norms": norms}, folder / f"{name}.pt")
         dist.barrier()
     torch.save(distances(folder / "tied"), folder / f"distances{rank}.pt")
     dist.barrier()

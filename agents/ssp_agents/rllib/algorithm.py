@@ -6,18 +6,16 @@ from __future__ import annotations
 import gc
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
 from itertools import chain
 from math import nan
-from operator import methodcaller
+from operator import attrgetter, methodcaller
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 import ray
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.callbacks.utils import make_callback
@@ -36,19 +34,14 @@ from ray.tune.execution.placement_groups import PlacementGroupFactory
 from ssp_agents.config import side_by_side
 from ssp_agents.engines.gap import CHECK_EVERY, Gap, compared_rows, measure
 from ssp_agents.metrics import merge_figures, step_figures
-from ssp_agents.models import (
-    as_tensor,
-    check_weights,
-    load_state,
-    write_checksums,
-)
+from ssp_agents.models import check_weights, load_state, write_checksums
 from ssp_agents.rllib.config import SSPConfig
 from ssp_agents.rllib.env_runner import Sample, busiest, renumber, rounds_of
 from ssp_agents.rllib.learner import ask_learners, freeze_collected, naming_dead_learners
 from ssp_agents.rllib.module import LEARNER_FOLDER, MODULE_FOLDER, MODULE_ID, describe, to_batch
-from ssp_agents.rllib.results import complete, evaluation_figures, log_learnt, log_played
+from ssp_agents.rllib.results import evaluation_figures, log_step
 from ssp_agents.rllib.runners import Runners, check_cluster
-from ssp_agents.rows import Row, credited, deal, deal_to_learners, with_loss_weights
+from ssp_agents.rows import credited, deal, deal_to_learners, with_loss_weights
 from ssp_env.errors import UsageError
 from ssp_env.game.record import GameRecord
 from ssp_env.game.strategies import BatchStrategy, update_strategy
@@ -56,14 +49,13 @@ from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question
 
 STATE = "self_play"
-"""Key of a checkpoint for the number of the step, the state of the batch strategy, and games that
-were played ahead."""
+"""Key of a checkpoint for the step, the batch strategy, and games that were played ahead."""
 
 
 def _elsewhere(name: str, instead: str) -> Callable[..., Any]:
-    """A method of RLlib's that there is no use for here; it says what to call instead."""
+    """Method of RLlib's that there is no use for here; it says what to call instead."""
 
-    def method(*args: Any, **kwargs: Any) -> Any:
+    def method(*_: Any, **__: Any) -> Any:
         raise UsageError(f"{name}() does not exist for self-play: {instead}")
 
     return method
@@ -90,14 +82,15 @@ class SSP(Algorithm):
     remove_module = _elsewhere("remove_module", _one)
     add_policy = _elsewhere("add_policy", _one)
 
+    _steps = 0
+    _frozen = False
+    _ahead: Sequence[Sample] = ()
+    _evaluated: dict[str, Any] | None = None
+
     @cached_property
     def _questions(self) -> list[Question]:
         found: list[Question] = self.config.evaluation_questions()
         return found
-
-    @cached_property
-    def _runners(self) -> Runners:
-        return Runners(self.config)
 
     @classmethod
     def get_default_config(cls) -> SSPConfig:
@@ -105,11 +98,8 @@ class SSP(Algorithm):
 
     def setup(self, config: Any) -> None:
         """Builds everything; RLlib calls it."""
-        self._steps = 0
-        self._frozen = False
-        self._ahead: list[Sample] = []
-        self._evaluated: dict[str, Any] | None = None
         check_cluster(self.config)
+        self._runners = Runners(self.config)
         super().setup(config)
 
         self._strategy = self.config.batch_strategy()
@@ -124,7 +114,7 @@ class SSP(Algorithm):
     def default_resource_request(cls, config: Any) -> Any:
         """As RLlib's, for Tune; where GPUs are shared, each of them is whole."""
         request = super().default_resource_request(config)
-        made = cls.get_default_config().update_from_dict(config)
+        made = SSPConfig().update_from_dict(config)
         if made.gpus != "shared":
             return request
 
@@ -156,14 +146,13 @@ class SSP(Algorithm):
         update_strategy(strategy, [sample.verified for sample in samples])
         sampled = time.perf_counter()
 
-        with self._playing_ahead(strategy) as games_ahead:
-            with self._learners():
-                # Before the update, while the learners have the weights that played.
-                if self.last_gap is None or self._steps % CHECK_EVERY == 0:
-                    self._compare(samples, games_ahead)
-                updates = self._learn(samples)
-            learnt = time.perf_counter()
-            ahead = games_ahead()
+        games_ahead = self._play_ahead(strategy)
+        # Before the update, while the learners have the weights that played.
+        if self.last_gap is None or self._steps % CHECK_EVERY == 0:
+            self._compare(samples, games_ahead)
+        updates = self._learn(samples)
+        learnt = time.perf_counter()
+        ahead = games_ahead()
         played = time.perf_counter()
 
         # Before this, nothing has changed but the learners.
@@ -180,44 +169,35 @@ class SSP(Algorithm):
     def _play(self, step: int, strategy: BatchStrategy) -> list[Sample]:
         """Rounds of a step (from 0), in their order, by the batch strategy as it was before."""
         tasks, state = rounds_of(step, self.config.learning()), strategy.get_state()
-        if self.env_runner is not None:
-            runner = self.env_runner
-            samples = [runner.sample(**task, strategy=state) for task in tasks]
-            runner.sleep()  # the learner's turn
-            return renumber(samples)
-
         # The pool may be large: it is stored once, and read by all runners of a machine.
-        shared = ray.put(state)
+        shared = state if self.env_runner is not None else ray.put(state)
         calls = [methodcaller("sample", **task, strategy=shared) for task in tasks]
         samples = self._runners.map(self.env_runner_group, calls)
-        if self.config.gpus == "shared":
+        if self.env_runner is not None or self.config.gpus == "shared":
+            # The learner's turn.
             self.env_runner_group.foreach_env_runner(methodcaller("sleep"))
         return renumber(samples)
 
-    @contextmanager
-    def _playing_ahead(self, strategy: BatchStrategy) -> Iterator[Callable[[], list[Sample]]]:
-        """Plays the next step meanwhile; yields a function that waits for its games, of which there
-        are none without ``overlap``."""
-        play = partial(self._play, self._steps + 1, strategy)
+    def _play_ahead(self, strategy: BatchStrategy) -> Callable[[], list[Sample]]:
+        """Plays the next step meanwhile; returns a function that waits for its games, of which
+        there are none without ``overlap``."""
         if not self.config.overlap:
-            yield list
-        elif self.env_runner is not None:
+            return list
+        play = partial(self._play, self._steps + 1, strategy)
+        if self.env_runner is not None:
             # By this process, before it learns: in another order, with the same result.
             played = play()
-            yield lambda: played
-        else:
-            thread = ThreadPoolExecutor(1, thread_name_prefix="playing-ahead")
-            try:
-                yield thread.submit(play).result
-            finally:
-                thread.shutdown(wait=False)  # after an error, nobody waits for those games
+            return lambda: played
+
+        thread = ThreadPoolExecutor(1, thread_name_prefix="playing-ahead")
+        playing = thread.submit(play)
+        thread.shutdown(wait=False)  # it ends with these games; after an error, nobody waits for it
+        return playing.result
 
     def _compare(self, samples: Sequence[Sample], games_ahead: Callable[[], list[Sample]]) -> None:
-        """Compares the engine's log-probabilities with the learner's.
-
-        Only games of the present weights can be compared. With overlap these are the next step's,
-        so the learner waits for them: one step in ``CHECK_EVERY`` does not overlap.
-        """
+        """Compares the engine's log-probabilities with the learner's, in games of the present
+        weights. With overlap these are the next step's, so the learner waits for them: one step in
+        ``CHECK_EVERY`` does not overlap."""
         games = _records(samples)
         if any(game.weights_version != self._steps for game in games):
             games = _records(games_ahead())
@@ -226,13 +206,10 @@ class SSP(Algorithm):
             self.last_gap = None
             return
 
-        def score(rows: Sequence[Row]) -> np.ndarray:
-            # All learners are asked, since they may share the policy; each says the same.
-            group = self.learner_group
-            found: list[np.ndarray] = ask_learners(group, lambda learner: [learner.score(rows)])
-            return found[0]
-
-        self.last_gap = measure(rows, score, HuggingFaceTokenizer.load(self.config.model_dir))
+        tokenizer = HuggingFaceTokenizer.load(self.config.model_dir)
+        # All learners are asked, since they may share the policy; each says the same.
+        ask = partial(ask_learners, self.learner_group)
+        self.last_gap = measure(rows, lambda part: ask(methodcaller("score", part))[0], tokenizer)
         self.last_gap.check()
 
     def _learn(self, samples: Sequence[Sample]) -> list[dict[str, float]]:
@@ -249,29 +226,24 @@ class SSP(Algorithm):
             shards = deal_to_learners(weighted, learners) if learners else [weighted]
             batches = [to_batch(shard) for shard in shards]
             given: dict[str, Any] = {"batches": batches} if learners else {"batch": batches[0]}
-            timesteps = {"training_step": self._steps}
-            results = self.learner_group.update(**given, timesteps=timesteps)
+            with naming_dead_learners(self.learner_group):
+                timesteps = {"training_step": self._steps}
+                results = self.learner_group.update(**given, timesteps=timesteps)
             updates.append(merge_figures([result[MODULE_ID] for result in results]))
         return updates
 
     def _report(
-        self,
-        samples: Sequence[Sample],
-        updates: Sequence[dict[str, float]],
-        seconds: dict[str, float],
+        self, samples: Sequence[Sample], updates: list[dict[str, float]], seconds: dict[str, float]
     ) -> None:
-        """Enters all figures of a step into RLlib's metrics, under the same names at every step."""
+        """Enters all figures of a step into RLlib's metrics."""
         self.last_games = _records(samples)
         figures = step_figures(self.last_games, self.config.learning().batch_size, updates)
         # Versions of weights are numbers of steps: 0 on-policy, 1 with overlap.
         figures["staleness"] = fmean(self._steps - 1 - g.weights_version for g in self.last_games)
         self.last_figures = {n: value for n, value in figures.items() if value is not None}
 
-        everything = complete(figures, self._reasons)
-        self.metrics.log_dict(everything, key=("ssp", "figures"), reduce="item")
+        log_step(self.metrics, figures, self.last_games, updates, self._reasons)
         self.metrics.log_dict(seconds, key=("ssp", "seconds"), reduce="item")
-        log_played(self.metrics, self.last_games)
-        log_learnt(self.metrics, updates)
         logged = [sample.logged for sample in samples if sample.logged]
         if logged:
             self.metrics.aggregate(logged, key=ENV_RUNNER_RESULTS)
@@ -290,24 +262,20 @@ class SSP(Algorithm):
         shares = [numbered[i::count] for i in range(count)]
         calls = [methodcaller("solve", share, temperature, seed) for share in shares]
         records = chain.from_iterable(self._runners.map(group, calls))
-        return sorted(records, key=lambda record: record.slot)
+        return sorted(records, key=attrgetter("slot"))
 
     def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
-        """Measures the policy on ``evaluation_duration`` questions that it never trains on.
+        """Measures the policy on ``evaluation_duration`` questions that it never trains on: always
+        the same, of all groups (hop counts) in turn, answered greedily, once each.
 
-        They are always the same, of all groups (hop counts) in turn, and answered greedily, once
-        each, by the evaluation's env runners, or by those of training if it has none. Of RLlib's
-        figures under ``env_runners``, ``episode_return_mean`` is the solver's mean reward, and
-        ``accuracy`` the share of right answers of each group.
+        Of the figures under ``env_runners``, ``episode_return_mean`` is the solver's mean reward,
+        and ``accuracy`` the share of right answers of each group.
         """
         self._call_back("on_evaluate_start")
-        questions = self._questions
-        figures = evaluation_figures(self.solve(questions), {q.group for q in questions})
-        figures["training_step"] = self._steps
-        results: dict[str, Any] = {ENV_RUNNER_RESULTS: figures}
-        self._call_back("on_evaluate_end", evaluation_metrics=results)
-        self._evaluated = results
-        return results
+        figures = evaluation_figures(self.solve(self._questions), self._questions)
+        self._evaluated = {ENV_RUNNER_RESULTS: {**figures, "training_step": self._steps}}
+        self._call_back("on_evaluate_end", evaluation_metrics=self._evaluated)
+        return self._evaluated
 
     @classmethod
     def _should_create_evaluation_env_runners(cls, eval_config: Any) -> bool:
@@ -315,10 +283,9 @@ class SSP(Algorithm):
         return bool(eval_config.evaluation_num_env_runners)
 
     def _compile_iteration_results(self, *, train_results: Any, eval_results: Any) -> Any:
-        # RLlib leaves the evaluation out of steps that have none; Tune wants to see a metric at
-        # every step.
+        # Tune wants to see a metric at every step; RLlib leaves it out where nothing was evaluated.
         if self.config.evaluation_interval and not eval_results:
-            nothing = evaluation_figures([], {question.group for question in self._questions})
+            nothing = evaluation_figures([], self._questions)
             before = {ENV_RUNNER_RESULTS: {**nothing, "training_step": nan}}
             eval_results = {EVALUATION_RESULTS: self._evaluated or before}
         return super()._compile_iteration_results(
@@ -334,16 +301,16 @@ class SSP(Algorithm):
 
     def save_policy(self, directory: str | Path) -> None:
         """Writes the present policy as a model directory, which the first learner sees."""
-        with self._learners():
-            where = str(Path(directory).absolute())
-            ask_learners(self.learner_group, methodcaller("save_policy", where))
+        where = str(Path(directory).absolute())
+        ask_learners(self.learner_group, methodcaller("save_policy", where))
 
     def get_module(self, module_id: str = MODULE_ID) -> RLModule | None:
         """A copy of the RLModule with the present weights; there is only one."""
         if module_id != MODULE_ID:
             return None
         copy: RLModule = self.config.rl_module_spec.build().eval()
-        load_state(copy, self._arrays())
+        held = self._publish(half=False)
+        load_state(copy, ray.get(held) if isinstance(held, ray.ObjectRef) else held)
         return copy
 
     def set_weights(self, weights: dict[str, dict[str, Any]]) -> None:
@@ -352,31 +319,21 @@ class SSP(Algorithm):
         if self.config.is_sharded:
             fix = "restore_from_path(), or training(model_dir=...)"
             raise UsageError(f"learners that share a policy take no weights from elsewhere: {fix}")
-        learner = {COMPONENT_LEARNER: {COMPONENT_RL_MODULE: weights}}
-        self.set_state({COMPONENT_LEARNER_GROUP: learner})
+        self.set_state(
+            {COMPONENT_LEARNER_GROUP: {COMPONENT_LEARNER: {COMPONENT_RL_MODULE: weights}}}
+        )
 
     def _publish(self, half: bool) -> Any:
         """The present weights: tensors of a learner in this process, or a reference to arrays that
         the first remote learner put into Ray's object store. Readers get them from that node."""
-        with self._learners():
-            (weights,) = ask_learners(self.learner_group, methodcaller("publish", half))
-        return weights
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        """The learner's weights, named as the module names them."""
-        held = self._publish(half=False)
-        weights = ray.get(held) if isinstance(held, ray.ObjectRef) else held
-        return {name: np.asarray(as_tensor(value).cpu()) for name, value in weights.items()}
+        found = ask_learners(self.learner_group, methodcaller("publish", half))
+        return next(weights for weights in found if weights is not None)
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         return self._runners.revive(env_runner_group)
 
     def _hand_over_weights(self, group: EnvRunnerGroup) -> None:
-        weights = self._publish(self._runners.in_half)
-        self._runners.hand_over(group, weights, self._steps)
-
-    def _learners(self) -> AbstractContextManager[None]:
-        return naming_dead_learners(self.learner_group, self.config.num_learners)
+        self._runners.hand_over(group, self._publish(self._runners.in_half), self._steps)
 
     # -- checkpoints ---------------------------------------------------------------------------
 
@@ -388,13 +345,12 @@ class SSP(Algorithm):
     def save_to_path(self, path: Any = None, *args: Any, **kwargs: Any) -> str:
         """As RLlib's, into a directory that all learners see; ``RLModule.from_checkpoint`` finds
         the module where RLlib has it."""
-        with self._learners():
-            state = self.get_state(not_components=COMPONENT_LEARNER_GROUP)
-            saved: str = super().save_to_path(path, *args, state=state, **kwargs)
-            folder = (Path(saved) / LEARNER_FOLDER).absolute()
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-            ask_learners(self.learner_group, methodcaller("save", str(folder)))
+        state = self.get_state(not_components=COMPONENT_LEARNER_GROUP)
+        saved: str = super().save_to_path(path, *args, state=state, **kwargs)
+        folder = (Path(saved) / LEARNER_FOLDER).absolute()
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        ask_learners(self.learner_group, methodcaller("save", str(folder)))
         write_checksums(folder)
         describe(self.config.rl_module_spec, Path(saved) / MODULE_FOLDER)
         return saved
@@ -405,7 +361,7 @@ class SSP(Algorithm):
         group = COMPONENT_LEARNER_GROUP, args[0] if args else kwargs.get("components")
         if self.config.is_sharded and self._check_component(*group, kwargs.get("not_components")):
             raise UsageError("learners that share a policy have no common state: save_to_path()")
-        with self._learners():
+        with naming_dead_learners(self.learner_group):
             state: dict[str, Any] = super().get_state(*args, **kwargs)
         state.pop(COMPONENT_ENV_RUNNER, None)
         state[STATE] = {
@@ -435,8 +391,7 @@ class SSP(Algorithm):
         folder = (Path(path) / LEARNER_FOLDER).absolute()
         check_weights(folder)  # here, once for all learners
         super().restore_from_path(path, *args, **kwargs)
-        with self._learners():
-            ask_learners(self.learner_group, methodcaller("load", str(folder)))
+        ask_learners(self.learner_group, methodcaller("load", str(folder)))
         self._hand_over_weights(self.env_runner_group)
 
 

@@ -1,4 +1,4 @@
-"""The settings of the algorithm, as RLlib users make them; ``algorithm.py`` says what of."""
+"""Settings of the algorithm, as RLlib users make them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from itertools import chain, zip_longest
 from typing import Any
 
 from ray.rllib.algorithms.algorithm import Algorithm
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
-from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.utils import force_list
 
@@ -38,9 +37,11 @@ from ssp_env.search.index import SearchConfig, check_search, open_search
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World
-from ssp_env.worlds import WORLDS, check_world, open_world
+from ssp_env.worlds import check_world, open_world
 
 LEARNING = frozenset(LearningConfig.model_fields)
+TRAINING = LEARNING | {"model_dir", "engine", "overlap"}
+"""Settings that :meth:`SSPConfig.training` takes."""
 CALLED = (
     "on_algorithm_init",
     "on_train_result",
@@ -115,7 +116,6 @@ class SSPConfig(AlgorithmConfig):
         for name, field in LearningConfig.model_fields.items():
             setattr(self, name, field.default)
         self.env_runner_cls = SSPEnvRunner
-        self.num_env_runners = 0
         self.create_local_env_runner = True
         # Connectors work on env steps; our env runners bring rows.
         self.add_default_connectors_to_env_to_module_pipeline = False
@@ -125,47 +125,34 @@ class SSPConfig(AlgorithmConfig):
         # They would be sent states of connectors, of which there are none.
         self._dont_auto_sync_env_runner_states = True
         self.policies = {MODULE_ID: (None, None, None, None)}
-        self.policy_mapping_fn = _to_llm
+        self.policy_mapping_fn = lambda *_, **__: MODULE_ID
 
-    def training(
-        self,
-        *,
-        model_dir: Any = NotProvided,
-        engine: Any = NotProvided,
-        overlap: Any = NotProvided,
-        **kwargs: Any,
-    ) -> SSPConfig:
-        """Sets fields of :class:`~ssp_agents.config.LearningConfig`, the model directory, the
-        engine, and whether playing and learning overlap.
+    def training(self, **kwargs: Any) -> SSPConfig:
+        """Sets fields of :class:`~ssp_agents.config.LearningConfig`, ``model_dir``, ``engine`` and
+        ``overlap``.
 
         RLlib's own settings of training are refused: ``validate()`` says what to set instead.
         """
-        given = {"model_dir": model_dir, "engine": engine, "overlap": overlap}
-        for name, value in given.items():
-            if value is not NotProvided:
-                setattr(self, name, str(value) if name == "model_dir" else value)
-
         theirs = inspect.signature(AlgorithmConfig.training).parameters
         # A name that both have, such as ``lr``, is ours.
-        for name in [name for name in kwargs if name not in theirs or name in LEARNING]:
-            if name not in LEARNING:
-                fix = f"no such setting; {nearest(name, LEARNING)}"
-                raise ConfigError(f"training.{name}", kwargs[name], fix)
-            if isinstance(kwargs[name], int | float) and kwargs[name] == -1:
+        for name in [name for name in kwargs if name not in theirs or name in TRAINING]:
+            value = kwargs.pop(name)
+            if name not in TRAINING:
+                fix = f"no such setting; {nearest(name, TRAINING)}"
+                raise ConfigError(f"training.{name}", value, fix)
+            if isinstance(value, int | float) and value == -1:
                 # It would be dropped when the algorithm copies its config.
                 fix = "give another number: RLlib takes this one for a setting that is not set"
-                raise ConfigError(f"training.{name}", kwargs[name], fix)
-            setattr(self, name, kwargs.pop(name))
+                raise ConfigError(f"training.{name}", value, fix)
+            setattr(self, name, str(value) if name == "model_dir" else value)
 
         super().training(**kwargs)
         return self
 
-    def learners(self, *, sharding: Any = NotProvided, **kwargs: Any) -> SSPConfig:
+    def learners(self, *, sharding: Any = None, **kwargs: Any) -> SSPConfig:
         """As RLlib's; ``sharding`` says how several learners hold the policy: ``ddp``, each all of
         it, or ``fsdp2``, each a share of weights, gradients, optimizer and reference."""
-        if sharding is not NotProvided:
-            self.sharding = sharding
-
+        self.sharding = sharding or self.sharding
         super().learners(**kwargs)
         return self
 
@@ -190,12 +177,11 @@ class SSPConfig(AlgorithmConfig):
 
     def compute(self) -> ComputeConfig:
         """Processes and devices."""
-        own = self.gpus == "own"
         return ComputeConfig(
             env_runners=self.num_env_runners,
             learners=self.num_learners,
             gpus=self.gpus,
-            tensor_parallel=int(self.num_gpus_per_env_runner) if own else 1,
+            tensor_parallel=max(1, int(self.num_gpus_per_env_runner)),
             sharding=self.sharding,
             overlap=self.overlap,
         )
@@ -205,10 +191,8 @@ class SSPConfig(AlgorithmConfig):
         return Remembering(strategy) if "past_question" in (self.game().filters or ()) else strategy
 
     def engine_config(self) -> EngineConfig:
-        given = self.engine
-        if isinstance(given, EngineConfig):
-            return given
-        return EngineConfig(**({"kind": given} if isinstance(given, str) else given))
+        given = {"kind": self.engine} if isinstance(self.engine, str) else self.engine
+        return given if isinstance(given, EngineConfig) else EngineConfig(**given)
 
     def game(self) -> GameConfig:
         """The game's settings, validated; fields that are not given are those that suit the
@@ -251,8 +235,7 @@ class SSPConfig(AlgorithmConfig):
     def validate(self) -> None:
         """Checks our settings before RLlib checks its own, and before anything is built."""
         if self.num_env_runners and self.create_local_env_runner:
-            # It would hold one more copy of the model in the main process, which may have no GPU
-            # for it.
+            # It would be one more copy of the model, in a process that may have no GPU for it.
             self.create_local_env_runner = False
         if self.in_evaluation:
             # RLlib's second config, for its evaluation, has the settings of the first one.
@@ -271,11 +254,8 @@ class SSPConfig(AlgorithmConfig):
             raise ConfigError("rl_module_spec", self._rl_module_spec, fix)
         with named("env_config"):
             world = self.env_config.get("world", "mini")
-            if isinstance(world, str):
+            if not callable(world):
                 check_world(world, **self.env_config.get("world_options", {}))
-            elif not callable(world):
-                fix = f"give the name of a world ({', '.join(WORLDS)}), or a function that makes it"
-                raise ConfigError("world", world, fix)
             if "search" in self.env_config and "make_rules" in self.env_config:
                 fix = "make_rules chooses the retriever; leave one of them out"
                 raise ConfigError("search", self.env_config["search"], fix)
@@ -322,20 +302,22 @@ class SSPConfig(AlgorithmConfig):
             raise ConfigError("evaluation_duration", (duration, unit), fix)
 
     @property
+    def _model_config_auto_includes(self) -> dict[str, Any]:
+        """Settings that every module is given, before the user's own ones."""
+        return {
+            "model": self.model_dir,
+            "attention": "sdpa" if self.num_gpus_per_learner else "eager",
+            "sharding": self.sharding,
+            "lora_rank": self.lora_rank,
+            "seed": self.seed or 0,
+        }
+
+    @property
     def rl_module_spec(self) -> RLModuleSpec:
-        """The module's class and settings; the user's own ones go before the default's."""
-        return self._complete(super().rl_module_spec)
-
-    def get_multi_rl_module_spec(self, **kwargs: Any) -> MultiRLModuleSpec:
-        """As RLlib's, which learners build; completed as :attr:`rl_module_spec` is."""
-        multi = super().get_multi_rl_module_spec(**kwargs)
-        for spec in multi.rl_module_specs.values():
-            self._complete(spec)
-        return multi
-
-    def _complete(self, spec: RLModuleSpec) -> RLModuleSpec:
-        default = self.get_default_rl_module_spec().model_config
-        spec.model_config = {**default, **(spec.model_config or {})}
+        """The module's class and settings."""
+        spec = super().rl_module_spec
+        # RLlib itself completes only the learners'.
+        spec.model_config = {**self.model_config, **(spec.model_config or {})}
         return spec
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:
@@ -344,18 +326,8 @@ class SSPConfig(AlgorithmConfig):
             module_class=LLMModule,
             observation_space=observation,
             action_space=action,
-            model_config={
-                "model": self.model_dir,
-                "attention": "sdpa" if self.num_gpus_per_learner else "eager",
-                "sharding": self.sharding,
-                "lora_rank": self.lora_rank,
-                "seed": self.seed or 0,
-            },
+            model_config=self.model_config,
         )
 
     def get_default_learner_class(self) -> type[SSPLearner]:
         return SSPLearner
-
-
-def _to_llm(agent_id: Any, episode: Any, **_: Any) -> str:
-    return MODULE_ID

@@ -7,6 +7,7 @@ does not matter who plays it, how many runners there are, or in which order they
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,7 +18,6 @@ from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.utils import force_list
-from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.framework import get_device
 from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
@@ -57,7 +57,7 @@ class Sample:
     """Entries of callbacks in the runner, as RLlib's loggers exchange them."""
 
 
-class SSPEnvRunner(EnvRunner, Checkpointable):
+class SSPEnvRunner(EnvRunner):
     """Plays rounds, with its own world and engine. Only weights stay from one to the next."""
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
@@ -72,16 +72,12 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             freeze_collected()
 
     def make_module(self) -> None:
-        """Builds the RLModule, which may be the user's own, and an inference engine for its LM.
-
-        vLLM has no module: it loads the model directory.
-        """
-        config = self.config
+        """Builds the RLModule, which may be the user's own, and an inference engine for its LM."""
+        config, engine = self.config, self.config.engine_config()
         device, shared = get_device(config, config.num_gpus_per_env_runner), config.gpus == "shared"
         stop = StopRule.of(self.game, self.tokenizer)
         self.module: LLMModule | None = None
-        """Module that plays; vLLM has none."""
-        engine = config.engine_config()
+        """Module that plays; vLLM has none, it loads the model directory."""
         if engine.kind == "transformers":
             spec = config.rl_module_spec
             # The learners' choice may be another: they have a backward pass.
@@ -119,15 +115,14 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         if step < 0:
             what = "an env runner plays rounds of a training step, not single episodes"
             raise UsageError(f"{what}: call train(), or solve(questions) of the algorithm")
-        seed = (self.config.seed or 0, step, number)
-        engine = self._players
+        seed, engine = [_GAMES, self.config.seed or 0, step, number], self._players
         began, worked = time.perf_counter(), sampled.seconds
         # All rounds of a step begin with one state, whoever plays them and when.
         copy = self.config.batch_strategy()
         copy.set_state(ray.get(strategy) if isinstance(strategy, ray.ObjectRef) else strategy)
 
         engine.wake()
-        round_ = Round(self.rules, answers_of(self.rules.world), slots, [_GAMES, *seed], copy)
+        round_ = Round(self.rules, answers_of(self.rules.world), slots, seed, copy)
         play(round_, engine, temperature=self.learning.temperature)
         records = [record_game(game, self.rules, engine.weights_version) for game in round_.games]
         rows = rows_of(round_.games, self.learning)
@@ -150,9 +145,8 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
 
     def reasons(self) -> list[str]:
         """Every reason code that a game played here can end with."""
-        never = {Ending.ACTION, Ending.OUTAGE}
-        filters = {*self.rules.filters, *self.rules.attempt_filters}
-        return sorted((RESERVED - {ending.value for ending in never}) | filters)
+        never = {Ending.ACTION.value, Ending.OUTAGE.value}
+        return sorted((RESERVED - never).union(self.rules.filters, self.rules.attempt_filters))
 
     def solve(
         self, questions: Sequence[tuple[int, Question]], temperature: float, seed: int
@@ -173,13 +167,8 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         spaces = module_spaces(self.tokenizer.vocab_size)
         return {INPUT_ENV_SPACES: spaces, INPUT_ENV_SINGLE_SPACES: spaces, MODULE_ID: spaces}
 
-    def get_metrics(self) -> dict[str, Any]:
-        """None of its own: figures are made from the records, over all runners."""
-        figures: dict[str, Any] = self.metrics.reduce()
-        return figures
-
     def assert_healthy(self) -> None:
-        assert self.engine is not None, "the engine was not built"
+        """Asserts nothing: an engine that is not built raises."""
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Version of the weights; the weights themselves are the learner's."""
@@ -197,15 +186,6 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         version = int(state.get(WEIGHTS_SEQ_NO, self.engine.weights_version + 1))
         playing = {n.removeprefix(LM): w for n, w in weights.items() if n.startswith(LM)}
         self.engine.update_weights(playing, version)
-
-    def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
-        return (), {"config": self.config}
-
-    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
-        return []
-
-    def stop(self) -> None:
-        """Has nothing to close."""
 
 
 # -- rounds of a step --------------------------------------------------------------------------
@@ -234,9 +214,8 @@ def renumber(samples: Sequence[Sample]) -> list[Sample]:
 
 def busiest(samples: Sequence[Sample]) -> dict[str, float]:
     """Wall-clock seconds of a step's games, by part, of the runner that took longest for it."""
-    totals: dict[str, dict[int, float]] = {}
+    totals: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for sample in samples:
         for part, seconds in sample.seconds.items():
-            runners = totals.setdefault(part, {})
-            runners[sample.runner] = runners.get(sample.runner, 0.0) + seconds
+            totals[part][sample.runner] += seconds
     return {part: max(runners.values()) for part, runners in totals.items()}

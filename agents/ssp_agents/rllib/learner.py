@@ -6,6 +6,7 @@ import gc
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,13 @@ from ssp_agents.models import (
     state_of,
     without_adapters,
 )
-from ssp_agents.rllib.module import ENTROPY, LM, MODULE_ID, pack
+from ssp_agents.rllib.module import ENTROPY, LM, MODULE_ID, LLMModule, pack
 from ssp_agents.rows import Row
 from ssp_agents.scoring import Scores, TokenScorer, checkpoint_layers
 from ssp_agents.sharding import (
     agreed_maximum,
     full_tensor,
+    is_first,
     load_first,
     load_shares,
     save_shares,
@@ -55,78 +57,67 @@ class SSPLearner(TorchLearner):
     """
 
     @property
-    def is_sharded(self) -> bool:
-        return bool(self.config.is_sharded)
-
-    @property
-    def _is_first(self) -> bool:
-        """True for the learner that speaks for all."""
-        group = torch.distributed
-        return not group.is_initialized() or group.get_rank() == 0
+    def _policy(self) -> LLMModule:
+        """The module without DDP, which would wait for the other learners in each pass."""
+        policy: LLMModule = self.module[MODULE_ID].unwrapped()
+        return policy
 
     def build(self) -> None:
         """Also loads the reference, and prepares the update."""
         self.learning: LearningConfig = self.config.learning()
         super().build()
-        learning, module = self.learning, self.module[MODULE_ID]
-        device = torch.device(self._device)
+        learning, device = self.learning, self._device
         algorithms = [find_algorithm(learning, role) for role in learning.learning_roles]
-        self._reference: Scorer | None = None
+        reference: Scorer | None = None
         if learning.kl_coeff > 0 and any(algorithm.kl for algorithm in algorithms):
             # With adapters, no second copy of the policy is needed.
-            adapted = learning.lora_rank > 0
-            self._reference = self._score_unadapted if adapted else self._load_reference()
+            reference = self._score_unadapted if learning.lora_rank else self._load_reference()
         if learning.gradient_checkpointing:
             try:
-                checkpoint_layers(module.unwrapped())
+                checkpoint_layers(self._policy)
             except ValueError as error:
                 fix = f"{error}; set it to false, or checkpoint in the module's own forward pass"
                 raise ConfigError("learning.gradient_checkpointing", True, fix) from None
 
-        # Of a subclass with a loss of its own, that loss is minimised.
-        stock = type(self).compute_loss_for_module is SSPLearner.compute_loss_for_module
+        shared = partial(agreed_maximum, device=device) if self.config.is_sharded else None
         self.update_step = Update(
             self._score,
             self.get_optimizer(MODULE_ID),
             learning,
-            reference=self._reference,
-            teacher=self._score_alone,
+            reference=reference,
+            teacher=partial(self._score, alone=True),
             autocast=autocast_dtype(device),
             learners=max(1, self.config.num_learners),
-            no_sync=getattr(module, "no_sync", None),
-            agree=(lambda passes: agreed_maximum(passes, device)) if self.is_sharded else None,
-            loss=None if stock else self._loss_of_hook,
+            no_sync=getattr(self.module[MODULE_ID], "no_sync", None),
+            agree=shared,
+            loss=self._loss_of_hook,
         )
         if self.config.num_learners:  # this process is its own
             freeze_collected()
 
     def _load_reference(self) -> TokenScorer:
-        device = torch.device(self._device)
-        directory, attention = self.config.model_dir, "sdpa" if device.type == "cuda" else "eager"
-        lm = load_first(directory, attention) if self.is_sharded else load_model(directory, device)
-        vocab_size = int(self.module[MODULE_ID].action_space.n)
-        reference = TokenScorer(
-            lm.requires_grad_(False), self.learning.temperature, vocab_size, entropies=False
-        )
-        if self.is_sharded:
+        device, sharded = self._device, self.config.is_sharded
+        load = load_first if sharded else load_model
+        lm = load(self.config.model_dir, attention="sdpa" if device.type == "cuda" else "eager")
+        at, size = self.learning.temperature, self._policy.vocab_size
+        reference = TokenScorer(lm.requires_grad_(False), at, size, entropies=False)
+        if sharded:
             shard(reference, device, autocast_dtype(device))
-        return reference
+        return reference.to(device)
 
     # -- RLlib's hooks -------------------------------------------------------------------------
 
     def _map_module_to_device(self, module: Any) -> None:
         """A policy that is shared goes there layer by layer, as shares."""
-        if not self.is_sharded:
+        if self.config.is_sharded:
+            dtype = autocast_dtype(self._device)
+            shard(module[MODULE_ID], self._device, dtype, forward="forward_train")
+        else:
             super()._map_module_to_device(module)
-            return
-
-        device = torch.device(self._device)
-        compute = autocast_dtype(device)
-        shard(module[MODULE_ID], device, compute, forward="forward_train")
 
     def _make_modules_ddp_if_necessary(self) -> None:
         """A policy that is shared is not wrapped."""
-        if not self.is_sharded:
+        if not self.config.is_sharded:
             super()._make_modules_ddp_if_necessary()
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
@@ -176,143 +167,120 @@ class SSPLearner(TorchLearner):
             ENTROPY: scores.entropies,
             "objective": (part, scores.logprobs, loss),
         }
-        config = self.config.get_config_for_module(MODULE_ID)
-        return self.compute_loss_for_module(
-            module_id=MODULE_ID, config=config, batch=part, fwd_out=fwd_out
-        )
+        about = {"module_id": MODULE_ID, "config": self.config.get_config_for_module(MODULE_ID)}
+        return self.compute_loss_for_module(**about, batch=part, fwd_out=fwd_out)
 
     # -- scores --------------------------------------------------------------------------------
 
-    def _score(self, part: Columns) -> Scores:
-        """The policy's log-probabilities, through the module, which may be the user's own."""
-        temperature = self.learning.temperature
-        out = self.module[MODULE_ID].forward_train({**part, "temperature": temperature})
-        return Scores(out["action_logp"], out.get(ENTROPY))
-
-    def _score_alone(self, part: Columns) -> Scores:
-        """The same, not through DDP, which would wait for the other learners."""
-        module = self.module[MODULE_ID].unwrapped()
+    def _score(self, part: Columns, *, alone: bool = False) -> Scores:
+        """The policy's log-probabilities, through the module, which may be the user's own; through
+        DDP unless ``alone``."""
+        module = self._policy if alone else self.module[MODULE_ID]
         out = module.forward_train({**part, "temperature": self.learning.temperature})
-        return Scores(out["action_logp"])
+        return Scores(out["action_logp"], out.get(ENTROPY))
 
     def _score_unadapted(self, part: Columns) -> Scores:
         """Those of the policy without its adapters."""
-        with without_adapters(self.module[MODULE_ID].unwrapped()):
-            return self._score_alone(part)
+        with without_adapters(self._policy):
+            return self._score(part, alone=True)
 
     def score(self, rows: Sequence[Row]) -> np.ndarray:
         """The policy's log-probabilities of what it wrote: float32 (tokens,), row by row.
 
         Computed as in an update, one row at a time, without gradients.
         """
-        device = torch.device(self._device)
-        dtype = autocast_dtype(device)
-        found = []
+        device, dtype, found = self._device, autocast_dtype(self._device), []
         with torch.no_grad(), torch.autocast(device.type, dtype, enabled=dtype is not None):
             for row in rows:
                 # Padding and neighbours would change last digits, and a difference is looked for.
                 columns = columns_of([row])
-                part = {n: torch.as_tensor(column).to(device) for n, column in columns.items()}
+                part = {n: torch.as_tensor(c, device=device) for n, c in columns.items()}
                 found.append(self._score(part).logprobs.float().cpu().numpy())
 
         return np.concatenate(found)
 
     # -- weights that leave a learner ----------------------------------------------------------
 
-    def publish(self, half: bool) -> list[Weights | ray.ObjectRef]:
+    def _gathered(self) -> Iterator[tuple[str, Tensor]]:
+        """The present weights, one at a time whole: on the first learner, for which all others have
+        to ask as well."""
+        for name, tensor in state_of(self._policy).items():
+            gathered = full_tensor(tensor)
+            if is_first():
+                yield name, gathered
+
+    def publish(self, half: bool) -> Weights | ray.ObjectRef | None:
         """The present weights; ``half`` rounds what plays to bfloat16, as engines do anyway.
 
         All learners have to be asked. One in the main process gives its own tensors, the first
         remote one a reference to arrays in Ray's object store, and the others nothing.
         """
-        state = state_of(self.module[MODULE_ID].unwrapped())
         # The engine of this process reads them where they lie.
         if self.config.num_learners == 0:
-            return [state]
+            return state_of(self._policy)
 
-        # One weight at a time is whole on those that only help to gather it.
-        arrays = {}
-        for name, tensor in state.items():
-            gathered = full_tensor(tensor)
-            if self._is_first:
-                arrays[name] = pack(name, gathered, half)
+        arrays = {name: pack(name, tensor, half) for name, tensor in self._gathered()}
         if self.config.gpus == "shared":
             torch.cuda.empty_cache()  # the engine is another process
-        return [ray.put(arrays)] if self._is_first else []
+        return ray.put(arrays) if arrays else None
 
-    def save_policy(self, directory: str) -> list[Any]:
+    def save_policy(self, directory: str) -> None:
         """Writes the policy as a model directory, with adapters merged, in the dtype that passes
         are computed in; all learners have to be asked."""
-        weights = {}
-        for name, tensor in state_of(self.module[MODULE_ID].unwrapped()).items():
-            gathered = full_tensor(tensor)
-            if self._is_first and name.startswith(LM):
-                weights[name.removeprefix(LM)] = gathered.cpu()
-        if self._is_first:
-            source = self.config.model_dir
-            dtype = autocast_dtype(torch.device(self._device))
+        named = self._gathered()
+        weights = {n.removeprefix(LM): t.cpu() for n, t in named if n.startswith(LM)}
+        if weights:
+            source, dtype = self.config.model_dir, autocast_dtype(self._device)
             save_policy(plain_weights(weights, source), source, directory, dtype)
-        return []
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """RLlib's state; without weights and moments where this learner has only a share."""
-        if not self.is_sharded:
+        if not self.config.is_sharded:
             state: dict[str, Any] = super().get_state(*args, **kwargs)
             return state
 
-        left_out = [COMPONENT_RL_MODULE, COMPONENT_OPTIMIZER]
-        state = super().get_state(not_components=left_out)
+        state = super().get_state(not_components=[COMPONENT_RL_MODULE, COMPONENT_OPTIMIZER])
         # RLlib asks one learner for all weights, to hand them to env runners; they get them later.
         return {**state, COMPONENT_RL_MODULE: {}}
 
-    def save(self, directory: str) -> list[Any]:
+    def save(self, directory: str) -> None:
         """Writes weights and moments; all learners are asked, with the same directory."""
         if not Path(directory).is_dir():
             where = f"a learner on {socket.gethostname()} does not see {directory}"
             raise RunError(f"{where}: learners on several machines need a common file system")
+        if self.config.is_sharded or is_first():
+            save_shares(self._policy, self.get_optimizer(MODULE_ID), directory)
 
-        if self.is_sharded or self._is_first:
-            self._store(save_shares, directory)
-        return []
-
-    def load(self, directory: str) -> list[Any]:
+    def load(self, directory: str) -> None:
         """Takes weights and moments that any number of learners have saved."""
-        self._store(load_shares, directory)
-        return []
-
-    def _store(self, save_or_load: Callable[..., None], directory: str) -> None:
-        module = self.module[MODULE_ID].unwrapped()
-        optimizer = self.get_optimizer(MODULE_ID)
-        save_or_load(module, optimizer, directory, alone=not self.is_sharded)
+        load_shares(self._policy, self.get_optimizer(MODULE_ID), directory)
 
 
 # -- calls to all learners of RLlib's learner group --------------------------------------------
 
 
-def ask_learners(learner_group: Any, ask: Callable[[Any], list[Any]]) -> list[Any]:
-    """Answers of all learners, in one list; an error of one of them is raised."""
-    found: list[Any] = []
-    results = list(learner_group.foreach_learner(ask))
-    if len(results) < len(learner_group):
-        raise LearnerDied(*DIED)  # those that are known to be dead are not asked
-
-    for result in results:
-        answer = result.get()
-        if not result.ok:
-            # Ray wraps an error in another one whose message is a traceback.
-            raise getattr(answer, "cause", answer)
-        found += answer
-    return found
+def ask_learners(learner_group: Any, ask: Callable[[Any], Any]) -> list[Any]:
+    """Answers of all learners; an error of one of them is raised."""
+    with naming_dead_learners(learner_group):
+        results = list(learner_group.foreach_learner(ask))
+        if len(results) < len(learner_group):
+            raise LearnerDied(*DIED)  # those that are known to be dead are not asked
+        for result in results:
+            if not result.ok:
+                # Ray wraps an error in another one whose message is a traceback.
+                raise getattr(result.get(), "cause", result.get())
+        return [result.get() for result in results]
 
 
 @contextmanager
-def naming_dead_learners(learner_group: Any, learners: int) -> Iterator[None]:
+def naming_dead_learners(learner_group: Any) -> Iterator[None]:
     """Turns any error that comes of a dead learner into one that says so."""
     try:
         yield
     except Exception as error:
         # Which error it is depends on who noticed: Ray, RLlib, or the other learners.
-        for actor in learner_group._worker_manager.actors().values() if learners else ():
+        manager = learner_group._worker_manager  # None in one process
+        for actor in manager.actors().values() if manager else ():
             try:
                 ray.get(actor.__ray_ready__.remote(), timeout=10.0)
             except RayActorError:
@@ -323,11 +291,10 @@ def naming_dead_learners(learner_group: Any, learners: int) -> Iterator[None]:
 
 
 def freeze_collected() -> bool:
-    """Keeps Python's garbage collector from what is there by now (``gc.freeze``).
+    """Keeps Python's garbage collector from going through the half a million objects that PyTorch,
+    transformers and RLlib leave behind, which takes as long as a fair part of a tiny step.
 
-    PyTorch, transformers and RLlib leave half a million objects behind, and the collector would
-    go through all of them now and then. That takes as long as a fair part of a tiny step. True if
-    nobody else had frozen anything, so that :func:`gc.unfreeze` undoes this.
+    True if nobody else had frozen anything, so that :func:`gc.unfreeze` undoes this.
     """
     alone = gc.get_freeze_count() == 0
     gc.collect()

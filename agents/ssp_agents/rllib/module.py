@@ -37,11 +37,8 @@ MODULE_FOLDER = f"learner_group/learner/rl_module/{MODULE_ID}"
 
 
 class LLMModule(TorchRLModule):
-    """Wraps the model of ``model_config["model"]``.
-
-    Optional are its ``attention``, the ``sharding`` of learners, and a ``lora_rank`` above 0 with
-    the ``seed`` of its adapters.
-    """
+    """Wraps the model of ``model_config["model"]``; optional are its ``attention``, the
+    ``sharding`` of learners, and a ``lora_rank`` above 0 with the ``seed`` of its adapters."""
 
     def setup(self) -> None:
         """Loads the model; the learner moves it to its device."""
@@ -68,8 +65,7 @@ class LLMModule(TorchRLModule):
         return {Columns.ACTION_LOGP: scores.logprobs, ENTROPY: scores.entropies}
 
     def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
-        """As RLlib's; in a checkpoint of the algorithm, from the learners' weights, which are not
-        there twice."""
+        """As RLlib's; in a checkpoint of the algorithm, from the learners' weights."""
         folder = Path(path).absolute()
         if folder.match(MODULE_FOLDER):
             load_state(self, read_weights(folder.parents[3] / LEARNER_FOLDER))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from math import nan
 from statistics import fmean
 from typing import Any
@@ -14,6 +15,7 @@ from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 from ssp_agents.metrics import FIGURES
 from ssp_agents.rllib.module import MODULE_ID
 from ssp_env.game.record import GameRecord
+from ssp_env.types import Question
 
 
 def episode_figures(games: Sequence[GameRecord]) -> dict[str, Any]:
@@ -28,75 +30,64 @@ def episode_figures(games: Sequence[GameRecord]) -> dict[str, Any]:
     proposers = [g.proposer_reward for g in played if g.proposer_reward is not None]
     solvers = [g.solver_reward for g in played if g.solver_reward is not None]
     return {
-        names.EPISODE_RETURN_MEAN: _mean(returns),
-        names.EPISODE_RETURN_MIN: min(returns, default=nan),
-        names.EPISODE_RETURN_MAX: max(returns, default=nan),
-        names.EPISODE_LEN_MEAN: _mean(lengths),
-        names.EPISODE_LEN_MIN: min(lengths, default=nan),
-        names.EPISODE_LEN_MAX: max(lengths, default=nan),
+        **_spread("episode_return", returns),
+        **_spread("episode_len", lengths),
         names.EPISODE_AGENT_RETURN_MEAN: {"proposer": _mean(proposers), "solver": _mean(solvers)},
         names.EPISODE_MODULE_RETURN_MEAN: {MODULE_ID: _mean(returns)},
     }
 
 
-def evaluation_figures(games: Sequence[GameRecord], groups: Iterable[str]) -> dict[str, Any]:
-    """Figures of an evaluation: as of any episodes, and the share of right answers by group, those
-    without a game included."""
+def evaluation_figures(
+    games: Sequence[GameRecord], questions: Iterable[Question]
+) -> dict[str, Any]:
+    """Figures of an evaluation: as of any episodes, and the share of right answers by group of the
+    questions, those without a game included."""
     accuracy = {}
     played = [game for game in games if game.outcome != "void"]
-    for group in sorted(groups):
+    for group in sorted({question.group for question in questions}):
         own = [game for game in played if game.question_group == group]
         accuracy[group] = _mean([any(attempt.right for attempt in g.attempts) for g in own])
     return {**episode_figures(games), names.NUM_EPISODES: len(played), "accuracy": accuracy}
 
 
-def complete(figures: Mapping[str, float | None], reasons: Iterable[str]) -> dict[str, float]:
-    """A step's figures with the names that they could have had: not a number, or a share of 0 for
-    each reason code that a game can end with."""
+def log_step(
+    metrics: MetricsLogger,
+    figures: Mapping[str, float | None],
+    games: Sequence[GameRecord],
+    updates: Sequence[dict[str, float]],
+    reasons: Iterable[str],
+) -> None:
+    """Enters a step's figures under ``ssp``, its games under ``env_runners`` and its optimizer
+    updates under ``learners``, lifetime counters included.
+
+    A figure that is missing is not a number, or a share of 0 for each of the ``reasons`` that a
+    game can end with: the names are the same at every step."""
     # Where nothing was proposed, a share of it is unknown; else a reason that is missing is 0.
     share = nan if figures.get("valid_rate") is None else 0.0
-    missing = {
-        **{f"invalid_{reason}": share for reason in reasons},
-        **{f"learner_{name}": nan for name in FIGURES},
-    }
-    known = {name: nan if value is None else value for name, value in figures.items()}
-    return {**missing, **known}
+    complete = {f"invalid_{reason}": share for reason in reasons}
+    complete |= {f"learner_{name}": nan for name in FIGURES}
+    complete |= {name: nan if value is None else value for name, value in figures.items()}
+    metrics.log_dict(complete, key=("ssp", "figures"), reduce="item")
 
-
-def log_played(metrics: MetricsLogger, games: Sequence[GameRecord]) -> None:
-    """Enters a step's games under ``env_runners``, lifetime counters included."""
     metrics.log_dict(episode_figures(games), key=names.ENV_RUNNER_RESULTS, reduce="item")
-
     by_agent = {"proposer": 0, "solver": 0}
-    for game in games:
-        for trajectory in game.trajectories:
-            agent = "proposer" if trajectory.role == "proposer" else "solver"
-            by_agent[agent] += trajectory.policy_tokens
-
-    tokens = sum(by_agent.values())
+    for trajectory in chain.from_iterable(game.trajectories for game in games):
+        agent = "proposer" if trajectory.role == "proposer" else "solver"
+        by_agent[agent] += trajectory.policy_tokens
+    written = sum(by_agent.values())
     counts = {
         names.NUM_EPISODES: sum(game.outcome != "void" for game in games),
-        names.NUM_ENV_STEPS_SAMPLED: tokens,
+        names.NUM_ENV_STEPS_SAMPLED: written,
         names.NUM_AGENT_STEPS_SAMPLED: by_agent,
-        names.NUM_MODULE_STEPS_SAMPLED: {MODULE_ID: tokens},
+        names.NUM_MODULE_STEPS_SAMPLED: {MODULE_ID: written},
     }
     _count(metrics, counts, names.ENV_RUNNER_RESULTS)
 
-
-def log_learnt(metrics: MetricsLogger, updates: Sequence[dict[str, float]]) -> None:
-    """Enters a step's optimizer updates under ``learners``; their means, by figure."""
-    means = {
-        name: _mean([update[name] for update in updates if name in update]) for name in FIGURES
-    }
+    means = {name: _mean([each[name] for each in updates if name in each]) for name in FIGURES}
     metrics.log_dict(means, key=(names.LEARNER_RESULTS, MODULE_ID), reduce="item")
-
-    tokens = int(sum(update["trained_tokens"] for update in updates))
-    counts = {
-        MODULE_ID: {names.NUM_MODULE_STEPS_TRAINED: tokens},
-        ALL_MODULES: {names.NUM_ENV_STEPS_TRAINED: tokens},
-    }
-    for module, count in counts.items():
-        _count(metrics, count, names.LEARNER_RESULTS, module)
+    learnt = int(sum(update["trained_tokens"] for update in updates))
+    _count(metrics, {names.NUM_MODULE_STEPS_TRAINED: learnt}, names.LEARNER_RESULTS, MODULE_ID)
+    _count(metrics, {names.NUM_ENV_STEPS_TRAINED: learnt}, names.LEARNER_RESULTS, ALL_MODULES)
 
 
 def _count(metrics: MetricsLogger, counts: dict[str, Any], *key: str) -> None:
@@ -104,6 +95,12 @@ def _count(metrics: MetricsLogger, counts: dict[str, Any], *key: str) -> None:
     metrics.log_dict(counts, key=key, reduce="sum")
     lifetime = {f"{name}_lifetime": count for name, count in counts.items()}
     metrics.log_dict(lifetime, key=key, reduce="lifetime_sum")
+
+
+def _spread(name: str, values: Sequence[float]) -> dict[str, float]:
+    """Mean, minimum and maximum under RLlib's names."""
+    least, most = min(values, default=nan), max(values, default=nan)
+    return {f"{name}_mean": _mean(values), f"{name}_min": least, f"{name}_max": most}
 
 
 def _mean(values: Sequence[float]) -> float:

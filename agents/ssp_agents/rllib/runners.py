@@ -1,5 +1,4 @@
-"""Env runners of an algorithm: whether a cluster has room for them, who does which work, the dead
-are replaced, and all are given weights."""
+"""Env runners of an algorithm: the room that they need, who does which work, who has died."""
 
 from __future__ import annotations
 
@@ -8,9 +7,9 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from operator import methodcaller
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import ray
 import torch
@@ -21,7 +20,6 @@ from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 from ray.util import get_current_placement_group
 
 from ssp_agents.config import check_processors
-from ssp_agents.rllib.config import SSPConfig
 from ssp_agents.rllib.module import pack
 from ssp_env.errors import ConfigError, ServiceError
 
@@ -35,8 +33,7 @@ PROBE_EVERY, PROBE_FOR = 2.0, 1.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class _Begun:
+class _Begun(NamedTuple):
     runner: int
     call: int
     deadline: float
@@ -62,12 +59,11 @@ class Runners:
         state = {COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: steps}
         if group.local_env_runner is not None:
             group.local_env_runner.set_state(state)
-        if group.num_remote_env_runners():
-            if not isinstance(weights, ray.ObjectRef):
-                weights = ray.put({n: pack(n, w, self.in_half) for n, w in weights.items()})
-            self._sent = {**state, COMPONENT_RL_MODULE: weights}
-        if group.num_healthy_remote_env_runners():
-            self._send(group)
+            return
+        if not isinstance(weights, ray.ObjectRef):
+            weights = ray.put({n: pack(n, w, self.in_half) for n, w in weights.items()})
+        self._sent = {**state, COMPONENT_RL_MODULE: weights}
+        self._send(group)
 
     def revive(self, group: EnvRunnerGroup, seconds: float | None = None) -> list[int]:
         """Hands the weights to env runners that Ray has restarted; returns their numbers."""
@@ -101,7 +97,7 @@ class Runners:
         results: dict[int, T] = {}
 
         while len(results) < len(calls):
-            if waiting and not manager.healthy_actor_ids():
+            while waiting and not manager.healthy_actor_ids():
                 self._await_one(group)
             # One call at a time for each: it plays a round, with a whole engine to itself.
             busy = {job.runner for job in begun.values()}
@@ -109,55 +105,54 @@ class Runners:
             for runner in manager.healthy_actor_ids():
                 if waiting and runner not in busy:
                     call = waiting.popleft()
-                    ref = manager.actors()[runner].apply.remote(_returning_errors(calls[call]))
+                    work = partial(_returning_errors, calls[call])
+                    ref = manager.actors()[runner].apply.remote(work)
                     begun[ref] = _Begun(runner, call, deadline)
 
-            for ref in self._finished(group, begun, looking=bool(waiting)):
-                job = begun.pop(ref)
-                try:
-                    result, raised = ray.get(ref)
-                except RayTaskError as error:
-                    raise error.as_instanceof_cause() from error
-                except RayError as error:
-                    manager.set_actor_state(job.runner, healthy=False)
-                    cause = (str(error).strip() or type(error).__name__).splitlines()[0]
-                    _log.warning("env runner %d died, its work is redone: %s", job.runner, cause)
-                    deaths[job.call] += 1
-                    if deaths[job.call] >= MOST_DEATHS:
-                        what = f"{MOST_DEATHS} env runners died of the same work, the last one "
-                        what += f"because: {cause}; Ray's log of the workers says more"
-                        raise ServiceError("engine", what) from error
-                    # First in line: a step ends with the last of its rounds.
-                    waiting.appendleft(job.call)
-                else:
-                    if raised is not None:
-                        raise raised
-                    results[job.call] = result
+            ended = self._finished(group, begun, looking=bool(waiting))
+            if ended is None:
+                continue
+            job = begun.pop(ended)
+            try:
+                results[job.call], raised = ray.get(ended)
+            except RayTaskError as error:
+                raise error.as_instanceof_cause() from error
+            except RayError as error:
+                manager.set_actor_state(job.runner, healthy=False)
+                cause = (str(error).strip() or type(error).__name__).splitlines()[0]
+                _log.warning("env runner %d died, its work is redone: %s", job.runner, cause)
+                deaths[job.call] += 1
+                if deaths[job.call] >= MOST_DEATHS:
+                    what = f"{MOST_DEATHS} env runners died of the same work, the last one "
+                    what += f"because: {cause}; Ray's log of the workers says more"
+                    raise ServiceError("engine", what) from error
+                # First in line: a step ends with the last of its rounds.
+                waiting.appendleft(job.call)
+            else:
+                if raised is not None:
+                    raise raised
 
         return [results[i] for i in range(len(calls))]
 
     def _finished(
         self, group: EnvRunnerGroup, begun: dict[ray.ObjectRef, _Begun], looking: bool
-    ) -> list[ray.ObjectRef]:
-        """Waits for calls to end; meanwhile, looks for runners that could take waiting ones."""
-        if not begun:
-            return []
-
+    ) -> ray.ObjectRef | None:
+        """Waits for a call to end; meanwhile, looks for runners that could take waiting ones."""
         manager, now = group._worker_manager, time.monotonic()
         timeout = max(0.0, min(job.deadline for job in begun.values()) - now)
         if looking and len(manager.healthy_actor_ids()) < manager.num_actors():
             timeout = min(timeout, PROBE_EVERY)
         ready, _ = ray.wait([*begun], num_returns=1, timeout=timeout)
         if ready:
-            return list(ready)
+            return ready[0]
 
         # Nobody was done in time: a runner that hangs is killed, and counts as dead at once.
         for ref, job in begun.items():
             if job.deadline <= time.monotonic():
                 ray.kill(manager.actors()[job.runner], no_restart=False)
-                return [ref]
+                return ref
         self.revive(group, PROBE_FOR)
-        return []
+        return None
 
     def _await_one(self, group: EnvRunnerGroup) -> None:
         """Waits for a first runner to be back."""
@@ -171,49 +166,41 @@ class Runners:
         raise ServiceError("engine", what)
 
 
-def check_cluster(config: SSPConfig) -> None:
+def _returning_errors(call: Callable[[Any], T], runner: Any) -> tuple[T | None, Exception | None]:
+    """Brings an error back beside the result: raised in RLlib's actor, it would end the actor, and
+    then the one that tries the same next."""
+    try:
+        return call(runner), None
+    except Exception as error:
+        return None, error
+
+
+def check_cluster(config: Any) -> None:
     """Makes sure that Ray has the CPUs and GPUs of a run, and can place pairs on these; inside of
     Tune, which has reserved them, there is nothing to ask."""
     runners, learners = config.num_env_runners, config.num_learners
     if get_current_placement_group() is not None:
         return
-    if config.gpus == "none":
-        if not (runners or learners):
-            return
-        nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
-        # On one machine, Ray may have been told of more CPUs than there are.
-        there = os.cpu_count() or 1 if len(nodes) == 1 else int(sum(nodes))
-        check_processors(config.compute(), there)
-        return
-    if not runners:
-        if not torch.cuda.is_available():
+    if not (runners or learners):
+        if config.gpus != "none" and not torch.cuda.is_available():
             fix = "the main process sees no GPU: leave it at 0"
             raise ConfigError("num_gpus_per_learner", config.num_gpus_per_learner, fix)
         return
 
-    alive = [node["Resources"].get("GPU", 0) for node in ray.nodes() if node["Alive"]]
-    machines = [int(gpus) for gpus in alive if gpus]
-    own = runners * int(config.num_gpus_per_env_runner) + learners
-    asked, there = runners if config.gpus == "shared" else own, sum(machines)
-    if asked > there:
-        what = f"{runners} env runners and {learners} learners need {asked} GPUs"
-        fix = f"{what}, and Ray has {there}; start Ray on more machines, or ask for fewer"
-        raise ConfigError("num_env_runners, num_learners", (runners, learners), fix)
-    if config.gpus == "shared" and len(machines) > 1:
+    compute, nodes = config.compute(), [n["Resources"] for n in ray.nodes() if n["Alive"]]
+    if config.gpus == "none":
+        cpus = int(sum(node.get("CPU", 0) for node in nodes))
+        # On one machine, Ray may have been told of more CPUs than there are.
+        check_processors(compute, os.cpu_count() or 1 if len(nodes) == 1 else cpus)
+        return
+
+    machines, what = [int(node["GPU"]) for node in nodes if node.get("GPU")], ""
+    if compute.gpus_in_all > sum(machines):
+        what = f"{runners} env runners and {learners} learners need {compute.gpus_in_all} GPUs, "
+        what += f"and Ray has {sum(machines)}; start Ray on more machines, or ask for fewer"
+    elif config.gpus == "shared" and len(machines) > 1:
         # Ray adds up what is left of a machine's GPUs, and waits for a whole share of one there.
-        what = f"Ray has GPUs on {len(machines)} machines, and pairs could not be placed on them"
-        fix = f"{what}; give GPUs of their own, or start Ray on one machine alone"
-        raise ConfigError("num_env_runners, num_learners", (runners, learners), fix)
-
-
-def _returning_errors(call: Callable[[Any], T]) -> Callable[[Any], tuple[T | None, Any]]:
-    """Brings an error back beside the result: raised in RLlib's actor, it would end the actor, and
-    then the one that tries the same next."""
-
-    def made(runner: Any) -> tuple[T | None, Any]:
-        try:
-            return call(runner), None
-        except Exception as error:
-            return None, error
-
-    return made
+        what = f"Ray has GPUs on {len(machines)} machines, and pairs could not be placed on them; "
+        what += "give GPUs of their own, or start Ray on one machine alone"
+    if what:
+        raise ConfigError("num_env_runners, num_learners", (runners, learners), what)

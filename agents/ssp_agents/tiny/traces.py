@@ -1,9 +1,8 @@
 """Demonstrations for the bootstrap: a scripted player with chosen faults, in the game's own format.
 
 The bootstrap stands in for pre-training and instruction tuning. It has to leave room for self-play:
-most of its questions have one hop, and on longer
-ones it mostly answers too early. A quarter of its proposals are about one-to-many facts ("the
-citizen of V"), which have many right answers."""
+most of its questions have one hop, and on longer ones it mostly answers too early. A quarter of its
+proposals are about one-to-many facts ("the citizen of V"), which have many right answers."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from playful import WORLD, make_rules
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
+from ssp_agents.config import SHARED
 from ssp_agents.rllib import SSPConfig, SSPLearner
 from ssp_agents.rllib.env_runner import SSPEnvRunner
 from ssp_agents.rllib.module import LLMModule
@@ -36,6 +37,16 @@ class Clipping(SSPLearner):
         return {name: gradient * 0 for name, gradient in gradients_dict.items()}
 
 
+def gpus(runners: int, learners: int, *of_each: float) -> Change:
+    """Env runners and learners, and the GPUs of each."""
+
+    def change(config: SSPConfig) -> None:
+        config.env_runners(num_env_runners=runners, num_gpus_per_env_runner=of_each[0])
+        config.learners(num_learners=learners, num_gpus_per_learner=of_each[1])
+
+    return change
+
+
 OWN = RLModuleSpec(module_class=Own)
 REFUSED: list[tuple[str, Change, str]] = [
     ("env_config.wurld", lambda c: c.environment(env_config={"wurld": 1}), "'world'"),
@@ -47,12 +58,19 @@ REFUSED: list[tuple[str, Change, str]] = [
         "learning:GROUPED compares attempts",
     ),
     ("training.lrr", lambda c: c.training(lrr=1), "'lr'"),
-    ("learning.batch_size", lambda c: c.training(batch_size=0), "greater than 0"),
     ("training.lr", lambda c: c.training(lr=-1), "RLlib takes this one for"),
     ("compute.overlap", lambda c: c.training(overlap=True, importance_cap=None), "update old"),
     ("rl_module_spec", lambda c: c.training(engine="vllm").rl_module(rl_module_spec=OWN), "plays"),
     ("learner_class", lambda c: c.learners(learner_class=Clipping), "never calls postprocess_grad"),
     ("callbacks_class", lambda c: c.callbacks(Episodic), "never calls on_episode_end"),
+    (
+        "num_gpus_per_env_runner, num_gpus_per_learner",
+        gpus(2, 2, 1, 0.5),
+        "give 1 and 1 for GPUs of their own, or 0.6 and 0.4",
+    ),
+    ("compute.gpus", gpus(2, 1, *SHARED), "give 2 of each, or GPUs of their own"),
+    ("compute.gpus", gpus(0, 2, 1, 1), "give at least one env runner and one learner"),
+    ("compute.tensor_parallel", gpus(2, 2, 2, 1), "only vLLM on GPUs of its own"),
     ("policies", lambda c: c.multi_agent(policies={"a", "b"}), "one policy plays both"),
 ]
 """Field that is refused, a change that makes it so, and words of the fix."""

@@ -1,5 +1,5 @@
-"""Calls dealt to env runners that hang, raise and come back: real processes, no model. Those that
-die in mid-rollout are in `test_algorithm.py`."""
+"""Env runners that hang, raise and come back: real processes, no model. Those that die in
+mid-rollout are in `test_algorithm.py`. And the cluster that they need."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import pytest
 import ray
 from ray.rllib.utils.actor_manager import FaultTolerantActorManager
 
-from ssp_agents.config import EngineConfig
+from ssp_agents.config import SHARED, EngineConfig
+from ssp_agents.rllib import SSP, SSPConfig
 from ssp_agents.rllib.runners import Runners
 from ssp_env.errors import ConfigError, ServiceError
 
@@ -110,3 +111,36 @@ def test_a_call_that_ends_every_runner_is_given_up(manager: FaultTolerantActorMa
 
     with pytest.raises(ServiceError, match="3 env runners died of the same work"):
         pool(manager)(calls(die))
+
+
+def spread(
+    config: SSPConfig, runners: int, learners: int, of_each: tuple[float, float]
+) -> SSPConfig:
+    config = config.copy(copy_frozen=False).training(round_size=4)
+    config.env_runners(num_env_runners=runners, num_gpus_per_env_runner=of_each[0])
+    return config.learners(num_learners=learners, num_gpus_per_learner=of_each[1])
+
+
+def test_tune_reserves_whole_gpus_for_pairs(algorithm_config: SSPConfig) -> None:
+    def bundles(*layout: Any) -> list[dict[str, float]]:
+        return list(SSP.default_resource_request(spread(algorithm_config, *layout)).bundles)
+
+    pair = {"CPU": 1, "GPU": 1}
+    assert bundles(2, 2, SHARED)[1:] == [pair, pair]
+    assert bundles(0, 0, SHARED) == [{"CPU": 1, "GPU": 1}]
+    assert bundles(1, 2, (1, 1))[1:] == [{"CPU": 1, "GPU": 1}, {"GPU": 1}, {"GPU": 1}]
+
+
+@pytest.mark.parametrize(
+    ("layout", "says"),
+    [
+        ((0, 0, SHARED), "sees no GPU"),
+        ((2, 15, (1, 1)), "need 17 GPUs, and Ray has 16"),
+        ((0, 999, (0, 0)), "compute.learners = 999: there are .* CPUs.*give at most"),
+    ],
+)
+def test_a_cluster_without_room_is_refused(
+    algorithm_config: SSPConfig, layout: Any, says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        spread(algorithm_config, *layout).build_algo()

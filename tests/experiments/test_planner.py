@@ -1,18 +1,21 @@
-"""Plans of memory: the formulas against counts over fake tensors, and advice that fits."""
+"""Plans: the formulas against counts over fake tensors, advice that fits, and ``ssp plan``."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, Qwen2Config
 
-from ssp_agents.memory import Device, Shape, least_share, plan, shape_of
+from ssp_env import cli
 from ssp_env.errors import ConfigError
 from ssp_experiments.config import RunConfig, load_preset, make_config
-from ssp_experiments.layouts import estimate, layouts
-from ssp_experiments.planner import USABLE, check_fit, fastest
+from ssp_experiments.layouts import Device, Shape, estimate, least_share, plan, shape_of
+from ssp_experiments.planner import USABLE, check_fit, check_memory, fastest, layouts
 
 # Counted by running the learner's and the engine's code over fake tensors (paper-7b, rows of
 # 12,288 tokens): parameters; activations and all of a learner by itself; the same with eight
@@ -27,18 +30,21 @@ COUNTED = [
         (32763876352, 22536455000, 872838783832, 13571859800, 134261367128, 101066342400),
     ),
 ]
+QWEN_7B = (3584, 18_944, 28, 28, 4, 152_064, False)
+
+
+def settings_of(*sizes: Any) -> Qwen2Config:
+    names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+    names += ("num_key_value_heads", "vocab_size", "tie_word_embeddings")
+    return Qwen2Config(**dict(zip(names, sizes, strict=True)))
 
 
 def qwen(*sizes: Any) -> Shape:
-    names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
-    names += ("num_key_value_heads", "vocab_size", "tie_word_embeddings")
-    config = Qwen2Config(**dict(zip(names, sizes, strict=True)))
     with torch.device("meta"):
-        return shape_of(AutoModelForCausalLM.from_config(config))
+        return shape_of(AutoModelForCausalLM.from_config(settings_of(*sizes)))
 
 
 SMALL = qwen(64, 160, 3, 4, 2, 512, True)
-QWEN_7B = qwen(3584, 18_944, 28, 28, 4, 152_064, False)
 
 
 def run(**changes: Any) -> RunConfig:
@@ -80,7 +86,6 @@ def test_an_engine_holds_the_caches_of_a_round() -> None:
     assert engine["KV cache"] == 2 * (2 * 3) * 256 * (2 * 3 * 2 * 16)
     once = made(run(game={"verifications": (1, 1)}))[1].parts
     assert once["KV cache"] == 2 * 4 * 128 * (2 * 3 * 2 * 16)
-    assert made(run(compute={"env_runners": 1}))[1].parts == engine
     smaller = made(run(learning={"round_size": 1}))[1].parts
     assert smaller["KV cache"] == engine["KV cache"] / 2
 
@@ -89,14 +94,32 @@ def test_an_engine_holds_the_caches_of_a_round() -> None:
     assert 2 * SMALL.parameters / memory <= least_share(SMALL, vllm, memory) < 1
 
 
+@pytest.mark.parametrize("count", [0, 2])
+def test_on_shared_gpus_engine_and_learner_take_turns(count: int) -> None:
+    shared = {"env_runners": count, "learners": count, "gpus": "shared"}
+    (device,) = made(run(compute=shared))
+    assert device.count == max(1, count)
+    assert ("activations" in device.parts) != ("KV cache" in device.parts)
+    assert {"weights", "reference", "engine's weights"} <= device.parts.keys()
+
+    # vLLM sleeps without its weights, so they come with its cache or not at all.
+    asleep = run(compute=shared, engine={"kind": "vllm"}, learning={"microbatch_tokens": 65_536})
+    (device,) = made(asleep)
+    assert "activations" in device.parts
+    assert "engine's weights" not in device.parts
+    memory = 10 * device.total
+    (device,) = made(asleep, memory)
+    playing = device.parts["KV cache"] + device.parts["engine's weights"]
+    assert playing == pytest.approx(0.4 * memory, rel=1e-6)
+
+
 def test_proposals_are_the_fastest_layouts_that_fit() -> None:
     config = make_config(load_preset("paper-7b"))
-    shape, memory = QWEN_7B, 80 * 2**30
+    shape, memory = qwen(*QWEN_7B), 80 * 2**30
     for gpus, kind in ((8, "shared"), (16, "own")):
         best = fastest(config, shape, memory, gpus)
         assert best is not None
-        assert best.compute.gpus == kind
-        assert best.compute.gpus_in_all == gpus
+        assert (best.compute.gpus, best.compute.gpus_in_all) == (kind, gpus)
         check_fit(best, shape, memory, gpus)
         seconds = [estimate(shape, one, memory).step for one in layouts(config, gpus)]
         assert estimate(shape, best, memory).step == min(seconds)
@@ -129,20 +152,65 @@ def test_what_does_not_fit_names_a_setting_that_helps(
     assert refused.value.field == field
 
 
-@pytest.mark.parametrize("count", [0, 2])
-def test_on_shared_gpus_engine_and_learner_take_turns(count: int) -> None:
-    shared = {"env_runners": count, "learners": count, "gpus": "shared"}
-    (device,) = made(run(compute=shared))
-    assert device.count == max(1, count)
-    assert ("activations" in device.parts) != ("KV cache" in device.parts)
-    assert {"weights", "reference", "engine's weights"} <= device.parts.keys()
+def test_a_run_is_planned_for_the_gpus_that_it_will_have(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = make_config({**load_preset("tiny"), "compute": {"gpus": "shared"}})
 
-    # vLLM sleeps without its weights, so they come with its cache or not at all.
-    asleep = run(compute=shared, engine={"kind": "vllm"}, learning={"microbatch_tokens": 65_536})
-    (device,) = made(asleep)
-    assert "activations" in device.parts
-    assert "engine's weights" not in device.parts
-    memory = 10 * device.total
-    (device,) = made(asleep, memory)
-    playing = device.parts["KV cache"] + device.parts["engine's weights"]
-    assert playing == pytest.approx(0.4 * memory, rel=1e-6)
+    def there(*sizes: int) -> None:
+        properties = [SimpleNamespace(total_memory=size) for size in sizes]
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(sizes))
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: len(sizes))
+        monkeypatch.setattr(torch.cuda, "get_device_properties", properties.__getitem__)
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    there(80 << 30, 80 << 30)
+    check_memory(config)
+    there(80 << 30, 1 << 20)
+    with pytest.raises(ConfigError, match=r"of the 1\.0 MiB of its GPU"):
+        check_memory(config)  # the smallest one decides
+    there()
+    with pytest.raises(ConfigError, match="1 GPUs are asked for in all, and there are 0"):
+        check_memory(config)
+    check_memory(make_config(load_preset("tiny")))  # no GPU, nobody is asked
+
+    monkeypatch.setenv("RAY_ADDRESS", "a cluster that is too busy to answer")
+    check_memory(config)
+    assert "ssp plan --memory GIB" in caplog.text
+
+
+def test_the_command_shows_the_paper_as_it_ships(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings_of(*QWEN_7B).save_pretrained(tmp_path)  # no weights, no tokenizer
+
+    def shown(preset: str, *given: str, status: int = 0) -> str:
+        assert cli.main(["plan", "--preset", preset, "--model", str(tmp_path), *given]) == status
+        said = capsys.readouterr()
+        return said.err if status else said.out
+
+    on_16 = shown("paper-7b", "--gpus", "16")
+    assert on_16.startswith(f"{tmp_path}: 7.62B parameters; a pass takes up to 1 row of 12,288")
+    assert "learner: 12 GPUs, each" in on_16
+    assert "s a step on H100s" in on_16
+    assert "faster:" not in on_16, "no layout that is known would be by a tenth"
+    on_8 = shown("paper-7b", "--gpus", "8")
+    assert "learner and engine: 8 GPUs, each" in on_8
+    assert "on 8 GPUs, not 16: --set compute.env_runners=8" in on_8
+    own = shown("paper-7b-8")
+    assert own.splitlines() == on_8.splitlines()[:-1], "that preset is what is proposed"
+
+    found = json.loads(shown("paper-7b", "--json"))
+    learner, engine = found["devices"]
+    assert learner["all"] == sum(learner["holds"].values())
+    assert learner["holds"]["reference"] == learner["holds"]["weights"]
+    assert (engine["name"], engine["count"]) == ("engine", 4)
+    assert (found["model"], found["longest_row"]) == (str(tmp_path), 4096 + 8192)
+
+    assert "of the 20.0 GiB of its GPU" in shown("paper-7b", "--memory", "20", status=2)
+    assert "use no GPU" in shown("tiny", "--gpus", "1", status=2)
+    said = shown("paper-7b", "--set", "compute.sharding=ddp", status=2)
+    assert "each learner needs" in said
+    assert "This fits: --set compute.env_runners=" in said
+    paired = ("--set", "compute.env_runners=3", "--set", "compute.gpus=shared")
+    assert "cannot share GPUs one to one" in shown("paper-7b", *paired, status=2)
