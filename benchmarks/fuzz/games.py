@@ -135,7 +135,7 @@ def _play_round(
         for trajectory in pending:
             if trajectory.done:
                 continue  # another one of its game was voided just now
-            if rng.random() < 0.002:
+            if rng.random() < 0.005:
                 round_.void([trajectory], ServiceError("engine", "down"))
                 continue
 

@@ -59,7 +59,7 @@ CHAT = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-OUTAGE = 0.05
+OUTAGE = 0.08
 """Share of the calls of each service that fail for good."""
 
 
