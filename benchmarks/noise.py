@@ -8,14 +8,13 @@ model plays. Writes JSON and a page.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, get_args
+from collections.abc import Sequence
+from typing import get_args
 
 import numpy as np
+import pandas as pd
 
-from benchmarks.harness import parser, publish
+from benchmarks.harness import headline, origin, parser, write
 from ssp_env.game.config import MINI_GAME, NoiseKind
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import UNVERIFIED
@@ -24,7 +23,6 @@ from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Waiting
 from ssp_env.players import MiniPlayer
-from ssp_env.search.base import Retriever
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import GroundTruth
@@ -37,13 +35,38 @@ HOPS = 2
 """Questions have 1 to this many hops, half of them each."""
 
 
-def main() -> int:
+def main() -> None:
     """Verifies the proposals and writes the results."""
     options = parser(__doc__)
     options.add_argument("--rounds", type=int, default=32, help=f"of {BATCH} proposals each")
     settings = options.parse_args()
+    world = MiniWorld(settings.seed)
+    retriever = BM25Retriever(world.corpus)
+    tokenizer = WordTokenizer(world.vocabulary, Tags().all())
+    seeds = [[settings.seed, number] for number in range(settings.rounds)]
 
-    result = measure(settings.seed, settings.rounds)
+    shares: dict[str, dict[str, dict[str, float]]] = {}
+    proposals: list[str] = []
+    for kind in get_args(NoiseKind):
+        shares[kind] = {}
+        for count in COUNTS:
+            config = MINI_GAME.replace(attempts=1, noise_kind=kind, noise_documents=count)
+            rules = Rules.build(world, tokenizer, config, retriever=retriever)
+            played = [game for seed in seeds for game in play_round(rules, world, seed).games]
+            games = [game for game in played if game.verification is not None]
+            asked = [game.question or "" for game in games]
+            proposals = proposals or asked
+            assert asked == proposals, "the proposals are fixed"
+            shares[kind][str(count)] = shares_of(world, games)
+
+    result = {
+        "seed": settings.seed,
+        "proposals": len(proposals),
+        "ambiguous_proposals": sum(is_ambiguous(world, question) for question in proposals),
+        "batch": BATCH,
+        "shares": shares,
+    }
+    write(settings.out / "noise.json", result)
     about = (
         f"{result['proposals']} proposals of the scripted player in the mini-wiki, "
         f"{result['ambiguous_proposals']} of them ambiguous, in batches of {BATCH}; the verifier "
@@ -51,64 +74,19 @@ def main() -> int:
         "questions among those accepted, and in brackets the share of ambiguous proposals that "
         "were accepted. Questions with one answer always pass."
     )
-    title = "Noise documents and ambiguous questions"
-    publish(settings.out, title, about, result, "{ambiguous:.2f} ({kept:.2f})".format_map)
-    return 0
+    cells = pd.DataFrame(shares).map("{0[ambiguous]:.2f} ({0[kept]:.2f})".format).T
+    page = f"# Noise documents and ambiguous questions\n\n{headline(origin())}\n\n{about}\n\n"
+    (settings.out / "noise.md").write_text(f"{page}{cells.to_markdown()}\n", encoding="utf-8")
 
 
-def measure(seed: int, rounds: int, counts: Sequence[int] = COUNTS) -> dict[str, Any]:
-    """Shares by kind and number of noise documents.
-
-    Of accepted questions, those that are ``ambiguous``; of ambiguous and of ``unique`` ones, those
-    that were ``kept``.
-    """
-    world = MiniWorld(seed)
-    retriever = BM25Retriever(world.corpus)
-
-    def verified(kind: str, count: int) -> list[Game]:
-        played = [play_round(world, retriever, kind, count, [seed, n]) for n in range(rounds)]
-        return [g for one in played for g in one.games if g.verification is not None]
-
-    kinds = get_args(NoiseKind)
-    shares, proposals = grid(kinds, counts, verified, lambda games: _shares(world, games))
-    ambiguous = [_ambiguous(world, question) for question in proposals]
-    return {
-        "seed": seed,
-        "proposals": len(proposals),
-        "ambiguous_proposals": sum(ambiguous),
-        "batch": BATCH,
-        "shares": shares,
-    }
-
-
-def grid(
-    kinds: Sequence[str],
-    counts: Sequence[int],
-    verified: Callable[[str, int], list[Game]],
-    shares: Callable[[list[Game]], dict[str, float]],
-) -> tuple[dict[str, dict[str, dict[str, float]]], list[str]]:
-    """Shares by kind and number of noise documents; and the proposals, the same in every cell."""
-    found: dict[str, dict[str, dict[str, float]]] = {kind: {} for kind in kinds}
-    asked: list[list[str]] = []
-    for kind in kinds:
-        for count in counts:
-            games = verified(kind, count)
-            asked.append([game.question or "" for game in games])
-            assert asked[-1] == asked[0], "the proposals are fixed"
-            found[kind][str(count)] = shares(games)
-    return found, asked[0]
-
-
-def play_round(
-    world: MiniWorld, retriever: Retriever, kind: str, count: int, seed: Sequence[int]
-) -> Round:
+def play_round(rules: Rules, world: MiniWorld, seed: Sequence[int]) -> Round:
     """A round of the scripted player that asks for citizens wherever it can, played to its end."""
-    config = MINI_GAME.replace(attempts=1, noise_kind=kind, noise_documents=count)
-    tokenizer = WordTokenizer(world.vocabulary, Tags().all())
-    rules = Rules.build(world, tokenizer, config, retriever=retriever)
-    players = [MiniPlayer(Tags(), hops, citizens=True) for hops in range(1, HOPS + 1)]
-    played = Round(rules, partial(answers, world), BATCH, seed)
 
+    def answers(rng: np.random.Generator, count: int) -> list[GroundTruth]:
+        return [world.answers[i] for i in rng.choice(len(world.answers), count, replace=False)]
+
+    players = [MiniPlayer(Tags(), hops, citizens=True) for hops in range(1, HOPS + 1)]
+    played = Round(rules, answers, BATCH, seed)
     while played.pending():
         for game in played.games:
             live = [t for t in game.trajectories() if t.waiting is Waiting.POLICY]
@@ -117,15 +95,12 @@ def play_round(
     return played
 
 
-def answers(world: MiniWorld, rng: np.random.Generator, count: int) -> list[GroundTruth]:
-    """Different answers of a world, drawn."""
-    return [world.answers[i] for i in rng.choice(len(world.answers), count, replace=False)]
-
-
-def _shares(world: MiniWorld, games: Sequence[Game]) -> dict[str, float]:
+def shares_of(world: MiniWorld, games: Sequence[Game]) -> dict[str, float]:
+    """Of accepted questions, those that are ``ambiguous``; of ambiguous and of ``unique`` ones,
+    those that were ``kept``."""
     kept: dict[bool, list[bool]] = {True: [], False: []}
     for game in games:
-        kept[_ambiguous(world, game.question or "")].append(game.reason != UNVERIFIED)
+        kept[is_ambiguous(world, game.question or "")].append(game.reason != UNVERIFIED)
 
     accepted = sum(kept[True]) + sum(kept[False])
     return {
@@ -135,10 +110,11 @@ def _shares(world: MiniWorld, games: Sequence[Game]) -> dict[str, float]:
     }
 
 
-def _ambiguous(world: MiniWorld, question: str) -> bool:
+def is_ambiguous(world: MiniWorld, question: str) -> bool:
+    """True if a question has several right answers."""
     analysis = world.analyse(question)
     return analysis is not None and len(analysis.answers) > 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
