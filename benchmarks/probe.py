@@ -7,7 +7,6 @@ follow from seed, settings and commit, whatever the machine.
 
 from __future__ import annotations
 
-import sys
 from contextlib import nullcontext
 from typing import Any
 
@@ -27,7 +26,7 @@ TABLES = {
 """Preset of each table, and the model behind its API."""
 
 
-def main() -> int:
+def main() -> None:
     """Makes the tables."""
     options = parser(__doc__)
     options.add_argument("--games", type=int, default=200)
@@ -38,9 +37,6 @@ def main() -> int:
     for name in settings.only:
         result = measure(name, settings.games, settings.seed)
         (settings.out / f"{name}.md").write_text(markdown(name, result), encoding="utf-8")
-        paying = [cheat["name"] for cheat in result["cheats"] if cheat["finding"] == "pays"]
-        print(f"{name}: {', '.join(paying) or 'nothing'} pays")
-    return 0
 
 
 def measure(name: str, games: int, seed: int) -> dict[str, Any]:
@@ -53,7 +49,6 @@ def measure(name: str, games: int, seed: int) -> dict[str, Any]:
         if server is not None:
             values["openai"] = {"model": "scripted", "base_url": server.url}
             values |= {"judge": "openai", "game": {**values["game"], "verifier": "openai"}}
-
         config = make_config(values)
         rules = make_rules(config)
         report = probe(rules, [kind() for kind in CHEATS.values()], games=games, seed=seed)
@@ -78,4 +73,4 @@ def markdown(name: str, result: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

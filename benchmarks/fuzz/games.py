@@ -1,4 +1,4 @@
-"""Random games, each decided by (seed, number), through the AEC environment or a round."""
+"""Random games, each decided by (seed, number)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import numpy as np
 
 from benchmarks.fuzz import hostile
 from benchmarks.fuzz.hostile import TOKENIZERS, HostileServices, HostileWorld
-from benchmarks.fuzz.invariants import Watch, check_env
-from ssp_env import raw_env
-from ssp_env.doors.aec import SearchSelfPlayEnv
+from benchmarks.fuzz.invariants import Watch
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import STRATEGIES, make_strategy
-from ssp_env.game.trajectory import Trajectory, Waiting
+from ssp_env.game.trajectory import Trajectory
 from ssp_env.types import GroundTruth, Question
 
 CONFIGS = 12
@@ -29,8 +28,8 @@ HOW = ("tokens", "chunks", "turns")
 
 
 def play(seed: int, number: int, replayed: bool) -> list[Game]:
-    """Plays one random game (or, in a round, up to four) and checks it; if ``replayed``, the same
-    tokens are given a second time, one by one, and both are compared."""
+    """Plays a round of up to four random games and checks them; if ``replayed``, the same tokens
+    are given a second time, one by one, and both are compared."""
     games, records = _play(seed, number, one_by_one=False)
     if replayed:
         _, again = _play(seed, number, one_by_one=True)
@@ -40,12 +39,31 @@ def play(seed: int, number: int, replayed: bool) -> list[Game]:
 
 def _play(seed: int, number: int, one_by_one: bool) -> tuple[list[Game], list[GameRecord]]:
     rng = np.random.default_rng([seed, number])
-    env, services = _table(int(rng.integers(len(TOKENIZERS))), int(rng.integers(CONFIGS)))
+    rules, services = _table(int(rng.integers(len(TOKENIZERS))), int(rng.integers(CONFIGS)))
     services.seed = int(rng.integers(1 << 31))
-    watch = Watch(env.rules, thorough=number % 10 == 0)
-    through_env = rng.random() < 0.4
-    games = _play_env(rng, env, watch) if through_env else _play_round(rng, env, watch, one_by_one)
-    return games, [record_game(game, env.rules) for game in games]
+    watch = Watch(rules, thorough=number % 10 == 0)
+    round_ = _begin(rng, rules)
+    how = hostile.any_of(rng, HOW)
+    while pending := round_.pending():
+        for trajectory in pending:
+            if trajectory.done:
+                continue  # another one of its game was voided just now
+            if rng.random() < 0.005:
+                round_.void([trajectory], ServiceError("engine", "down"))
+                continue
+
+            ids = hostile.write(rng, trajectory)
+            logprobs = (-rng.random(len(ids))).tolist()
+            before = len(trajectory.ids)
+            taken = _give(trajectory, ids, logprobs, how, one_by_one)
+            watch.given(trajectory, before, ids[:taken], logprobs[:taken])
+
+        round_.advance()
+        watch.look(round_.games)
+
+    assert round_.done, "nothing waits for tokens, yet the round is not over"
+    watch.check(round_.games)
+    return round_.games, [record_game(game, rules) for game in round_.games]
 
 
 @cache
@@ -54,15 +72,13 @@ def _world() -> HostileWorld:
 
 
 @cache
-def _table(kind: int, index: int) -> tuple[SearchSelfPlayEnv, HostileServices]:
+def _table(kind: int, index: int) -> tuple[Rules, HostileServices]:
     """What many games are played by."""
     services = HostileServices(_world().corpus)
     config = _config(np.random.default_rng([kind, index]))
-    parts: dict[str, Any] = {"retriever": services, "judge": services}
-    if config.verifier == "openai":
-        parts["verifier"] = services
-    env = raw_env(world=_world(), tokenizer=TOKENIZERS[kind](), game=config, **parts)
-    return env, services
+    verifier = services if config.verifier == "openai" else None
+    parts: dict[str, Any] = {"retriever": services, "judge": services, "verifier": verifier}
+    return Rules.build(_world(), TOKENIZERS[kind](), config, **parts), services
 
 
 def _config(rng: np.random.Generator) -> GameConfig:
@@ -98,76 +114,18 @@ def _config(rng: np.random.Generator) -> GameConfig:
     return config
 
 
-def _play_env(rng: np.random.Generator, env: SearchSelfPlayEnv, watch: Watch) -> list[Game]:
-    seed = int(rng.integers(1 << 31))
-    options: dict[str, Any] | None = None
-    if rng.random() < 0.2:
-        answer = hostile.any_of(rng, hostile.ANSWERS)
-        # One that the tokenizer cannot spell is refused as an option.
-        spelled = rng.random() < 0.5 and env.rules.prompts.can_spell(answer)
-        options = {"answer": answer} if spelled else {"question": _question(rng, 0)}
-    env.reset(seed=seed, options=options)
-
-    while not any((*env.terminations.values(), *env.truncations.values())):
-        trajectory = next(t for t in env.game.trajectories() if t.waiting is Waiting.POLICY)
-        check_env(env, trajectory)
-        searches = len(trajectory.searches)
-
-        for token in hostile.write(rng, trajectory):
-            before = len(trajectory.ids)
-            env.step(token)
-            watch.given(trajectory, before, (token,), (0.0,))
-            if trajectory.done or len(trajectory.searches) > searches:
-                watch.look([env.game])
-                break
-
-    check_env(env, None)
-    watch.check([env.game])
-    return [env.game]
-
-
-def _play_round(
-    rng: np.random.Generator, env: SearchSelfPlayEnv, watch: Watch, one_by_one: bool
-) -> list[Game]:
-    round_ = _begin(rng, env)
-    how = hostile.any_of(rng, HOW)
-    while pending := round_.pending():
-        for trajectory in pending:
-            if trajectory.done:
-                continue  # another one of its game was voided just now
-            if rng.random() < 0.005:
-                round_.void([trajectory], ServiceError("engine", "down"))
-                continue
-
-            ids = hostile.write(rng, trajectory)
-            logprobs = (-rng.random(len(ids))).tolist()
-            before = len(trajectory.ids)
-            taken = _give(trajectory, ids, logprobs, how, one_by_one)
-            watch.given(trajectory, before, ids[:taken], logprobs[:taken])
-
-        round_.advance()
-        watch.look(round_.games)
-
-    assert round_.done, "nothing waits for tokens, yet the round is not over"
-    watch.check(round_.games)
-    return round_.games
-
-
-def _begin(rng: np.random.Generator, env: SearchSelfPlayEnv) -> Round:
+def _begin(rng: np.random.Generator, rules: Rules) -> Round:
     seed, slots = int(rng.integers(1 << 31)), int(rng.integers(1, 5))
     if rng.random() < 0.15:
-        questions = [_question(rng, i) for i in range(slots)]
-        return Round.of_questions(env.rules, questions, [seed])
+        asked = [hostile.text(rng) for _ in range(slots)]
+        questions = [Question(text, text, ("mentor",), "all") for text in asked]
+        return Round.of_questions(rules, questions, [seed])
 
     def answers(drawn: np.random.Generator, count: int) -> list[GroundTruth]:
         return [hostile.any_of(drawn, _world().answers) for _ in range(count)]
 
     strategy = make_strategy(hostile.any_of(rng, STRATEGIES))
-    return Round(env.rules, answers, slots, [seed], strategy)
-
-
-def _question(rng: np.random.Generator, number: int) -> Question:
-    return Question(str(number), hostile.text(rng), ("mentor",), "all")
+    return Round(rules, answers, slots, [seed], strategy)
 
 
 def _give(

@@ -7,10 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from functools import cache
 
-import numpy as np
-
 from benchmarks.fuzz.hostile import special_ids
-from ssp_env.doors.aec import PROPOSER, SOLVER, SearchSelfPlayEnv
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Ending, Outcome
@@ -158,34 +155,6 @@ class Watch:
         for run in observations:
             assert run[: len(opening)] == opening, "an observation that does not begin with its tag"
             assert run[-len(closing) :] == closing, "an observation that does not end with its tag"
-
-
-def check_env(env: SearchSelfPlayEnv, current: Trajectory | None) -> None:
-    """Checks what the environment shows while ``current`` is written; ``None``: after the game."""
-    for agent in (PROPOSER, SOLVER):
-        seen = env.observe(agent)
-        assert env.observation_space(agent).contains(seen), "an observation outside its space"
-
-    if current is not None:
-        agent = PROPOSER if current.role is Role.PROPOSER else SOLVER
-        assert env.agent_selection == agent, "it is another agent's turn"
-        tokens = env.observe(agent)["observation"]
-        seen = tokens[: len(current.ids)].tolist()
-        assert seen == current.ids, "the observation is not the trajectory"
-        assert np.all(tokens[len(current.ids) :] == env.rules.tokenizer.pad_id)
-        assert not any(env.rewards.values()), "a reward before the end"
-        return
-
-    game = env.game
-    void = game.outcome is Outcome.VOID
-    assert all(over is not void for over in env.terminations.values()), "games terminate"
-    assert all(over is void for over in env.truncations.values()), "void games are truncated"
-    assert env.rewards[PROPOSER] == (game.proposer_reward or 0.0)
-    assert env.rewards[SOLVER] == (game.solver_reward or 0.0)
-
-    for agent in (PROPOSER, SOLVER):
-        assert env.infos[agent]["outcome"] == game.outcome.value
-        assert env.infos[agent]["reason"] == (game.reason or "")
 
 
 def first_call(
