@@ -91,9 +91,6 @@ OBJECTIVES = objectives()
 REINFORCE = "REINFORCE of the proposer"
 
 
-# -- games, and our update ------------------------------------------------------------------------
-
-
 class Played:
     """A round of the tiny policy, and what each role is trained on."""
 
@@ -139,9 +136,6 @@ class Played:
 def tensors(columns: Mapping[str, np.ndarray]) -> Columns:
     """Columns as an update takes them."""
     return {name: torch.as_tensor(column) for name, column in columns.items()}
-
-
-# -- side by side ---------------------------------------------------------------------------------
 
 
 def installed() -> dict[str, str]:
@@ -190,14 +184,16 @@ def set_alike(played: Played, partners: Iterable[str]) -> dict[str, dict[str, An
         # B is the questions that were played: partners have no empty slots.
         learning = LearningConfig(learning_roles=(objective.role,), **objective.ours)
         ours = played.ours(learning, len(set(batch.groups)))
-        norm = float(ours.gradient.norm())
-        there = {n: given for n, given in objective.partners.items() if n in partners}
-        apart = {
-            n: {"settings": given, **distances(PARTNERS[n](batch, **given), ours)}
-            for n, given in there.items()
+        table[name] = {
+            "settings": objective.ours,
+            "loss": ours.loss,
+            "gradient_norm": float(ours.gradient.norm()),
+            "distances": {
+                partner: {"settings": given, **distances(PARTNERS[partner](batch, **given), ours)}
+                for partner, given in objective.partners.items()
+                if partner in partners
+            },
         }
-        table[name] = {"settings": dict(objective.ours), "loss": ours.loss, "gradient_norm": norm}
-        table[name]["distances"] = apart
     return table
 
 

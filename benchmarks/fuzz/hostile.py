@@ -123,13 +123,10 @@ class HostileWorld:
         documents += [Document("enormous", "x" * 2_000, enormous)]
         self.corpus = Corpus(documents, self.name)
         self.answers = [GroundTruth(f"a{i}", a, (text(rng, 2),)) for i, a in enumerate(ANSWERS)]
-        self._questions = [
-            Question(f"q{i}", text(rng), (answer,), "all") for i, answer in enumerate(ANSWERS)
-        ]
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
-        """The first ``per_group`` questions."""
-        return self._questions[:per_group]
+        """None: games are about questions of their own."""
+        return []
 
     def analyse(self, question: str) -> Analysis | None:
         """``None``: this cannot be known."""

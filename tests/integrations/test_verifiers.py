@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from collections.abc import Callable
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,7 @@ from recorded import Recorded, by_trajectory
 from scripted_model import ChatServer
 
 import ssp_env
-from ssp_env import Rules, ServiceError
-from ssp_env.search.bm25 import BM25Retriever
+from ssp_env import Rules
 
 # By its module: the folder of the adapter has the same name.
 pytest.importorskip("verifiers.v1", reason="verifiers is not installed; run: make integrations")
@@ -91,18 +90,15 @@ def play(url: Any, rules: Rules) -> Any:
     return asyncio.run(episode())
 
 
-class Down(BM25Retriever):
-    def search(self, queries: Any, k: int) -> Any:
-        raise ServiceError("search", "gone")
-
-
-def test_outages_are_errors_of_their_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outages_are_errors_of_their_kind(
+    monkeypatch: pytest.MonkeyPatch, without_search: Callable[[Rules], None]
+) -> None:
     """A search server and a model that are gone: no reward in either."""
     monkeypatch.setenv("KEY", "x")
     recorded = Recorded(1)
     with recorded.server() as server:
-        down = replace(recorded.rules, retriever=Down(recorded.rules.corpus))
-        episode, complete = play(server.url, down)
+        without_search(recorded.rules)
+        episode, complete = play(server.url, recorded.rules)
     (trace,) = episode.traces
     assert (dict(trace.rewards), trace.ok, complete) == ({}, False, False)
     assert [error.type for error in trace.errors] == ["ToolsetError"]
