@@ -112,18 +112,13 @@ def test_outages_are_errors_of_their_kind(
 
 
 def test_games_out_of_range_are_none() -> None:
-    """An index that no game has is told of in verifiers' own way."""
-    import verifiers.v1 as vf
+    """An index that no game has is left out, in verifiers' own way."""
     from ssp_verifiers import SspTaskset, SspTasksetConfig
 
     games = SspTaskset(SspTasksetConfig(id="ssp-verifiers", games=3, first_seed=5))
     assert [task.data.seed for task in games] == [5, 6, 7]
     assert [task.data.seed for task in games.include(idx=["2:9"])] == [7]
     assert list(games.include(idx=["7:9"])) == []
-    endless = SspTaskset(SspTasksetConfig(id="ssp-verifiers"))
-    with pytest.raises(ValueError, match="infinite"):
-        endless.shuffle()
-    assert isinstance(games, vf.Taskset)
 
 
 THOUGHT = "<think>well</think>"
