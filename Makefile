@@ -119,8 +119,6 @@ science: sweeps
 		$(call resume,$(SCIENCE)/laws)
 	test -d $(SCIENCE)/questions || $(BIN)/ssp questions $(SCIENCE)/run -o $(SCIENCE)/questions
 	$(BIN)/ssp report $(SCIENCE)/run -o $(SCIENCE)/report.html
-	$(BIN)/python -m benchmarks.noise --rounds 8 --out $(SCIENCE)/noise
-	$(BIN)/python -m benchmarks.verification --rounds 2 --out $(SCIENCE)/verification
 	$(BIN)/python -m benchmarks.probe --games 20 --out $(SCIENCE)/probe
 	$(BIN)/python -m benchmarks.learning_curves --steps 8000 --games 200 --out $(SCIENCE)/learning_curves
 	$(BIN)/python -m benchmarks.kills --kills 2 --out $(SCIENCE)/kills.json

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-import pandas as pd
-
-from ssp_experiments.run.process import git_commit, machine
+from ssp_experiments.run.process import provenance
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -37,12 +30,7 @@ def origin() -> dict[str, Any]:
     """Command of this process, date, commit and machine: they stand at the head of each result."""
     spec = sys.modules["__main__"].__spec__
     name = spec.name.removesuffix(".__main__") if spec is not None else Path(sys.argv[0]).name
-    return {
-        "command": shlex.join(["python", "-m", name, *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
-    }
+    return {**provenance(), "command": shlex.join(["python", "-m", name, *sys.argv[1:]])}
 
 
 def write(out: Path, result: Mapping[str, Any]) -> None:
@@ -59,60 +47,6 @@ def headline(result: Mapping[str, Any]) -> str:
         f"`{result['command']}` on {result['date']}, commit {result['git_commit']}, "
         f"{result['machine']}."
     )
-
-
-def publish(
-    folder: Path, title: str, about: str, result: Mapping[str, Any], cell: Callable[[Any], str]
-) -> None:
-    """Writes a result as JSON and as a page of Markdown, whose table has its ``shares``."""
-    write(folder / f"{folder.name}.json", result)
-    rows = {
-        kind: {count: cell(share) for count, share in shares.items()}
-        for kind, shares in result["shares"].items()
-    }
-    table = pd.DataFrame.from_dict(rows, orient="index").to_markdown()
-    page = f"# {title}\n\n{headline(origin())}\n\n{about}\n\n{table}\n"
-    (folder / f"{folder.name}.md").write_text(page, encoding="utf-8")
-
-
-def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> dict[str, Any]:
-    """Ratios turn by turn, and their median."""
-    pairs = [round(a / b, 4) for a, b in zip(numerators, denominators, strict=True)]
-    return {"median": round(median(pairs), 4), "all": pairs}
-
-
-@contextmanager
-def side(command: Sequence[str]) -> Iterator[Callable[[], Any]]:
-    """Starts a program that answers each line it reads with a line of JSON.
-
-    Yields:
-        A function without arguments: one turn of the program -> its answer.
-    """
-    process = subprocess.Popen(
-        command,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    asked, answers = process.stdin, process.stdout
-
-    def turn() -> Any:
-        asked.write("\n")
-        asked.flush()
-        for line in answers:
-            # Libraries may print as well.
-            if line.startswith('{"'):
-                return json.loads(line)
-        raise RuntimeError(f"{command} ended with status {process.wait()}")
-
-    try:
-        yield turn
-    finally:
-        asked.close()
-        process.wait(timeout=60)
 
 
 def in_turns(sides: Mapping[str, Callable[[], Any]], turns: int) -> dict[str, list[Any]]:

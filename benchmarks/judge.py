@@ -27,13 +27,8 @@ def main() -> None:
         row = json.loads(line)
         name = f"blind {row['source']}" if row["set"] == "blind" else row["set"]
         sets[name].append(Pair(**{field: row[field] for field in Pair.model_fields}))
-    sets["developed on"] = [pair for name in DEVELOPED_ON for pair in sets[name]]
-    sets["not looked at"] = [
-        pair
-        for name, pairs in sets.items()
-        if name not in (*DEVELOPED_ON, "developed on")
-        for pair in pairs
-    ]
+    for name, pairs in list(sets.items()):
+        sets["developed on" if name in DEVELOPED_ON else "not looked at"] += pairs
 
     rows = []
     for name, pairs in sets.items():

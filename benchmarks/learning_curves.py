@@ -10,19 +10,18 @@ beside it.
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import matplotlib
 import numpy as np
 import pandas as pd
 
 import ssp_env
 from benchmarks.harness import ROOT, parser, write
+from ssp_experiments.report.curves import panels, save_figure
 
 SEEDS = (0, 1, 2)
 CLIENTS = {
@@ -41,7 +40,7 @@ LATE = 5
 """The end of a curve is the mean of its last this many points."""
 
 
-def main() -> int:
+def main() -> None:
     """Runs everything, and writes curves, a summary and a picture."""
     options = parser(__doc__, seed=False)
     options.add_argument("--games", type=int, default=1000, help="of the random legal player")
@@ -49,33 +48,31 @@ def main() -> int:
     options.add_argument("--clients", nargs="+", choices=CLIENTS, default=list(CLIENTS))
     settings = options.parse_args()
     settings.out.mkdir(parents=True, exist_ok=True)
-    random = {"both": random_both(settings.games), "solver": random_solver(settings.games)}
+    games = settings.games
+    random = {"both": random_both(games), "solver": random_solver(games)}
     clients: dict[str, Any] = {}
     curves: dict[str, list[pd.DataFrame]] = {}
     for client in settings.clients:
-        learnt = [learn(client, seed, settings.steps, settings.out) for seed in SEEDS]
-        curves[client] = [curve for curve, _ in learnt]
+        curves[client] = [learn(client, seed, settings.steps, settings.out) for seed in SEEDS]
         ends = pd.DataFrame([curve.tail(LATE).mean() for curve in curves[client]])
+        last = pd.DataFrame([curve.iloc[-1] for curve in curves[client]])
         clients[client] = {
             "seeds": list(SEEDS),
-            "steps": [int(curve["steps"].iloc[-1]) for curve in curves[client]],
-            "mean_of_the_last_points": ends[_returns(ends)].to_dict(orient="list"),
-            "cpu_seconds": [seconds for _, seconds in learnt],
+            "mean_of_the_last_points": ends[returns(ends)].to_dict(orient="list"),
+            **last[["steps", "cpu_seconds"]].to_dict(orient="list"),
         }
 
-    games = {"games": settings.games, "seeds": [0, settings.games - 1]}
-    summary = {"threads": 1, "random_legal_player": random | games, "clients": clients}
-    write(settings.out / "summary.json", summary)
+    player = {**random, "games": games, "seeds": [0, games - 1]}
+    write(settings.out / "summary.json", {"random_legal_player": player, "clients": clients})
     draw(curves, random, settings.out / "learning_curves.png")
-    return 0
 
 
-def _returns(curve: pd.DataFrame) -> list[str]:
+def returns(curve: pd.DataFrame) -> list[str]:
     """Columns of a curve that are means of returns."""
     return [name for name in LABELS if name in curve]
 
 
-def random_both(games: int) -> dict[str, float]:
+def random_both(games: int) -> float:
     """Mean return of the random legal player in both roles together."""
     env, rng, total = ssp_env.raw_env(world="small"), np.random.default_rng(0), 0.0
     for game in range(games):
@@ -85,10 +82,10 @@ def random_both(games: int) -> dict[str, float]:
             env.step(rng.choice(legal))
         total += sum(env.rewards.values())
 
-    return {"return": total / games}
+    return total / games
 
 
-def random_solver(games: int) -> dict[str, float]:
+def random_solver(games: int) -> float:
     """Mean return of the random legal player in the solver's view."""
     env, rng, total = gym.make("ssp/Solver-v0", world="small"), np.random.default_rng(0), 0.0
     for game in range(games):
@@ -99,38 +96,27 @@ def random_solver(games: int) -> dict[str, float]:
             observation, reward, terminated, truncated, _ = env.step(action)
             total, ended = total + float(reward), terminated or truncated
 
-    return {"return": total / games}
+    return total / games
 
 
-def learn(client: str, seed: int, steps: int | None, out: Path) -> tuple[pd.DataFrame, float]:
-    """Runs one example in its own process: its curve, and the CPU-seconds of that process."""
+def learn(client: str, seed: int, steps: int | None, out: Path) -> pd.DataFrame:
+    """Runs one example in its own process, which writes its curve."""
     file = out / f"{client}_seed{seed}.jsonl"
     script = str(ROOT / "examples" / f"{client}.py")
     command = [sys.executable, script, "--seed", str(seed), "--out", str(file)]
     command += [] if steps is None else ["--steps", str(steps)]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run(command, check=True, capture_output=True, cwd=ROOT, env=environment)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
     curve = pd.read_json(file, lines=True)
     print(f"{client}, seed {seed}: {curve.iloc[-1].to_dict()}", flush=True)
-    return curve, cpu
+    return curve
 
 
-def draw(
-    curves: dict[str, list[pd.DataFrame]], random: dict[str, dict[str, float]], out: Path
-) -> None:
+def draw(curves: dict[str, list[pd.DataFrame]], random: dict[str, float], out: Path) -> None:
     """A panel for each client: its seeds as thin lines, their mean, and the random legal player."""
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(
-        1, len(curves), figsize=(5 * len(curves), 4.5), constrained_layout=True, squeeze=False
-    )
-    for axis, (client, runs) in zip(axes[0], curves.items(), strict=True):
-        for name in _returns(runs[0]):
+    figure, axes = panels(len(curves))
+    for axis, (client, runs) in zip(axes, curves.items(), strict=True):
+        for name in returns(runs[0]):
             drawn = [run[["steps", name]].dropna().to_numpy().T for run in runs]
             grid = np.linspace(max(x[0] for x, _ in drawn), min(x[-1] for x, _ in drawn), 100)
             mean = np.mean([np.interp(grid, x, y) for x, y in drawn], axis=0)
@@ -138,14 +124,12 @@ def draw(
             for x, y in drawn:
                 axis.plot(x, y, color=line.get_color(), alpha=0.3, linewidth=0.8)
 
-        base = random["both" if "proposer" in runs[0] else "solver"]["return"]
+        base = random["both" if "proposer" in runs[0] else "solver"]
         axis.axhline(base, color="black", linestyle=":", label="return of a random legal player")
         axis.set(title=CLIENTS[client], xlabel="tokens played", ylim=(-0.02, 1.02))
-        axis.grid(alpha=0.25)
         axis.legend(frameon=False, fontsize=8)
-
-    figure.savefig(out, dpi=80)
+    save_figure(figure, out)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

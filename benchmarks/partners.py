@@ -184,8 +184,8 @@ def in_verl(
         rollout_is="token", rollout_is_threshold=cap, loss_type="reinforce"
     )
     policy_loss = PolicyLossConfig(loss_mode=loss, rollout_correction=corrected)
-    required = {"strategy": "fsdp", "rollout_n": 1, "ppo_micro_batch_size_per_gpu": 1}
-    config = ActorConfig(policy_loss=policy_loss, **required, **settings)
+    settings |= {"strategy": "fsdp", "rollout_n": 1, "ppo_micro_batch_size_per_gpu": 1}
+    config = ActorConfig(policy_loss=policy_loss, **settings)
     config.global_batch_info["loss_scale_factor"] = config.loss_scale_factor
 
     advantages, _ = core_algos.compute_grpo_outcome_advantage(
@@ -204,19 +204,18 @@ def in_verl(
 
 def in_skyrl(batch: Batch, **settings: Any) -> Measured:
     """By SkyRL's ``ppo_utils``, with ``AlgorithmConfig(**settings)``."""
-    skip_backend()
+    # The package imports a server for Tinker, whose types pydantic reads from Python 3.12 on only.
+    package = ModuleType("skyrl.backends")
+    package.__path__ = [f"{importlib.import_module('skyrl').__path__[0]}/backends"]
+    sys.modules.setdefault("skyrl.backends", package)
     utils = importlib.import_module("skyrl.backends.skyrl_train.utils.ppo_utils")
     build = importlib.import_module("skyrl.train.config.config").build_nested_dataclass
     config = build(utils.AlgorithmConfig, settings)
 
     mask = batch.mask.float()
+    estimator, std = config.advantage_estimator, config.grpo_norm_by_std
     advantages, _ = utils.compute_advantages_and_returns(
-        batch.rewards,
-        mask,
-        batch.groups,
-        config.advantage_estimator,
-        config,
-        grpo_norm_by_std=config.grpo_norm_by_std,
+        batch.rewards, mask, batch.groups, estimator, config, grpo_norm_by_std=std
     )
     scaled = utils.apply_loss_reduction_to_advantages_minibatch(
         advantages, mask, config.loss_reduction, len(mask), config.max_seq_len
@@ -230,19 +229,6 @@ def in_skyrl(batch: Batch, **settings: Any) -> Measured:
         # A mean of means of rows, whatever the reduction is: as in its worker.
         total = total + config.kl_loss_coef * utils.masked_mean(kl, mask, dim=-1).mean()
     return batch.measured(advantages, total)
-
-
-def skip_backend() -> None:
-    """Makes ``skyrl.backends`` importable on Python 3.11, without its server for Tinker.
-
-    The package imports that server, whose types pydantic reads from Python 3.12 on only.
-    """
-    if "skyrl.backends" in sys.modules:
-        return
-    folder = importlib.import_module("skyrl").__path__[0]
-    package = ModuleType("skyrl.backends")
-    package.__path__ = [f"{folder}/backends"]
-    sys.modules["skyrl.backends"] = package
 
 
 PARTNERS: dict[str, Callable[..., Measured]] = {"trl": in_trl, "verl": in_verl, "skyrl": in_skyrl}

@@ -7,10 +7,9 @@ follow from seed, settings and commit, whatever the machine.
 
 from __future__ import annotations
 
-import sys
 from contextlib import nullcontext
-from typing import Any
 
+import pandas as pd
 from tests.scripted_model import ChatServer, careful, obedient
 
 from benchmarks.harness import headline, origin, parser
@@ -27,7 +26,7 @@ TABLES = {
 """Preset of each table, and the model behind its API."""
 
 
-def main() -> int:
+def main() -> None:
     """Makes the tables."""
     options = parser(__doc__)
     options.add_argument("--games", type=int, default=200)
@@ -35,47 +34,29 @@ def main() -> int:
     settings = options.parse_args()
 
     settings.out.mkdir(parents=True, exist_ok=True)
+    begun = headline(origin())  # the commit that was loaded, whatever is checked out by the end
     for name in settings.only:
-        result = measure(name, settings.games, settings.seed)
-        (settings.out / f"{name}.md").write_text(markdown(name, result), encoding="utf-8")
-        paying = [cheat["name"] for cheat in result["cheats"] if cheat["finding"] == "pays"]
-        print(f"{name}: {', '.join(paying) or 'nothing'} pays")
-    return 0
+        preset, script = TABLES[name]
+        values = {**load_preset(preset), "seed": settings.seed}
+        with ChatServer(script) if script is not None else nullcontext() as server:
+            if server is not None:
+                values["openai"] = {"model": "scripted", "base_url": server.url}
+                values |= {"judge": "openai", "game": {**values["game"], "verifier": "openai"}}
+            config = make_config(values)
+            rules, cheats = make_rules(config), [find_cheat(cheat) for cheat in CHEATS]
+            report = probe(rules, cheats, games=settings.games, seed=settings.seed)
 
-
-def measure(name: str, games: int, seed: int) -> dict[str, Any]:
-    """One table, with where it comes from."""
-    preset, script = TABLES[name]
-    values = {**load_preset(preset), "seed": seed}
-
-    begun = origin()  # the commit that was loaded, whatever is checked out by the end
-    with ChatServer(script) if script is not None else nullcontext() as server:
-        if server is not None:
-            values["openai"] = {"model": "scripted", "base_url": server.url}
-            values |= {"judge": "openai", "game": {**values["game"], "verifier": "openai"}}
-
-        config = make_config(values)
-        rules = make_rules(config)
-        report = probe(rules, [find_cheat(cheat) for cheat in CHEATS], games=games, seed=seed)
-    return {**as_json(report, config, rules), **begun, "games": games}
-
-
-def markdown(name: str, result: dict[str, Any]) -> str:
-    """The table as people read it."""
-    table = [COLUMNS, ["---"] * len(COLUMNS), *rows(result)]
-    lines = [
-        f"# Who is paid what: {name}",
-        "",
-        f"{result['games']} games per cheat, margin {result['margin']:g}, seed {result['seed']}; "
-        f"{headline(result)}",
-        "",
-        *(f"| {' | '.join(cells)} |".replace("| pays ", "| **pays** ") for cells in table),
-    ]
-    gate = result["gate"]
-    if gate["precision"] is not None:
-        lines += ["", f"The gate: precision {gate['precision']:.3f}, recall {gate['recall']:.3f}."]
-    return "\n".join(lines) + "\n"
+        cells = pd.DataFrame(rows(as_json(report, config, rules)), columns=COLUMNS)
+        table = cells.to_markdown(index=False, disable_numparse=True).replace(" pays", " **pays**")
+        gate = report.gate
+        page = (
+            f"# Who is paid what: {name}\n\n{settings.games} games per cheat, margin "
+            f"{report.margin:g}, seed {settings.seed}; {begun}\n\n{table}\n"
+        )
+        if gate.precision is not None:
+            page += f"\nThe gate: precision {gate.precision:.3f}, recall {gate.recall:.3f}.\n"
+        (settings.out / f"{name}.md").write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

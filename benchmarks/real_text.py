@@ -10,11 +10,11 @@ in a document that a search has shown.
 
 from __future__ import annotations
 
-import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from benchmarks.harness import parser, write
@@ -23,6 +23,7 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.types import GroundTruth
 from ssp_env.wording.answers import normalise
 from ssp_env.worlds.wiki import WikiSentences
 from ssp_experiments.evaluation import engine_of
@@ -30,7 +31,7 @@ from ssp_experiments.options import Chosen
 from ssp_experiments.stats import share
 
 
-def main() -> int:
+def main() -> None:
     """Plays, and writes the shares."""
     options = parser(__doc__)
     options.add_argument("model", type=Path)
@@ -45,20 +46,17 @@ def main() -> int:
     rules = Rules.build(world, tokenizer, config.game)
     engine = engine_of(config, rules, settings.model)
 
-    answers, gate = world.answers, dict[str, int]()
-    proposed = Round(
-        rules,
-        lambda rng, n: [answers[i] for i in rng.integers(len(answers), size=n)],
-        settings.proposals,
-        [settings.seed],
-    )
+    def drawn(rng: np.random.Generator, count: int) -> list[GroundTruth]:
+        return [world.answers[i] for i in rng.integers(len(world.answers), size=count)]
+
+    proposed = Round(rules, drawn, settings.proposals, [settings.seed])
     play(proposed, engine, temperature=config.learning.temperature)
+    gate = Counter(sound=0, accepted=0, both=0)
     for game in proposed.games:
         known = world.analyse(game.question) if game.question else None
         sound = known is not None and game.truth.answer in known.answers
         accepted = game.outcome is Outcome.VALID
-        for name, true in (("sound", sound), ("accepted", accepted), ("both", sound and accepted)):
-            gate[name] = gate.get(name, 0) + true
+        gate.update(sound=sound, accepted=accepted, both=sound and accepted)
 
     questions = world.questions(settings.seed, settings.per_group)
     once = Rules.build(world, tokenizer, config.game.replace(attempts=1))
@@ -71,24 +69,19 @@ def main() -> int:
         if any(normalise(answer) in normalise(shown) for answer in question.answers):
             read.append(bool(attempt.right))
 
-    accuracy = {group: asdict(share(sum(each), len(each))) for group, each in right.items()}
-    write(
-        settings.out,
-        {
-            "seed": settings.seed,
-            "settings": settings.set,
-            "accuracy": accuracy,
-            "right_where_found": asdict(share(sum(read), len(read))),
-            "proposals": settings.proposals,
-            "temperature": config.learning.temperature,
-            "sound": round(gate["sound"] / settings.proposals, 4),
-            "precision": round(gate["both"] / max(1, gate["accepted"]), 4),
-            "recall": round(gate["both"] / max(1, gate["sound"]), 4),
-            **gate,
-        },
-    )
-    return 0
+    result = {
+        "seed": settings.seed,
+        "settings": settings.set,
+        "accuracy": {group: asdict(share(sum(all_), len(all_))) for group, all_ in right.items()},
+        "right_where_found": asdict(share(sum(read), len(read))),
+        "proposals": settings.proposals,
+        "temperature": config.learning.temperature,
+        "precision": round(gate["both"] / max(1, gate["accepted"]), 4),
+        "recall": round(gate["both"] / max(1, gate["sound"]), 4),
+        **gate,
+    }
+    write(settings.out, result)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,19 +1,28 @@
 """One side of ``speed``: ``python -P speed_side.py WHAT``, a measurement for each line read.
 
-It imports the checkout of its Python, and asks no more of it than documented doors.
+It imports the checkout of its Python, and asks no more of it than documented doors and commands.
+Rates are per CPU-second.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
+import os
+import re
 import resource
+import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
 from time import process_time
 from typing import Any
 
 THINK = "<think> who built it, and when? </think> "
+SSP = str(Path(sys.executable).with_name("ssp"))
+Measure = Callable[[], dict[str, float]]
 
 
 def turn_of(role: str, number: int) -> str:
@@ -25,11 +34,19 @@ def turn_of(role: str, number: int) -> str:
     return f"{THINK}<answer> nobody </answer>"
 
 
-def aec() -> Callable[[], dict[str, float]]:
-    """Steps of one token through the PettingZoo environment, per CPU-second."""
+def setup() -> dict[str, Any]:
+    """Bytes as tokens, and no verifier: what the doors themselves cost."""
+    from ssp_env.tokenizers import ByteTokenizer
+
+    game = {"verifier": "none", "filters": (), "attempts": 3, "max_searches": 4}
+    return {"world": "mini", "tokenizer": ByteTokenizer(), "game": game}
+
+
+def aec() -> Measure:
+    """Steps of one token through the PettingZoo environment."""
     import ssp_env
 
-    env = ssp_env.raw_env(**_setup())
+    env = ssp_env.raw_env(**setup())
     encode, seeds = env.rules.tokenizer.encode, count()
 
     def measure() -> dict[str, float]:
@@ -51,11 +68,11 @@ def aec() -> Callable[[], dict[str, float]]:
     return measure
 
 
-def batch() -> Callable[[], dict[str, float]]:
-    """Tokens of whole turns in 64 games of ``GameBatch``, per CPU-second."""
+def batch() -> Measure:
+    """Tokens of whole turns in 64 games of ``GameBatch``."""
     import ssp_env
 
-    games = ssp_env.GameBatch(64, **_setup())
+    games = ssp_env.GameBatch(64, **setup())
     encode, seeds = games.rules.tokenizer.encode, count()
 
     def measure() -> dict[str, float]:
@@ -73,8 +90,8 @@ def batch() -> Callable[[], dict[str, float]]:
     return measure
 
 
-def step() -> Callable[[], dict[str, float]]:
-    """CPU-seconds of a training step of the tiny policy, in one process; the same steps anew."""
+def step() -> Measure:
+    """Training steps of the tiny policy, in one process."""
     import torch
 
     from ssp_agents.rllib import SSPConfig
@@ -90,25 +107,68 @@ def step() -> Callable[[], dict[str, float]]:
         for _ in range(3):
             algorithm.train()
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return {"seconds": (process_time() - began) / 3, "peak_mib": memory / 1024}
+        return {"rate": 3 / (process_time() - began), "peak_mib": memory / 1024}
 
     return measure
 
 
-def _setup() -> dict[str, Any]:
-    """Bytes as tokens, and no verifier: what the doors themselves cost."""
-    from ssp_env.tokenizers import ByteTokenizer
+def server() -> Measure:
+    """Requests of 16 clients, with one query each, by the search server's own CPU-seconds."""
+    import httpx
 
-    game = {"verifier": "none", "filters": (), "attempts": 3, "max_searches": 4}
-    return {"world": "mini", "tokenizer": ByteTokenizer(), "game": game}
+    process = subprocess.Popen([SSP, "serve", "--port", "0"], stdout=subprocess.PIPE, text=True)
+    atexit.register(process.terminate)
+    assert process.stdout is not None
+    found = (re.search(r"http://[\d.]+:\d+", line) for line in process.stdout)
+    url = next(match[0] for match in found if match)
+    numbers, stat = count(), Path(f"/proc/{process.pid}/stat")
+
+    def client(requests: int) -> None:
+        with httpx.Client(base_url=url, timeout=60) as asked:
+            for _ in range(requests):
+                query = f"Who wrote the opera number {next(numbers)} of the year ?"
+                body = {"queries": [query], "topk": 3, "return_scores": True}
+                asked.post("/retrieve", json=body).raise_for_status()
+
+    def spent() -> float:
+        user, system = stat.read_text().rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    def measure() -> dict[str, float]:
+        before = spent()
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(client, [250] * 16))
+        return {"rate": 4000 / (spent() - before)}
+
+    return measure
 
 
-def main() -> None:
-    """Measures once for every line."""
-    measure = {"aec": aec, "batch": batch, "step": step}[sys.argv[1]]()
-    for _ in sys.stdin:
-        print(json.dumps(measure()), flush=True)
+def of_command(*command: str) -> Measure:
+    """Runs of a command, three at a time."""
 
+    def spent() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    def measure() -> dict[str, float]:
+        before = spent()
+        for _ in range(3):
+            subprocess.run(command, cwd="/", stdout=subprocess.DEVNULL, check=True)
+        return {"rate": 3 / (spent() - before)}
+
+    return measure
+
+
+SIDES: dict[str, Callable[[], Measure]] = {
+    "aec": aec,
+    "batch": batch,
+    "step": step,
+    "server": server,
+    "import": lambda: of_command(sys.executable, "-P", "-c", "import ssp_env"),
+    "help": lambda: of_command(SSP, "--help"),
+}
 
 if __name__ == "__main__":
-    main()
+    measure = SIDES[sys.argv[1]]()
+    for _ in sys.stdin:
+        print(json.dumps(measure()), flush=True)

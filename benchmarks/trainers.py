@@ -10,19 +10,19 @@ out.
 from __future__ import annotations
 
 import importlib.metadata
-import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
+import yaml
 from torch import Tensor
 
-from benchmarks.harness import headline, origin, parser, write
+from benchmarks.harness import parser, write
 from benchmarks.partners import PARTNERS, Batch, Measured, gradient
 from ssp_agents.columns import Columns, columns_of
 from ssp_agents.config import ROLES, LearningConfig, TrainedRole
@@ -44,10 +44,6 @@ GAME = MINI_GAME.replace(attempts=5)
 SLOTS = 16
 STEP = 0.2
 """Distance from the weights that played to those that learn, in deviations of each tensor."""
-LENGTH = GAME.max_response_tokens
-
-
-# -- what settings of ours do not say: algorithms of one's own ------------------------------------
 
 
 def sample_normalised(
@@ -70,120 +66,29 @@ OF_SKYRL = replace(ALGORITHMS["grpo"], advantage=partial(sample_normalised, epsi
 OF_VERL = replace(OF_SKYRL, loss=dual_clipped)
 
 
-# -- objectives, in each trainer's words ----------------------------------------------------------
-
-
 class Objective(NamedTuple):
     """One loss: settings of ours, and of each partner that has it."""
 
-    ours: Mapping[str, Any]
-    partners: Mapping[str, Mapping[str, Any]]
-    role: TrainedRole = "solver"
+    ours: dict[str, Any]
+    partners: dict[str, dict[str, Any]]
+    role: TrainedRole
 
 
-PLAIN: dict[str, Any] = {"kl_coeff": 0.0, "importance_cap": None}
-"""What none of the partners has by default is off."""
-CENTRED: dict[str, dict[str, Any]] = {
-    "trl": {"scale_rewards": "none", "epsilon_high": 0.28},
-    "verl": {"std": False, "clip_ratio_high": 0.28, "clip_ratio_c": 1e9},
-    "skyrl": {"grpo_norm_by_std": False, "eps_clip_high": 0.28, "use_kl_loss": False},
-}
-"""Settings that make a partner's advantages and clipping ours."""
+def objectives() -> dict[str, Objective]:
+    """All losses of the data file, by name."""
+    file = Path(__file__).with_name("data") / "objectives.yaml"
+    found = {}
+    for kind, losses in yaml.safe_load(file.read_text(encoding="utf-8")).items():
+        shared = losses.pop("all")
+        for name, settings in losses.items():
+            each = {who: {**shared.get(who, {}), **own} for who, own in settings.items()}
+            role: TrainedRole = "proposer" if kind == "proposer" else "solver"
+            found[name] = Objective(each.pop("ours"), each, role)
+    return found
 
 
-def alike(ours: Mapping[str, Any], **partners: Mapping[str, Any]) -> Objective:
-    """An objective of the solver, with centred advantages and our clipping where not said."""
-    return Objective({**PLAIN, **ours}, {n: {**CENTRED[n], **s} for n, s in partners.items()})
-
-
-def as_shipped(partner: str, algorithm: str, **settings: Any) -> Objective:
-    """A partner's own defaults, by settings of ours and an algorithm of one's own."""
-    own = f"benchmarks.trainers:{algorithm}"
-    token = {"solver_algorithm": own, "solver_aggregation": "token", "clip": (0.2, 0.2)}
-    return Objective({**PLAIN, **token}, {partner: settings})
-
-
+OBJECTIVES = objectives()
 REINFORCE = "REINFORCE of the proposer"
-OBJECTIVES = {
-    "sequence": alike(
-        {},
-        trl={"loss_type": "grpo"},
-        verl={"loss_agg_mode": "seq-mean-token-mean"},
-        skyrl={"loss_reduction": "sequence_mean"},
-    ),
-    "token (DAPO)": alike(
-        {"solver_aggregation": "token"},
-        trl={"loss_type": "dapo"},
-        verl={"loss_agg_mode": "token-mean"},
-        skyrl={"loss_reduction": "token_mean"},
-    ),
-    "constant (Dr. GRPO)": alike(
-        {"solver_algorithm": "dr_grpo"},
-        trl={"loss_type": "dr_grpo", "max_completion_length": LENGTH},
-        verl={"loss_agg_mode": "seq-mean-token-sum-norm", "loss_scale_factor": LENGTH},
-        skyrl={"loss_reduction": "seq_mean_token_sum_norm", "max_seq_len": LENGTH},
-    ),
-    "sequence, with KL": alike(
-        {"kl_coeff": 0.1},
-        trl={"loss_type": "grpo", "beta": 0.1, "use_bias_correction_kl": False},
-        verl={"loss_agg_mode": "seq-mean-token-mean", "use_kl_loss": True, "kl_loss_coef": 0.1},
-        skyrl={"loss_reduction": "sequence_mean", "use_kl_loss": True, "kl_loss_coef": 0.1},
-    ),
-    "GSPO": alike(
-        {"solver_algorithm": "gspo", "clip": (0.02, 0.02)},
-        trl={
-            "loss_type": "grpo",
-            "importance_sampling_level": "sequence",
-            "epsilon": 0.02,
-            "epsilon_high": 0.02,
-        },
-        verl={
-            "loss": "gspo",
-            "loss_agg_mode": "seq-mean-token-mean",
-            "clip_ratio_low": 0.02,
-            "clip_ratio_high": 0.02,
-        },
-        skyrl={
-            "policy_loss_type": "gspo",
-            "loss_reduction": "sequence_mean",
-            "eps_clip_low": 0.02,
-            "eps_clip_high": 0.02,
-        },
-    ),
-    "CISPO": alike(
-        {"solver_algorithm": "cispo", "clip": (1.0, 1.0)},
-        trl={"loss_type": "cispo", "epsilon_high": 2.0},
-        verl={"loss": "cispo", "clip_ratio_low": 1.0, "clip_ratio_high": 1.0},
-        skyrl={"policy_loss_type": "cispo", "cispo": {"cispo_eps_clip_high": 1.0}},
-    ),
-    "TRL as it ships": as_shipped("trl", "OF_TRL"),
-    "verl as it ships": as_shipped("verl", "OF_VERL"),
-    "SkyRL as it ships, no KL": as_shipped("skyrl", "OF_SKYRL", use_kl_loss=False),
-    REINFORCE: Objective(
-        {"proposer_algorithm": "reinforce", "importance_cap": 1.5},
-        {
-            "verl": {
-                "std": False,
-                "loss": "bypass_mode",
-                "cap": 1.5,
-                "loss_agg_mode": "seq-mean-token-sum",
-            },
-            "skyrl": {
-                "grpo_norm_by_std": False,
-                "policy_loss_type": "cispo",
-                "cispo": {"cispo_eps_clip_high": 0.5},
-                "loss_reduction": "seq_mean_token_sum_norm",
-                "max_seq_len": 1,
-                "use_kl_loss": False,
-            },
-        },
-        "proposer",
-    ),
-}
-"""By name; TRL has no groups of one, and so no REINFORCE of single proposals."""
-
-
-# -- games, and our update ------------------------------------------------------------------------
 
 
 class Played:
@@ -233,9 +138,6 @@ def tensors(columns: Mapping[str, np.ndarray]) -> Columns:
     return {name: torch.as_tensor(column) for name, column in columns.items()}
 
 
-# -- side by side ---------------------------------------------------------------------------------
-
-
 def installed() -> dict[str, str]:
     """Versions of the partners that are there."""
     found = {}
@@ -282,14 +184,16 @@ def set_alike(played: Played, partners: Iterable[str]) -> dict[str, dict[str, An
         # B is the questions that were played: partners have no empty slots.
         learning = LearningConfig(learning_roles=(objective.role,), **objective.ours)
         ours = played.ours(learning, len(set(batch.groups)))
-        norm = float(ours.gradient.norm())
-        there = {n: given for n, given in objective.partners.items() if n in partners}
-        apart = {
-            n: {"settings": given, **distances(PARTNERS[n](batch, **given), ours)}
-            for n, given in there.items()
+        table[name] = {
+            "settings": objective.ours,
+            "loss": ours.loss,
+            "gradient_norm": float(ours.gradient.norm()),
+            "distances": {
+                partner: {"settings": given, **distances(PARTNERS[partner](batch, **given), ours)}
+                for partner, given in objective.partners.items()
+                if partner in partners
+            },
         }
-        table[name] = {"settings": dict(objective.ours), "loss": ours.loss, "gradient_norm": norm}
-        table[name]["distances"] = apart
     return table
 
 
@@ -330,37 +234,11 @@ def measure(seed: int) -> dict[str, Any]:
     }
 
 
-def markdown(result: Mapping[str, Any]) -> str:
-    """Both tables as people read them."""
-    columns = {n: f"{n} {result['versions'].get(n, '')}".strip() for n in result["by_default"]}
-    first = {}
-    for name, one in result["by_default"].items():
-        cells = {f"advantage of reward {r[0]}": f"{a:+.4f}" for r, a in one["advantages"].items()}
-        proposal = one["proposal"]
-        cells["of the best proposal"] = "none" if proposal is None else f"{proposal:+.6f}"
-        cells |= {"tokens in the loss": str(one["tokens"]), "loss": f"{one['loss']:+.6f}"}
-        cells |= {"gradient norm": f"{one['gradient_norm']:.4f}", "cosine": f"{one['cosine']:.4f}"}
-        first[columns[name]] = cells
-    second = {}
-    for name, one in result["set_alike"].items():
-        cells = {"loss": f"{one['loss']:+.6f}", "gradient norm": f"{one['gradient_norm']:.4f}"}
-        for partner, apart in one["distances"].items():
-            cells[columns[partner]] = f"{apart['loss']:.0e}, {apart['gradient']:.0e}"
-        second[name] = cells
-
-    frames = pd.DataFrame(first), pd.DataFrame.from_dict(second, orient="index").fillna("")
-    tables = [frame.to_markdown(disable_numparse=True) for frame in frames]
-    return "\n\n".join([headline(origin()), *tables])
-
-
-def main() -> int:
-    """Measures, writes the result and prints the tables."""
+def main() -> None:
+    """Measures, and writes the result."""
     settings = parser(__doc__).parse_args()
-    result = measure(settings.seed)
-    write(settings.out, result)
-    print(markdown(result))
-    return 0
+    write(settings.out, measure(settings.seed))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

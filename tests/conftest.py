@@ -29,19 +29,19 @@ os.environ.setdefault("RAY_prestart_worker_first_driver", "0")  # idle ones, whi
 
 TOGETHER = {
     "tests/experiments/run/": "runs",
-    "tests/experiments/commands/test_kinds_of_runs.py": "kinds of runs",
-    "tests/experiments/commands/test_services.py": "runs with services",
-    "tests/experiments/commands/test_eval.py": "runs with services",
-    "tests/agents/rllib/test_algorithm.py": "agents on Ray",
-    "tests/agents/rllib/test_runners.py": "agents on Ray",
     "tests/examples/test_examples.py": "forked",
     "tests/test_docs.py": "forked",
+    "tests/agents/rllib/test_algorithm.py": "agents on Ray",
+    "tests/agents/rllib/test_runners.py": "agents on Ray",
+    "tests/experiments/commands/test_services.py": "runs with services",
+    "tests/experiments/commands/test_eval.py": "runs with services",
+    "tests/experiments/commands/test_kinds_of_runs.py": "kinds of runs",
     "tests/ssp_env/search/": "servers and clocks",
     "tests/ssp_env/judge/test_openai.py": "servers and clocks",
 }
 """What one worker does alone: tests that share a Ray, a whole training run or the process that
 theirs are forked from, and those that start servers or hold a clock against them, of which two
-never run at once."""
+never run at once. The longest stand first."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -93,8 +93,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not hasattr(config, "workerinput"):
         return
 
-    order = ("runs", "forked", "agents on Ray", "runs with services")
-    order += ("kinds of runs", "servers and clocks")
+    order = list(dict.fromkeys(TOGETHER.values()))
 
     def place(item: pytest.Item) -> int:
         group = group_of(item.nodeid)
@@ -105,8 +104,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def group_of(nodeid: str) -> str:
     """Tests of one group run on one worker, in their order; without a rule it is their file."""
-    for start, group in TOGETHER.items():
-        if nodeid.startswith(start):
-            return group
-
-    return nodeid.partition("::")[0]
+    found = (group for start, group in TOGETHER.items() if nodeid.startswith(start))
+    return next(found, nodeid.partition("::")[0])

@@ -69,8 +69,7 @@ def make_rules(world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
 
 
 class LethalJudge(LengthJudge):
-    """Kills the process that it works in, as ``kill -9`` would: once for each time that a file is
-    put there."""
+    """Kills the process that it works in, as ``kill -9`` would, each time that a file is there."""
 
     def __init__(self, trigger: Path) -> None:
         self._trigger = trigger
@@ -84,7 +83,7 @@ class LethalJudge(LengthJudge):
 
 
 def lethal_rules(trigger: Path, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
-    """The rules with such a judge, who is asked when a round's attempts are done."""
+    """The rules with that judge, which is asked when a round's attempts are done."""
     return Rules.build(world, tokenizer, game, judge=LethalJudge(trigger))
 
 
@@ -172,11 +171,10 @@ def save_playful(directory: Path, seed: int = 0) -> Path:
 
 
 def quicken_connectors() -> None:
-    """Lets RLlib build learners and env runners in a fifth of the time that it takes in pytest: its
-    connectors are given the caller that they ask for, and not the whole stack.
+    """Lets RLlib build learners and env runners in a fifth of the time that it takes in pytest.
 
     Each of the dozen connectors of a learner takes ``inspect.stack()[1].frame``, which looks up the
-    source of every frame. The deep stacks of pytest make that a third of a second per learner.
+    source of every frame; the stacks of pytest are deep.
     """
     from ray.rllib.connectors import connector_v2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ from forked import run_forked
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
 DOCUMENTS += sorted((ROOT / "docs").rglob("*.md"))
+NOTEBOOKS = sorted(ROOT.glob("docs/notebooks/*.ipynb"))
 
 ALONE = ("README.md", "docs/environment.md", "docs/plug_in.md")
 """Documents of which each block works when pasted alone; others run top to bottom."""
@@ -100,3 +102,15 @@ def anchors_of(document: Path) -> set[str]:
     """Anchors of the headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_what_a_notebook_links_to_exists_and_its_cells_have_been_run(path: Path) -> None:
+    """As they are kept; `make notebooks` runs them, as CI does."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", "".join(texts))
+    assert not [link for link in links if not (path.parent / link).exists()]
+    outputs = [output for cell in cells for output in cell.get("outputs", ())]
+    assert outputs
+    assert not [output for output in outputs if output["output_type"] == "error"]

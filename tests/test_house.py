@@ -1,4 +1,4 @@
-"""Imports run downwards and in no circle, functions stay short, docstrings begin with a noun."""
+"""Imports run downwards and in no circle."""
 
 from __future__ import annotations
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
-from itertools import groupby
 
-import numpy as np
-
-from benchmarks.fuzz.tokenizers import special_ids
-from ssp_env.doors.aec import PROPOSER, SOLVER, SearchSelfPlayEnv
+from benchmarks.fuzz.hostile import special_ids
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Ending, Outcome
@@ -23,16 +19,16 @@ from ssp_env.types import Action, Document, Role
 SERVICES = {"search", "judge", "verifier", "engine"}
 FORGED = "forged"
 
-Frozen = tuple[list[int], bytes, list[float], int, str | None, Ending | None]
-
 
 class Watch:
     """Follows games while they are played, and checks them when they are over."""
 
-    def __init__(self, rules: Rules, tokenizer: str) -> None:
-        self._rules, self._special = rules, special_ids(tokenizer)
-        self._written: dict[int, dict[int, tuple[int, float]]] = {}
-        self._frozen: dict[int, Frozen] = {}
+    def __init__(self, rules: Rules, thorough: bool) -> None:
+        """``thorough`` also looks for look-alikes of tags (slower)."""
+        self._rules, self._thorough = rules, thorough
+        self._special = special_ids(rules.tokenizer)
+        self._written: dict[int, dict[int, float]] = {}
+        self._frozen: dict[int, tuple[object, ...]] = {}
 
     def given(
         self, trajectory: Trajectory, before: int, ids: Sequence[int], logprobs: Sequence[float]
@@ -41,20 +37,20 @@ class Watch:
         taken = trajectory.ids[before : before + len(ids)]
         assert taken == list(ids), "what was taken is not what was given"
         written = self._written.setdefault(trajectory.key, {})
-        written.update((before + n, pair) for n, pair in enumerate(zip(ids, logprobs, strict=True)))
+        written.update(enumerate(logprobs, start=before))
 
     def look(self, games: Sequence[Game]) -> None:
         """Notes what has ended, and that it stays as it is."""
         for game in games:
-            for trajectory in game.trajectories():
-                assert trajectory.tokens_left >= 0, "more tokens than the budget allows"
-                if trajectory.done:
-                    now = _freeze(trajectory)
-                    before = self._frozen.setdefault(trajectory.key, now)
-                    assert before == now, "an ended trajectory changed"
+            for t in game.trajectories():
+                assert t.tokens_left >= 0, "more tokens than the budget allows"
+                if t.done:
+                    tokens = tuple(t.ids), bytes(t.mask), t.logprobs.tobytes()
+                    now = (*tokens, len(t.searches), t.result, t.ending)
+                    assert self._frozen.setdefault(t.key, now) == now, "an ended trajectory changed"
 
-    def check(self, games: Sequence[Game], thorough: bool) -> None:
-        """Checks games that are over; ``thorough`` also looks for look-alikes of tags (slower)."""
+    def check(self, games: Sequence[Game]) -> None:
+        """Checks games that are over."""
         self.look(games)
         for game in games:
             _check_outcome(game, self._rules.config)
@@ -62,19 +58,14 @@ class Watch:
                 self._check_tokens(trajectory)
                 self._check_budgets(trajectory)
                 self._check_turns(trajectory)
-                self._check_outside_text(game, trajectory, thorough)
+                self._check_outside_text(game, trajectory)
 
     def _check_tokens(self, trajectory: Trajectory) -> None:
-        ids, mask, logprobs = trajectory.ids, trajectory.mask, trajectory.logprobs
-        assert len(ids) == len(mask) == len(logprobs), "ids, mask and logprobs differ in length"
-        written = self._written.get(trajectory.key, {})
-        own = [i for i, m in enumerate(mask) if m]
-        assert own == sorted(written), "the mask is not 1 on just the policy's tokens"
-        assert set(mask) <= {0, 1}
-
-        for i, logprob in enumerate(logprobs):
-            given = written[i][1] if i in written else 0.0
-            assert logprob == given, "a log-probability that was not given"
+        written, places = self._written.get(trajectory.key, {}), range(len(trajectory.ids))
+        due = [int(i in written) for i in places]
+        assert list(trajectory.mask) == due, "the mask is not 1 on just the policy's tokens"
+        given = [written.get(i, 0.0) for i in places]
+        assert list(trajectory.logprobs) == given, "a log-probability that was not given"
 
     def _check_budgets(self, trajectory: Trajectory) -> None:
         config, tokenizer = self._rules.config, self._rules.tokenizer
@@ -97,7 +88,7 @@ class Watch:
     def _check_turns(self, trajectory: Trajectory) -> None:
         """A naive parser finds the same first call in every turn, complete with its last token."""
         pieces, ending = self._rules.tokenizer.pieces, trajectory.ending
-        turns = [ids for by_policy, ids in _runs(trajectory) if by_policy]
+        turns = [trajectory.ids[start:stop] for start, stop, own in trajectory.runs() if own]
         calls = []
 
         for ids in turns:
@@ -133,20 +124,20 @@ class Watch:
                 assert ending is Ending.OUTAGE
                 assert len(rest) <= 1
 
-    def _check_outside_text(self, game: Game, trajectory: Trajectory, thorough: bool) -> None:
+    def _check_outside_text(self, game: Game, trajectory: Trajectory) -> None:
         """Prompts and observations hold no tags or special tokens but our own, in their places."""
         tokenizer, role = self._rules.tokenizer, trajectory.role
-        runs = [ids for by_policy, ids in _runs(trajectory) if not by_policy]
+        observations = [
+            trajectory.ids[start:stop] for start, stop, own in trajectory.runs() if not own
+        ]
         prompt = _harmless_prompt(self._rules, role, game.start.asked_searches)
         observed = self._rules.prompts.information([Document("x", "x", "x")], 9)
-        found = len(trajectory.searches)
-        cut_off = trajectory.ending is Ending.BUDGET_TOKENS and len(runs) - 1 == found - 1
-        assert len(runs) - 1 == found or cut_off, "observations and searches differ in number"
+        unseen = len(trajectory.searches) - len(observations)
+        cut_off = trajectory.ending is Ending.BUDGET_TOKENS and unseen == 1
+        assert unseen == 0 or cut_off, "observations and searches differ in number"
 
-        for ids, ours in [
-            (trajectory.ids[: trajectory.prompt_length], prompt),
-            *((run, observed) for run in runs[1:]),
-        ]:
+        texts = [(trajectory.ids[: trajectory.prompt_length], prompt)]
+        for ids, ours in [*texts, *((run, observed) for run in observations)]:
             special, expected = ([i for i in run if i in self._special] for run in (ids, ours))
             assert special == expected, f"outside text became special tokens: {special}"
             text, ours_text = (
@@ -156,43 +147,14 @@ class Watch:
             seen, known = (_tags_in(t, self._rules.tags) for t in (text, ours_text))
             assert seen == known, f"a tag from outside: {seen}"
 
-            if thorough:
+            if self._thorough:
                 seen, known = (_tags_in(squashed(t), self._rules.tags) for t in (text, ours_text))
                 assert seen == known, f"a look-alike of a tag from outside: {seen}"
 
         opening, closing = (tokenizer.encode(tag) for tag in ("<information>", "</information>"))
-        for run in runs[1:]:
+        for run in observations:
             assert run[: len(opening)] == opening, "an observation that does not begin with its tag"
             assert run[-len(closing) :] == closing, "an observation that does not end with its tag"
-
-
-def check_env(env: SearchSelfPlayEnv, current: Trajectory | None) -> None:
-    """Checks what the environment shows while ``current`` is written; ``None``: after the game."""
-    for agent in (PROPOSER, SOLVER):
-        seen = env.observe(agent)
-        assert env.observation_space(agent).contains(seen), "an observation outside its space"
-
-    if current is not None:
-        agent = PROPOSER if current.role is Role.PROPOSER else SOLVER
-        assert env.agent_selection == agent, "it is another agent's turn"
-        tokens = env.observe(agent)["observation"]
-        seen = tokens[: len(current.ids)].tolist()
-        assert seen == current.ids, "the observation is not the trajectory"
-        assert np.all(tokens[len(current.ids) :] == env.rules.tokenizer.pad_id)
-        assert not any(env.rewards.values()), "a reward before the end"
-
-        return
-
-    game = env.game
-    void = game.outcome is Outcome.VOID
-    assert all(over is not void for over in env.terminations.values()), "games terminate"
-    assert all(over is void for over in env.truncations.values()), "void games are truncated"
-    assert env.rewards[PROPOSER] == (game.proposer_reward or 0.0)
-    assert env.rewards[SOLVER] == (game.solver_reward or 0.0)
-
-    for agent in (PROPOSER, SOLVER):
-        assert env.infos[agent]["outcome"] == game.outcome.value
-        assert env.infos[agent]["reason"] == (game.reason or "")
 
 
 def first_call(
@@ -230,20 +192,18 @@ def squashed(text: str) -> str:
 
 def _check_outcome(game: Game, config: GameConfig) -> None:
     proposed = game.origin is Origin.PROPOSED
+    hit = [a for a in game.attempts if a.outage is not None]
+    assert all(a.verdict is None and a.reward is None for a in hit), "a void attempt pays"
+    assert {a.outage.service for a in hit if a.outage} <= SERVICES
+    counted = [a for a in game.attempts if a.outage is None]
+    enough = len(counted) >= max(config.attempts / 2, min(config.attempts, 2))
     match game.outcome:
         case Outcome.VALID:
             assert game.reason is None
             assert len(game.attempts) == config.attempts
-            counted = [a for a in game.attempts if a.outage is None]
-            assert len(counted) >= min(config.attempts, 2), "too few attempts count"
-            assert 2 * len(counted) >= config.attempts, "too few attempts count"
-            assert all(
-                a.verdict is not None and a.reward == float(a.verdict.correct) for a in counted
-            )
-            void = [a for a in game.attempts if a.outage is not None]
-            assert all(a.verdict is None and a.reward is None for a in void), "a void attempt pays"
-            assert all(a.outage.service in SERVICES for a in void if a.outage)
-            p = sum(a.reward or 0.0 for a in counted) / len(counted)
+            assert enough, "too few attempts count"
+            assert all(a.verdict and a.reward == float(a.right) for a in counted)
+            p = sum(a.right for a in counted) / len(counted)
             expected = 1 - p if config.proposer_reward == "1-p" else 4 * p * (1 - p)
             due = expected if proposed else None
             assert game.proposer_reward == due, "the proposer's reward is not its due"
@@ -254,34 +214,14 @@ def _check_outcome(game: Game, config: GameConfig) -> None:
             assert game.reason in known, game.reason
             assert game.proposer_reward == (config.invalid_reward if proposed else None)
             assert not any(a.reward for a in game.attempts)
-            assert game.solve_rate is None
         case Outcome.VOID:
             assert game.reason in SERVICES, game.reason
             assert game.proposer_reward is None
-            paid = [a for a in game.attempts if a.verdict is not None or a.reward is not None]
-            assert not paid, "a void game pays"
-            assert game.solve_rate is None
-            hit = sum(a.outage is not None for a in game.attempts)
-            counted_out = 2 * (len(game.attempts) - hit) < config.attempts or (
-                len(game.attempts) - hit < min(config.attempts, 2)
-            )
-            assert not game.attempts or counted_out, "enough attempts remain"
+            assert not any(a.verdict or a.reward is not None for a in counted), "a void game pays"
+            assert not game.attempts or not enough, "enough attempts remain"
         case _:
             raise AssertionError("the game is over, but has no outcome")
-
-
-def _freeze(trajectory: Trajectory) -> Frozen:
-    t = trajectory
-    return list(t.ids), bytes(t.mask), list(t.logprobs), len(t.searches), t.result, t.ending
-
-
-def _runs(trajectory: Trajectory) -> Iterator[tuple[bool, list[int]]]:
-    """The prompt, then turns and observations by turns."""
-    start = trajectory.prompt_length
-    yield False, trajectory.ids[:start]
-    rest = zip(trajectory.mask[start:], trajectory.ids[start:], strict=True)
-    for mask, run in groupby(rest, key=lambda pair: pair[0]):
-        yield bool(mask), [token for _, token in run]
+    assert (game.solve_rate is not None) == (game.outcome is Outcome.VALID)
 
 
 def _tags_in(text: str, tags: Tags) -> list[str]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+import importlib
 from pathlib import Path
-from types import ModuleType
 
-import numpy as np
 import pytest
 import torch
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
@@ -20,38 +17,25 @@ from ssp_agents.models import load_model, tiny_directory
 from ssp_agents.rllib.config import SSPConfig
 from ssp_agents.rllib.learner import SSPLearner
 from ssp_agents.rllib.module import MODULE_ID, to_batch
+from ssp_agents.rollout import answers_of
 from ssp_agents.rows import credited, rows_of, with_loss_weights
 from ssp_env.game.round import Round
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
-PAGE = Path(__file__).parents[2] / "examples" / "self_play.py"
+EXAMPLES = str(Path(__file__).parents[2] / "examples")
 
 
-def imported() -> ModuleType:
-    """The example."""
-    spec = importlib.util.spec_from_file_location("self_play_example", PAGE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its dataclass looks itself up there
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_pages_update_is_that_of_ssp_train() -> None:
-    page, tokenizer = imported(), HuggingFaceTokenizer.load(tiny_directory())
+def test_the_pages_update_is_that_of_ssp_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    page = importlib.import_module("self_play")
+    tokenizer = HuggingFaceTokenizer.load(tiny_directory())
     page.B = 8  # enough games to compare
     policy, reference = load_model(tiny_directory()), load_model(tiny_directory())
     optimizer = torch.optim.Adam(policy.parameters(), lr=page.LR, betas=page.BETAS)
 
     rules = page.make_rules(tokenizer)
     engine = TransformersEngine(policy, tokenizer, StopRule.of(rules.config, tokenizer))
-    answers = rules.world.answers
-
-    def draw(rng: np.random.Generator, count: int) -> list[object]:
-        return [answers[i] for i in rng.choice(len(answers), count, replace=False)]
-
-    games = page.play(Round(rules, draw, page.B, [3]), engine, 1.0, 3)
+    games = page.play(Round(rules, answers_of(rules.world), page.B, [3]), engine, 1.0, 3)
     taught = page.learnable(games)
 
     learning = LearningConfig(

@@ -18,13 +18,13 @@ import pytest
 from recorded import SETUP
 
 import ssp_env
+from ssp_env import Rules
 from ssp_env.doors.setup import set_up
 
 pytest.importorskip("openenv", reason="openenv is not installed; run: make integrations")
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "integrations"
-sys.path.insert(0, str(FOLDER))
 SESSIONS = 200
 COMMAND = str(Path(sys.executable).with_name("openenv"))
 
@@ -142,22 +142,18 @@ def test_mistakes_are_errors_in_their_form(url: str) -> None:
                 await call(client)
             return str(raised.value)
 
-    async def of_the_wrong_type(client: Any) -> None:
-        await client.reset(seed=1)
-        client._step_payload = lambda action: {"text": 7}
-        await client.step(SspAction(text=""))
-
     mistakes: dict[str, Callable[[Any], Awaitable[Any]]] = {
         "outside 0 .. 999999": lambda client: client.reset(split="solver", index=10**9),
         "referee": lambda client: client.reset(split="referee"),
         "call reset()": lambda client: client.step(SspAction(text="<answer>x</answer>")),
-        "VALIDATION_ERROR": of_the_wrong_type,
     }
     for expected, call in mistakes.items():
         assert expected in asyncio.run(told(call))
 
 
-def test_a_search_server_that_is_gone_is_no_reward(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_server_that_is_gone_is_no_reward(
+    monkeypatch: pytest.MonkeyPatch, without_search: Callable[[Rules], None]
+) -> None:
     from ssp_openenv.models import SspAction
 
     monkeypatch.setenv("SSP_SETUP", json.dumps(SETUP))
@@ -165,10 +161,6 @@ def test_a_search_server_that_is_gone_is_no_reward(monkeypatch: pytest.MonkeyPat
 
     env = app.SspEnvironment()
     env.reset(seed=0)
-
-    def down(queries: Any, k: int) -> Any:
-        raise ssp_env.ServiceError("search", "gone")
-
-    monkeypatch.setattr(app.RULES.retriever, "search", down)
+    without_search(app.RULES)
     last = env.step(SspAction(text="<search> Tatal </search>"))
     assert (last.reward, last.done, last.metadata["outcome"]) == (None, True, "void")

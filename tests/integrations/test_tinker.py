@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from recorded import SETUP, Recorded
 
 import ssp_env
+from ssp_env import Rules
 from ssp_env.doors.chat import reward_of
 
 pytest.importorskip(
     "tinker_cookbook", reason="tinker-cookbook is not installed; run: make integrations"
 )
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "integrations"))
-
 GAMES = 8
 
 
@@ -100,14 +98,13 @@ def test_a_single_rollout_and_its_mistakes(recorded: Recorded) -> None:
     assert seat.table.reward(seat.seat) == recorded.games[0].proposer_reward
 
 
-def test_an_outage_teaches_nothing(monkeypatch: pytest.MonkeyPatch, recorded: Recorded) -> None:
+def test_an_outage_teaches_nothing(
+    without_search: Callable[[Rules], None], recorded: Recorded
+) -> None:
     from tinker_cookbook.rl.rollouts import do_group_rollout
     from tinker_ssp import SspGroupBuilder
 
-    def down(queries: Any, k: int) -> Any:
-        raise ssp_env.ServiceError("search", "gone")
-
-    monkeypatch.setattr(recorded.rules.retriever, "search", down)
+    without_search(recorded.rules)
     builder = SspGroupBuilder(0, 4, {"rules": recorded.rules})
     group = asyncio.run(do_group_rollout(builder, script(recorded)))
     assert group.get_total_rewards() == [0.0] * 24

@@ -20,7 +20,6 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
 pytest.importorskip("trl", reason="trl is not installed; run: make integrations")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-sys.path.insert(0, str(EXAMPLES / "integrations"))
 ATTEMPTS = 4
 ROWS = ATTEMPTS * (1 + ATTEMPTS)
 

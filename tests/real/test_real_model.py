@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,11 +24,10 @@ from ssp_env.cli import main
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import SHIPPED, Prompts, tags_of
 from ssp_env.game.protocol import ALLOWED, ScannerTags, TurnScanner, check_tokenizer
-from ssp_env.game.trajectory import Limits, Trajectory
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.tokenizers import HuggingFaceTokenizer
-from ssp_env.types import GroundTruth, Role
+from ssp_env.types import GroundTruth
 from ssp_env.worlds import open_world
 from ssp_experiments.config import RunConfig
 
@@ -88,13 +86,10 @@ def options(settings: dict[str, Any]) -> list[str]:
 def test_every_prompt_set_is_framed_as_a_chat(name: str, tokenizer: HuggingFaceTokenizer) -> None:
     prompts = Prompts.open(name, tokenizer)
     check_tokenizer(tokenizer, prompts.tags)
-    lengths = []
     for ids in (prompts.proposer("Paris", 2), prompts.solver(CAPITAL, 4)):
         text = tokenizer.decode(ids)
         assert text.startswith("<|im_start|>system\n"), text
         assert text.endswith("<|im_end|>\n<|im_start|>assistant\n"), text
-        lengths.append(len(ids))
-    print(f"{name}: {lengths[0]} tokens ask for a question, {lengths[1]} for an answer")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -110,20 +105,6 @@ def test_it_answers_ends_its_turn_and_stops_at_tags(
     assert "Paris" in tokenizer.decode(free.ids)
     assert free.ids[-1] == tokenizer.eos_id
     assert tokenizer.decode(tagged.ids).strip() == ">"
-
-
-def test_an_answer_in_its_open_thought_is_no_answer_yet(
-    folder: Path, tokenizer: HuggingFaceTokenizer
-) -> None:
-    game = GameConfig(prompts="compact", max_response_tokens=96)
-    limits = Limits.of(Role.SOLVER, game, tokenizer, tags_of("compact"))
-    tried = Trajectory(limits, asked(tokenizer, CAPITAL))
-    assert not tried.feed(tokenizer.encode("<think> Is it <answer> Lyon </answer>"))
-    (more,) = generate(engine(folder, tokenizer), [Request(0, tried.ids, 8, 0.0, seed=0)])
-    written = [token for token in more.ids if token != tokenizer.eos_id]
-    assert not (written and tried.feed(written))
-    assert tried.feed(tokenizer.encode(" </think> <answer> Paris </answer>"))
-    assert tried.result == "Paris"
 
 
 def test_what_it_writes_to_any_prompt_is_read_and_judged(
@@ -164,22 +145,19 @@ def test_long_passages_are_scored_as_the_learner_scores_them(
     passages = list(open_world("wiki-mini").corpus)[:4]
     prompt = Prompts.open("plain", tokenizer).verifier(CAPITAL, passages, 512)
     opened = engine(folder, tokenizer, dtype=dtype, attention=attention)
-    start = time.process_time()
     (turn,) = generate(opened, [Request(0, prompt, 24, 1.0, seed=0)])
-    seconds = time.process_time() - start
 
     ids = torch.tensor([[*prompt, *turn.ids]])
     mask = torch.zeros(ids.shape).index_fill(1, torch.arange(len(prompt), ids.shape[1]), 1.0)
     with torch.no_grad():
         own = token_scores(learner, ids, mask, 1.0, tokenizer.vocab_size).logprobs
     gap = float((own - torch.tensor(turn.logprobs)).abs().mean())
-    print(f"{dtype}, {attention}: {len(prompt)} tokens in {seconds:.1f} CPU-seconds, gap {gap:.5f}")
     assert len(prompt) > 400
     assert gap < (1e-3 if dtype == "float32" else 0.15)
 
 
 def test_it_is_evaluated_taught_trained_with_adapters_and_exported(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     world = ["--preset", "wiki", "--model", FILE]
     asked = tmp_path / "questions"
@@ -199,8 +177,5 @@ def test_it_is_evaluated_taught_trained_with_adapters_and_exported(
     more = ["--steps", "2", "--out", str(out), "--quiet", *options(SMALL | learning)]
     assert main(["train", *world, *more]) == 0
     assert main(["export", str(out), "-o", str(tmp_path / "exported")]) == 0
-    exported, origin = (
-        load_model(tmp_path / "exported"),
-        load_model(RunConfig(model=FILE).model_dir),
-    )
-    assert exported.num_parameters() == origin.num_parameters()
+    exported = load_model(tmp_path / "exported")
+    assert exported.num_parameters() == load_model(folder).num_parameters()
