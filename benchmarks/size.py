@@ -14,24 +14,24 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("ssp_env", "agents", "experiments")
-BOUNDS: dict[str, float] = {
-    "ssp_env, lines": 15_000,
-    "agents, lines": 6_000,
-    "experiments, lines": 5_000,
-    "page, lines of JS and CSS": 1_200,
-    "statements in the packages": 15_000,
-    "files in the packages": 170,
-    "settings": 100,
-    "classes of settings": 10,
-    "own-line comments, % of lines": 3,
-    "functions beyond 80 lines": 0,
-    "tests, lines": 15_000,
-    "benchmarks, lines": 2_500,
-    "benchmarks/results, MB": 2,
-    "README, words": 900,
-    "documents with README, words": 22_000,
+BOUNDS: dict[str, tuple[float, float]] = {
+    "ssp_env, lines": (27_218, 15_000),
+    "agents, lines": (8_214, 6_000),
+    "experiments, lines": (11_789, 5_000),
+    "page, lines of JS and CSS": (1_900, 1_200),
+    "statements in the packages": (26_369, 15_000),
+    "files in the packages": (323, 170),
+    "settings": (172, 100),
+    "classes of settings": (15, 10),
+    "own-line comments, % of lines": (1.2, 3),
+    "functions beyond 80 lines": (2, 0),
+    "tests, lines": (35_610, 15_000),
+    "benchmarks, lines": (9_498, 2_500),
+    "benchmarks/results, MB": (11.3, 2),
+    "README, words": (2_505, 900),
+    "documents with README, words": (49_637, 22_000),
 }
-"""What each may be at most (comments: at least)."""
+"""Counted by this script at commit 416677d, and the bound (of comments, the least)."""
 
 
 def counts(text: str) -> Counter[str]:
@@ -84,9 +84,9 @@ def main() -> None:
         "README, words": words["README.md"],
         "documents with README, words": sum(words.values()),
     }
-    print("| | at most | reached |\n|---|--:|--:|")
-    for name, most in BOUNDS.items():
-        print(f"| {name} | {most:,} | {round(reached[name], 1):,} |")
+    print("| | at 416677d | at most | reached |\n|---|--:|--:|--:|")
+    for name, (before, most) in BOUNDS.items():
+        print(f"| {name} | {before:,} | {most:,} | {round(reached[name], 1):,} |")
     print("\n| room | files | lines | statements |\n|---|--:|--:|--:|")
     for name, found in sorted(rooms.items()):
         print(f"| {name} | {found['files']} | {found['lines']:,} | {found['statements']:,} |")
