@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -40,8 +41,7 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
     """One ranking or error per query, from any retriever.
 
     One without a method of this name is asked for the whole batch; if that fails, for one query at
-    a time, so that only those that are hit are errors. ``UsageError`` if the retriever does not
-    return one error or at most ``k`` Documents per query."""
+    a time, so that only those that are hit are errors. Raises ``UsageError`` for other results."""
     if each := getattr(retriever, "search_each", None):
         results: Results = each(queries, k)
     else:
@@ -52,17 +52,14 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
                 return [error]
             return [result for query in queries for result in search_each(retriever, [query], k)]
 
-    if not isinstance(results, list | tuple) or len(results) != len(queries):
-        gave = f"{len(results)} rankings" if isinstance(results, list | tuple) else repr(results)
-        what = f"the retriever gave {gave:.200} for {len(queries)} queries"
-        raise UsageError(f"{what}: a list of one ranking for each is wanted")
-    for query, ranking in zip(queries, results, strict=True):
-        if isinstance(ranking, ServiceError):
-            continue
-        fits = isinstance(ranking, list | tuple) and len(ranking) <= k
-        if not fits or not all(isinstance(document, Document) for document in ranking):
-            what = f"the retriever gave {ranking!r:.200} for {query!r:.200}"
-            raise UsageError(f"{what}: a list of at most {k} Documents is wanted")
+    def fits(ranking: Any) -> bool:
+        few = isinstance(ranking, list | tuple) and len(ranking) <= k
+        return few and all(isinstance(document, Document) for document in ranking)
+
+    whole = isinstance(results, list | tuple) and len(results) == len(queries)
+    if not whole or not all(isinstance(r, ServiceError) or fits(r) for r in results):
+        wanted = f"a list of at most {k} Documents is wanted for each of {len(queries)} queries"
+        raise UsageError(f"{wanted}; the retriever gave {results!r:.200}")
     return results
 
 
@@ -72,6 +69,14 @@ def all_found(results: Results) -> list[list[Document]]:
         if isinstance(result, ServiceError):
             raise result
     return cast(list[list[Document]], results)
+
+
+Ranking = list[tuple[int, float]]
+"""Positions of passages and their scores, best first."""
+
+
+def scored(corpus: Passages, ranking: Ranking) -> list[Document]:
+    return [replace(corpus[place], score=score) for place, score in ranking]
 
 
 def check_request(queries: Sequence[str], k: int) -> None:

@@ -75,14 +75,10 @@ VECTORS = SMALL.encode_passages([passage_text(document) for document in corpus(C
 EXACT = (-SMALL.encode_queries(QUERIES) @ VECTORS.T).argsort(axis=1)[:, :3]
 
 
-def ids(rankings: Sequence[Sequence[Document]]) -> list[list[str]]:
-    return [[document.id for document in ranking] for ranking in rankings]
-
-
 def right(rankings: Sequence[Sequence[Document]]) -> int:
     """Exact neighbours among those that were found; 90 is all."""
-    pairs = zip(ids(rankings), EXACT, strict=True)
-    return sum(len({*found} & {f"d{i}" for i in best}) for found, best in pairs)
+    pairs = zip(rankings, EXACT, strict=True)
+    return sum(len({d.id for d in found} & {f"d{i}" for i in best}) for found, best in pairs)
 
 
 @pytest.fixture(scope="module")
