@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -52,14 +51,13 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
                 return [error]
             return [result for query in queries for result in search_each(retriever, [query], k)]
 
-    def fits(ranking: Any) -> bool:
-        few = isinstance(ranking, list | tuple) and len(ranking) <= k
-        return few and all(isinstance(document, Document) for document in ranking)
-
     whole = isinstance(results, list | tuple) and len(results) == len(queries)
-    if not whole or not all(isinstance(r, ServiceError) or fits(r) for r in results):
-        wanted = f"a list of at most {k} Documents is wanted for each of {len(queries)} queries"
-        raise UsageError(f"{wanted}; the retriever gave {results!r:.200}")
+    for ranking in results if whole else [None]:
+        few = isinstance(ranking, list | tuple) and len(ranking) <= k
+        documents = few and all(isinstance(document, Document) for document in ranking or ())
+        if not documents and not isinstance(ranking, ServiceError):
+            wanted = f"a list of at most {k} Documents is wanted for each of {len(queries)} queries"
+            raise UsageError(f"{wanted}; the retriever gave {results!r:.200}")
     return results
 
 
@@ -69,14 +67,6 @@ def all_found(results: Results) -> list[list[Document]]:
         if isinstance(result, ServiceError):
             raise result
     return cast(list[list[Document]], results)
-
-
-Ranking = list[tuple[int, float]]
-"""Positions of passages and their scores, best first."""
-
-
-def scored(corpus: Passages, ranking: Ranking) -> list[Document]:
-    return [replace(corpus[place], score=score) for place, score in ranking]
 
 
 def check_request(queries: Sequence[str], k: int) -> None:

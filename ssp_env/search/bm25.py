@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ssp_env.search.base import Ranking, check_request, passage_text, scored
+from ssp_env.search.base import check_request, passage_text
 from ssp_env.search.store import track
 from ssp_env.types import Document, Passages
 
@@ -31,6 +32,9 @@ import bm25s  # noqa: E402
 del sys.modules["jax"]
 if _jax is not None:
     sys.modules["jax"] = _jax
+
+Ranking = list[tuple[int, float]]
+"""Positions of passages, best first, and their scores."""
 
 _MEMORY = 256_000_000
 """Bytes that a build on disk may fill before it writes them out."""
@@ -61,7 +65,10 @@ class BM25Retriever:
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """As in ``Retriever``; a query without a word of the corpus gets an empty list."""
         check_request(queries, k)
-        return [scored(self.corpus, self._ranked(query, k)) for query in queries]
+        return [
+            [replace(self.corpus[place], score=score) for place, score in self._ranked(query, k)]
+            for query in queries
+        ]
 
     def describe(self) -> dict[str, Any]:
         kind = {"kind": "bm25"} if isinstance(self._index, DiskIndex) else {}

@@ -19,7 +19,7 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import import_module
 from itertools import islice
 from math import log2, sqrt
@@ -31,7 +31,7 @@ import numpy as np
 
 from ssp_env.disk import write_atomically
 from ssp_env.errors import DataError
-from ssp_env.search.base import check_request, passage_text, scored
+from ssp_env.search.base import check_request, passage_text
 from ssp_env.search.store import Encoder, Manifest, PassageStore, again, read_manifest, track
 from ssp_env.types import Document
 
@@ -83,7 +83,10 @@ class DenseRetriever:
             # Equal scores by position. The lists that are searched may hold fewer than k: -1.
             order = [each for each in np.lexsort((places, -row)) if places[each] >= 0]
             rankings[query] = [(int(places[each]), float(row[each])) for each in order]
-        return [scored(self.corpus, rankings[query]) for query in queries]
+        return [
+            [replace(self.corpus[place], score=score) for place, score in rankings[query]]
+            for query in queries
+        ]
 
     def describe(self) -> dict[str, Any]:
         encoder = {"name": self.encoder.info.name, "digest": self.encoder.info.digest}

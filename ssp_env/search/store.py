@@ -184,7 +184,8 @@ class PassageStore(Passages):
 
 
 def _document(row: tuple[bytes, bytes, bytes]) -> Document:
-    return Document(*(part.decode("utf-8", "surrogatepass") for part in row))
+    id_, title, text = (part.decode("utf-8", "surrogatepass") for part in row)
+    return Document(id_, title, text)
 
 
 def build_store(source: str | Path, folder: Path) -> PassageStore:
