@@ -53,9 +53,10 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
 
     whole = isinstance(results, list | tuple) and len(results) == len(queries)
     for ranking in results if whole else [None]:
+        if isinstance(ranking, ServiceError):
+            continue
         few = isinstance(ranking, list | tuple) and len(ranking) <= k
-        documents = few and all(isinstance(document, Document) for document in ranking or ())
-        if not documents and not isinstance(ranking, ServiceError):
+        if not few or not all(isinstance(document, Document) for document in ranking or ()):
             wanted = f"a list of at most {k} Documents is wanted for each of {len(queries)} queries"
             raise UsageError(f"{wanted}; the retriever gave {results!r:.200}")
     return results
