@@ -194,6 +194,6 @@ def find_among(
     # Imported here: it brings scipy along, which a retriever of one's own can do without.
     from ssp_env.search.bm25 import BM25Index, tokenize
 
-    best, _ = BM25Index(rest).best(list(dict.fromkeys(tokenize(query))), missing)
-    order = dict.fromkeys([*best, *range(len(rest))])
+    best = BM25Index(rest).best(list(dict.fromkeys(tokenize(query))), missing)
+    order = dict.fromkeys([*(place for place, _ in best), *range(len(rest))])
     return [*first, *(rest[place] for place in order)][: len(found)]

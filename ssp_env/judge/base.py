@@ -57,8 +57,7 @@ class Judge(Protocol):
 
     One result per task, in order: a verdict, or a ``ServiceError``, which voids only the game of
     that task. Optional: ``describe()``, the settings that results depend on, as plain data; and an
-    attribute ``remote``, true for one that waits for another machine.
-    """
+    attribute ``remote``, true for one that waits for another machine."""
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]: ...
 
@@ -67,8 +66,6 @@ class Judge(Protocol):
 class Verifier(Protocol):
     """Decides whether a proposed question is answerable from documents, without search.
 
-    One result per task, in order: a verdict, or a ``ServiceError``, which voids only the game of
-    that task. Optional: ``describe()`` and ``remote``, as for a :class:`Judge`.
-    """
+    Results are a :class:`Judge`'s; ``describe()`` and ``remote`` are optional here, too."""
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]: ...

@@ -96,9 +96,7 @@ class ChatClient(Client[Any]):
                 needed for a prompt beside which others, of any call, got results: what they got
                 through cannot be down, but may still be busy with that text.
 
-        Returns:
-            One entry per prompt, in order: the result, or the ``ServiceError`` that outlasted its
-            retries.
+        Returns one entry per prompt, in order: the result, or the error that outlasted its retries.
         """
 
         doubtful: list[ServiceError] = []

@@ -32,7 +32,7 @@ class F1Judge:
         return {"threshold": self.threshold}
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """One verdict per task, in order, with the F1 as its detail; never a ``ServiceError``."""
+        """The F1 is a verdict's detail."""
         scores = [f1(task.prediction, task.truth.wordings) for task in tasks]
         return [Verdict(score >= self.threshold, f"F1 {score:.3f}") for score in scores]
 
@@ -109,26 +109,21 @@ class Measured:
 
 
 def measure(judge: Judge, pairs: Sequence[Pair]) -> Measured:
-    tasks = []
-    for place, pair in enumerate(pairs):
-        truth = GroundTruth(str(place), pair.answers[0], tuple(pair.answers[1:]))
-        tasks.append(JudgeTask(pair.question, pair.prediction, truth))
-    results = judge.judge(tasks)
+    def share(flags: Sequence[bool]) -> float | None:
+        return sum(flags) / len(flags) if flags else None
 
-    failed = [result for result in results if isinstance(result, ServiceError)]
+    truths = [GroundTruth("", pair.answers[0], tuple(pair.answers[1:])) for pair in pairs]
+    tasks = [JudgeTask(p.question, p.prediction, t) for p, t in zip(pairs, truths, strict=True)]
+    results = judge.judge(tasks)
     judged = [
         (place, pair.right, result.correct)
         for place, (pair, result) in enumerate(zip(pairs, results, strict=True))
         if not isinstance(result, ServiceError)
     ]
     return Measured(
-        precision=_share([label for _, label, said in judged if said]),
-        recall=_share([said for _, label, said in judged if label]),
-        accuracy=_share([said is label for _, label, said in judged]),
+        precision=share([label for _, label, said in judged if said]),
+        recall=share([said for _, label, said in judged if label]),
+        accuracy=share([said is label for _, label, said in judged]),
         errors=[place for place, label, said in judged if said is not label],
-        failed=failed,
+        failed=[result for result in results if isinstance(result, ServiceError)],
     )
-
-
-def _share(flags: Sequence[bool]) -> float | None:
-    return sum(flags) / len(flags) if flags else None

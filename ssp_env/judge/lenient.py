@@ -39,12 +39,12 @@ class LenientJudge:
     """Right when the prediction says the same as the answer or an alias, by rules."""
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """One verdict per task, in order, with the alias that matched; never a ``ServiceError``."""
+        """An alias that matched is a verdict's detail."""
         found = [matching(task.question, task.prediction, task.truth.wordings) for task in tasks]
         return [
-            Verdict(True, f"as {match!r}")
-            if match not in (None, task.truth.answer)
-            else Verdict(match is not None)
+            Verdict(
+                match is not None, "" if match in (None, task.truth.answer) else f"as {match!r}"
+            )
             for task, match in zip(tasks, found, strict=True)
         ]
 

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 _QUOTED = re.compile(r"(?:[\"“”]([^\"“”]+)[\"“”]|(?<=\s)['‘]([^'‘’]+)['’]|\(([^()]+)\))(?= \w)")
 _OTHER_SIGNS = re.compile(r"[^\w\s.,'’\"“”()-]|\d{3}")
 _PARTICLES = frozenset(
-    {"da", "de", "del", "della", "di", "do", "dos", "du", "la", "le", "van", "von"}
+    "da de del della di do dos du la le van von der den ter bin ibn al el y".split()  # noqa: SIM905
 )
-_PARTICLES |= {"der", "den", "ter", "bin", "ibn", "al", "el", "y"}
 _NUMBERS = frozenset({"jr", "sr", *map(str, range(1, 31))})
 
 
@@ -93,17 +92,17 @@ def same_person(gold: str, given: str, asked_for: bool) -> bool:
     if mine.last[-1] != other.last[-1]:
         return False
     ours, theirs = {mine.first, *mine.nicknames}, {other.first, *other.nicknames}
-    same_first = any(_one_name(a, b) for a in ours for b in theirs if a and b)
+    same_first = any(
+        _is_initial(a, b) or _forms(a) & _forms(b) for a in ours for b in theirs if a and b
+    )
     # No middle name contradicts one of the other's; either may leave out the last ones.
     return same_first and all(
-        a == b or (1 in (len(a), len(b)) and a[0] == b[0])
-        for a, b in zip(mine.middle, other.middle, strict=False)
+        a == b or _is_initial(a, b) for a, b in zip(mine.middle, other.middle, strict=False)
     )
 
 
-def _one_name(a: str, b: str) -> bool:
-    initial = min(len(a), len(b)) == 1 and a[0] == b[0]
-    return initial or bool(_forms(a) & _forms(b))
+def _is_initial(a: str, b: str) -> bool:
+    return min(len(a), len(b)) == 1 and a[0] == b[0]
 
 
 @cache

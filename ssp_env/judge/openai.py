@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from hashlib import sha256
-from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ CONTROL = VerifyTask(
 )
 """A question that every model which works can judge and answer."""
 
-_PROMPTS = files("ssp_env.judge") / "prompts"
+_PROMPTS = Path(__file__).parent / "prompts"
 _VERDICT_LINE = re.compile(r"verdict\s*:\s*(.*?)\s*\.?", re.IGNORECASE)
 _ONE_WORD = re.compile(r"[\"']?(correct|incorrect|wrong)[\"']?[.!]?", re.IGNORECASE)
 _ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
@@ -67,16 +66,11 @@ class OpenAIJudge(_ByModel):
     """Asks a model whether an answer means the ground truth (the paper's LLM-as-a-judge)."""
 
     def __init__(self, client: ChatClient, prompt: Traversable | Path | None = None) -> None:
-        """
-        Args:
-            client: the server.
-            prompt: file with ``{question}``, ``{answers}`` and ``{prediction}`` that asks for a
-                line ``verdict: correct`` or ``verdict: incorrect``, or for the word alone; ``None``
-                for the package's own.
-        """
-        super().__init__(
-            client, prompt or _PROMPTS / "judge.txt", "question", "answers", "prediction"
-        )
+        """``prompt`` is a file with ``{question}``, ``{answers}`` and ``{prediction}`` that asks
+        for a line ``verdict: correct`` or ``verdict: incorrect``, or for the word alone; ``None``
+        takes the package's own."""
+        prompt = prompt or _PROMPTS / "judge.txt"
+        super().__init__(client, prompt, "question", "answers", "prediction")
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
         """One result per task, in order. A blank prediction is wrong without a call."""
@@ -170,14 +164,12 @@ class OpenAIVerifier(_ByModel):
                     ended[place] = turn
                     continue
                 action, content = turn
-                if action == "answer":
-                    ended[place] = content
-                elif not left:
-                    ended[place] = ""
+                search = tasks[place].search
+                if action == "answer" or not left:
+                    ended[place] = content if action == "answer" else ""
+                elif search is None:
+                    raise UsageError("a verification by attempts needs VerifyTask.search")
                 else:
-                    search = tasks[place].search
-                    if search is None:
-                        raise UsageError("a verification by attempts needs VerifyTask.search")
                     try:
                         said[place] += _search_turn(_line(content), search(content))
                     except ServiceError as error:

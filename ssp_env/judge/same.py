@@ -25,8 +25,8 @@ class Asked:
     names: frozenset[str]
 
 
-_PERSONAL = (("who",), ("whom",), ("whose",))
-_ASKING = frozenset({"who", "whom", "whose", "which", "what", "name"})
+_PERSONAL = frozenset({"who", "whom", "whose"})
+_ASKING = _PERSONAL | {"which", "what", "name"}
 
 
 @lru_cache(maxsize=1024)
@@ -35,7 +35,7 @@ def read_question(question: str) -> Asked:
     run = keys(read(question))
     asking = next((at for at, word in enumerate(run) if word in _ASKING), len(run))
     kinds = (w for w in run[asking + 1 : asking + 7] if w in people | vocabulary("thing"))
-    person = run[asking : asking + 1] in _PERSONAL or next(kinds, "") in people
+    person = not _PERSONAL.isdisjoint(run[asking : asking + 1]) or next(kinds, "") in people
 
     words = frozenset(run)
     names = frozenset(word.key for word in read(question)[1:] if word.is_name)
@@ -93,15 +93,13 @@ def _alike_run(asked: Asked, mine: Sequence[Word], other: Sequence[Word]) -> boo
 def _alike(asked: Asked, gold: Word, given: Word) -> bool:
     if gold.key == given.key and gold.amount == given.amount:
         return True
-    if gold.date or given.date:
-        return _same_date(asked, gold, given)
-    if gold.amount and given.amount:
-        return _same_amount(gold.amount, given.amount)
-    return False
+    if not gold.date and not given.date:
+        return bool(gold.amount and given.amount and _same_amount(gold.amount, given.amount))
 
-
-def _same_date(asked: Asked, gold: Word, given: Word) -> bool:
-    mine, other = (_as_date(word) for word in (gold, given))
+    mine, other = (
+        (int(word.key), 0, 0) if re.fullmatch(r"\d{3,4}", word.key) else word.date
+        for word in (gold, given)
+    )
     if mine is None or other is None:
         return False
     # A whole date answers a question for the year, if its year is right.
@@ -109,12 +107,6 @@ def _same_date(asked: Asked, gold: Word, given: Word) -> bool:
         return True
     # More detail is right, less is not: 8 December 1985 for 1985.
     return all(a in (0, b) for a, b in zip(mine, other, strict=True))
-
-
-def _as_date(word: Word) -> tuple[int, int, int] | None:
-    if word.date or not re.fullmatch(r"\d{3,4}", word.key):
-        return word.date
-    return int(word.key), 0, 0
 
 
 def _same_amount(gold: Amount, given: Amount) -> bool:
@@ -142,11 +134,9 @@ def _is_acronym(short: str, long: str) -> bool:
 
 def _without_form(words: Sequence[Word]) -> list[Word]:
     """A place without what it is called officially: Kingdom of, Republic of."""
-    at = next((i for i, word in enumerate(words) if word.key == "of"), -1)
-    form = words[:at] if at > 0 else ()
-    return list(
-        words[at + 1 :] if form and all(w.key in vocabulary("form") for w in form) else words
-    )
+    at = next((i for i, word in enumerate(words) if word.key == "of"), 0)
+    official = at > 0 and all(word.key in vocabulary("form") for word in words[:at])
+    return list(words[at + 1 :] if official else words)
 
 
 def _is_within(asked: Asked, mine: Sequence[Word], other: Sequence[Word]) -> bool:
@@ -172,8 +162,7 @@ def _may_lead(asked: Asked, before: Sequence[Word], answer: Sequence[Word]) -> b
         return False
     if _without_form([*before, *answer])[: len(before)] != list(before):
         return True
-    last = before[-1]
-    links = last.key in vocabulary("link")
+    links = before[-1].key in vocabulary("link")
     free = vocabulary("lead") | describing(answer)
     for word in before:
         # Names of the question belong to a sentence: "Puerto Rico was acquired in 1898".
@@ -280,12 +269,11 @@ def _same_list(asked: Asked, gold: str, given: str) -> bool:
     mine, other = list_items(gold), list_items(given)
     if len(mine) < 2 or len(mine) != len(other):
         return False
-    left = list(other)
     for item in mine:
-        found = next((o for o in left if _same_item(asked, item, o)), None)
+        found = next((o for o in other if _same_item(asked, item, o)), None)
         if found is None:
             return False
-        left.remove(found)
+        other.remove(found)
     return True
 
 
@@ -295,33 +283,29 @@ def list_items(said: str) -> list[str]:
 
 
 def _same_item(asked: Asked, gold: str, given: str) -> bool:
-    mine, other = read(gold), read(given)
-    return (
-        _alike_run(asked, mine, other)
-        or _is_acronym(given, gold)
-        or same_person(gold, given, asked_for=True)
-    )
+    alike = _alike_run(asked, read(gold), read(given)) or _is_acronym(given, gold)
+    return alike or same_person(gold, given, asked_for=True)
 
 
-@cache
-def countries() -> dict[str, str]:
-    """A country by each of its names and its people's."""
+def _by_name(table: str, *columns: str) -> dict[str, str]:
     return {
         " ".join(keys(read(name))): row["name"]
-        for row in read_table("countries")
-        for name in (row["name"], row["people"], *row["other"].split("|"))
+        for row in read_table(table)
+        for column in columns
+        for name in row[column].split("|")
         if name
     }
 
 
 @cache
+def countries() -> dict[str, str]:
+    """A country by each of its names and its people's."""
+    return _by_name("countries", "name", "people", "other")
+
+
+@cache
 def _regions() -> dict[str, str]:
-    return {
-        " ".join(keys(read(name))): row["name"]
-        for row in read_table("regions")
-        for name in (row["name"], row["short"])
-        if name
-    } | countries()
+    return _by_name("regions", "name", "short") | countries()
 
 
 @cache
@@ -332,7 +316,7 @@ def country_of() -> dict[str, str]:
 def read_region(words: Sequence[Word]) -> str | None:
     """The country, state or region that words name, possibly with its country behind a comma."""
     for end in range(len(words), 0, -1):
-        region = _regions().get(" ".join(keys(list(words[:end]))))
+        region = _regions().get(" ".join(keys(words[:end])))
         if region is not None:
             return region if end == len(words) or read_region(words[end:]) else None
     return None

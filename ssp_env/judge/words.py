@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from importlib.resources import files
+from itertools import product
+from pathlib import Path
 
 from ssp_env.wording.answers import compatible
 
@@ -45,8 +46,8 @@ class Word:
 
 
 def read_table(name: str) -> list[dict[str, str]]:
-    with (files(__package__) / "data" / f"{name}.csv").open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    text = (Path(__file__).parent / "data" / f"{name}.csv").read_text("utf-8")
+    return list(csv.DictReader(text.splitlines()))
 
 
 @cache
@@ -144,7 +145,8 @@ _SIGNS = tuple(
     )
 )
 _TOKEN = re.compile(r"[^\W\d_]+\d+|\d+(?:\.\d+)*|[^\W\d_]+")
-_ROMAN = re.compile(r"(?=[IVX])X{0,2}(?:IX|IV|V?I{0,3})")
+_ONES = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
+_ROMAN = {tens + ones: i for i, (tens, ones) in enumerate(product(("", "X", "XX"), _ONES))}
 _SCALES = (1e3, 1e6, 1e9, 1e12)
 _MONEY = frozenset({"dollar", "euro", "sterling", "yen", "rupee"})
 
@@ -182,16 +184,10 @@ def _tokens(text: str) -> Iterator[Word]:
         lower = "bc" if lower == "bce" else lower
         if lower in ("ad", "ce") and (before[:1].isdigit() or after == " "):
             continue
-        if _ROMAN.fullmatch(written) and before[:1].isupper() and after != ".":
-            lower = str(_roman(written))
+        if written in _ROMAN and before[:1].isupper() and after != ".":
+            lower = str(_ROMAN[written])
         yield Word(lower if lower[0].isdigit() else stem(lower), not written[0].islower(), gap)
         before = written
-
-
-def _roman(written: str) -> int:
-    values = [{"I": 1, "V": 5, "X": 10}[letter] for letter in written]
-    pairs = zip(values, [*values[1:], 0], strict=True)
-    return sum(-value if value < following else value for value, following in pairs)
 
 
 def _numbered(words: list[Word]) -> list[Word]:
@@ -234,11 +230,10 @@ def _measured(words: list[Word]) -> list[Word]:
         at += 1
         if word.amount:
             # The longest unit first: miles per hour before miles.
-            for count in (3, 2, 1):
-                unit = units.get(tuple(w.key for w in words[at : at + count]))
-                if unit and len(words[at : at + count]) == count:
+            for behind in (words[at : at + count] for count in (3, 2, 1)):
+                if unit := units.get(keys(behind)):
                     word = _with_unit(word, unit)
-                    at += count
+                    at += len(behind)
                     break
         last = made[-1] if made else None
         if word.amount and last and (unit := units.get((last.key,))) and unit.dimension in _MONEY:

@@ -40,8 +40,7 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
     """One ranking or error per query, from any retriever.
 
     One without a method of this name is asked for the whole batch; if that fails, for one query at
-    a time, so that only those that are hit are errors. ``UsageError`` if the retriever does not
-    return one error or at most ``k`` Documents per query."""
+    a time, so that only those that are hit are errors. Raises ``UsageError`` for other results."""
     if each := getattr(retriever, "search_each", None):
         results: Results = each(queries, k)
     else:
@@ -52,17 +51,14 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
                 return [error]
             return [result for query in queries for result in search_each(retriever, [query], k)]
 
-    if not isinstance(results, list | tuple) or len(results) != len(queries):
-        gave = f"{len(results)} rankings" if isinstance(results, list | tuple) else repr(results)
-        what = f"the retriever gave {gave:.200} for {len(queries)} queries"
-        raise UsageError(f"{what}: a list of one ranking for each is wanted")
-    for query, ranking in zip(queries, results, strict=True):
+    whole = isinstance(results, list | tuple) and len(results) == len(queries)
+    for ranking in results if whole else [None]:
         if isinstance(ranking, ServiceError):
             continue
-        fits = isinstance(ranking, list | tuple) and len(ranking) <= k
-        if not fits or not all(isinstance(document, Document) for document in ranking):
-            what = f"the retriever gave {ranking!r:.200} for {query!r:.200}"
-            raise UsageError(f"{what}: a list of at most {k} Documents is wanted")
+        few = isinstance(ranking, list | tuple) and len(ranking) <= k
+        if not few or not all(isinstance(document, Document) for document in ranking or ()):
+            wanted = f"a list of at most {k} Documents is wanted for each of {len(queries)} queries"
+            raise UsageError(f"{wanted}; the retriever gave {results!r:.200}")
     return results
 
 

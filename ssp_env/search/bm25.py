@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ssp_env.search.base import check_request
+from ssp_env.search.base import check_request, passage_text
 from ssp_env.search.store import track
 from ssp_env.types import Document, Passages
 
@@ -33,7 +33,7 @@ del sys.modules["jax"]
 if _jax is not None:
     sys.modules["jax"] = _jax
 
-Ranking = tuple[list[int], list[float]]
+Ranking = list[tuple[int, float]]
 """Positions of passages, best first, and their scores."""
 
 _MEMORY = 256_000_000
@@ -48,11 +48,6 @@ def tokenize(text: str) -> list[str]:
 
     No stop word is removed, as that gains nothing but speed, and nothing is stemmed."""
     return _WORD.findall(text.lower())
-
-
-def words_of(document: Document) -> list[str]:
-    """The words that a passage is found by: its title's and its text's."""
-    return tokenize(f"{document.title}\n{document.text}")
 
 
 class BM25Retriever:
@@ -79,9 +74,8 @@ class BM25Retriever:
         kind = {"kind": "bm25"} if isinstance(self._index, DiskIndex) else {}
         return {"corpus": self.corpus.digest(), **kind}
 
-    def _rank(self, query: str, k: int) -> tuple[tuple[int, float], ...]:
-        words = list(dict.fromkeys(tokenize(query)))
-        return tuple(zip(*self._index.best(words, k), strict=True))
+    def _rank(self, query: str, k: int) -> Ranking:
+        return self._index.best(list(dict.fromkeys(tokenize(query))), k)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.corpus, self._index)
@@ -94,7 +88,7 @@ class BM25Index:
         self._vocabulary: dict[str, int] = {}
         number = self._vocabulary
         ids = [
-            [number.setdefault(word, len(number)) for word in words_of(document)]
+            [number.setdefault(word, len(number)) for word in tokenize(passage_text(document))]
             for document in corpus
         ]
         options = {"method": "lucene", "backend": "numpy", "csc_backend": "numpy"}
@@ -107,7 +101,7 @@ class BM25Index:
         """The ``k`` best passages for distinct words; scores add up in the words' order."""
         ids = [self._vocabulary[word] for word in words if word in self._vocabulary]
         if not ids:
-            return [], []
+            return []
         scores = self._index.get_scores_from_ids(ids)
 
         candidates = np.flatnonzero(scores > 0)
@@ -117,7 +111,7 @@ class BM25Index:
             enough = best >= np.partition(best, -k)[-k]
             candidates, best = candidates[enough], best[enough]
         order = np.argsort(-best, kind="stable")[:k]
-        return candidates[order].tolist(), best[order].tolist()
+        return list(zip(candidates[order].tolist(), best[order].tolist(), strict=True))
 
 
 class DiskIndex:
@@ -140,15 +134,15 @@ class DiskIndex:
 
     def best(self, words: Sequence[str], k: int) -> Ranking:
         if not words:
-            return [], []
+            return []
         query = self._any_of([(self._should, self._term(word)) for word in words])
         limit = min(k, self._searcher.num_docs)
         hits = self._searcher.search(query, limit, count=False).hits
         found: Any = self._searcher.fast_field_values("position", [where for _, where in hits])
 
         # Equal scores by position, as far as tantivy's choice of the best leaves it open.
-        ranked = sorted(zip((-score for score, _ in hits), found, strict=True))
-        return [position for _, position in ranked], [-score for score, _ in ranked]
+        scores = (score for score, _ in hits)
+        return sorted(zip(found, scores, strict=True), key=lambda hit: (-hit[1], hit[0]))
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self._folder,)
@@ -165,7 +159,7 @@ def build(folder: Path, passages: Passages) -> None:
         index = tantivy.Index(schema.build(), path=str(folder))
         writer = index.writer(heap_size=_MEMORY, num_threads=1)
         for position, document in enumerate(track(passages, "words", len(passages))):
-            words = " ".join(words_of(document))
+            words = " ".join(tokenize(passage_text(document)))
             writer.add_document(tantivy.Document(words=words, position=position))
         writer.commit()
         writer.wait_merging_threads()

@@ -30,8 +30,6 @@ MAX_REPLY = 32 * 2**20
 CONNECTIONS = 16
 """Most requests under way at a time, over all threads that share a retriever."""
 
-_ABOUT_THE_TEXT = frozenset({400, 413, 422})
-
 
 class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
     """Asks a server that speaks Search-R1's protocol. May be shared between any number of threads;
@@ -44,13 +42,9 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
     remote = True
 
     def __init__(self, url: str, token_env: str | None = None, deadline: float = 60.0) -> None:
-        """
-        Args:
-            url: the server's address; ``/retrieve`` is appended where it is missing.
-            token_env: environment variable that holds a bearer token.
-            deadline: seconds for a whole search: failing requests are repeated with growing pauses
-                until then. One request may take a third of it.
-        """
+        """``/retrieve`` is appended to the address where it is missing; ``token_env`` names the
+        environment variable that holds a bearer token; ``deadline`` is the seconds of a whole
+        search, of which one request may take a third."""
         check_url("url", url, "http://127.0.0.1:8000")
         self.url = url.rstrip("/").removesuffix("/retrieve") + "/retrieve"
         self._deadline, self._key = deadline, read_key("search.token_env", token_env)
@@ -150,7 +144,7 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
             raise broken(what)
         if status == 401:
             what += " (token_env or --token-env names the variable that holds the server's token)"
-        raise ServiceError("search", what, fault="text" if status in _ABOUT_THE_TEXT else "service")
+        raise ServiceError("search", what, fault="text" if status in (400, 413, 422) else "service")
 
 
 def read_reply(raw: bytes, count: int, k: int) -> list[list[Document]]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,19 +20,48 @@ from ssp_env.search.base import passage_text, well_formed
 from ssp_env.search.store import EncoderInfo
 from ssp_env.types import Document
 
-BATCH_SIZE = 64
 _DECIDING = {".safetensors", ".json", ".txt", ".model"}
 """Suffixes of the files of a model directory that can change its vectors."""
 _E5 = re.compile(r"(^|[/_-])e5([/_-]|$)")
 
 
-class SentenceTransformerEncoder:
-    """An :class:`Encoder`: a model directory that sentence-transformers can read.
+class _Model:
+    """A model directory that sentence-transformers can read. Threads take turns; a pickled model is
+    loaded again where it arrives."""
+
+    _options: ClassVar = {"batch_size": 64, "show_progress_bar": False}
+
+    def __init__(self, kind: str, directory: str | Path, device: str | None, *more: object) -> None:
+        """``kind`` is the library's class, ``SentenceTransformer`` or ``CrossEncoder``."""
+        if not Path(directory).is_dir():
+            fix = "models are never downloaded; give the place of this one (--encoder, encoder=)"
+            raise ModelError(f"{directory}: no such directory; {fix}")
+        self._arguments, self._lock = (directory, *more, device), Lock()
+
+        # Imported here, since that takes seconds.
+        import sentence_transformers
+        import torch
+        from transformers.utils import logging
+
+        load = getattr(sentence_transformers, kind)
+        options = {"model_kwargs": {"use_safetensors": True, "dtype": torch.float32}}
+        logging.disable_progress_bar()
+        try:
+            model = load(str(directory), device=device, local_files_only=True, **options)
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
+            raise ModelError(f"{directory}: no {kind} can be loaded from it ({error})") from error
+        self._model: Any = model.eval()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._arguments
+
+
+class SentenceTransformerEncoder(_Model):
+    """An :class:`Encoder` by sentence-transformers.
 
     Vectors are float32 and normalised, whatever the model's last layer does. A text longer than the
-    model takes is cut. Threads take turns. The last bits of a vector may depend on what else is in
-    the batch, as padding changes the order of sums. A pickled encoder is loaded again where it
-    arrives."""
+    model takes is cut. The last bits of a vector may depend on what else is in the batch, as
+    padding changes the order of sums."""
 
     def __init__(
         self,
@@ -40,18 +69,18 @@ class SentenceTransformerEncoder:
         prefixes: tuple[str, str] | None = None,
         device: str | None = None,
     ) -> None:
-        """
-        Args:
-            directory: of the model.
-            prefixes: put before queries and before passages. ``None`` takes those that the model's
-                own configuration names (prompts ``query`` and ``document`` or ``passage``), else
-                ``"query: "`` and ``"passage: "`` for an E5 by its path, else none.
-            device: PyTorch's name of it; ``None`` takes a GPU if there is one.
-        """
-        self._arguments, self._lock = (directory, prefixes, device), Lock()
-        self._model = load_model("SentenceTransformer", directory, device)
+        """``prefixes`` are put before queries and before passages. ``None`` takes those that the
+        model's own configuration names (prompts ``query`` and ``document`` or ``passage``), else
+        ``"query: "`` and ``"passage: "`` for an E5 by its path, else none. ``device`` is PyTorch's
+        name of it; ``None`` takes a GPU if there is one."""
+        super().__init__("SentenceTransformer", directory, device, prefixes)
         if prefixes is None:
-            prefixes = choose_prefixes(Path(directory).absolute(), self._model.prompts)
+            prompts = self._model.prompts
+            passage = prompts.get("document", "") or prompts.get("passage", "")
+            prefixes = prompts.get("query", ""), passage
+            # The hub's cache keeps a model in models--WHO--NAME/snapshots/COMMIT.
+            if not any(prefixes) and _E5.search(str(Path(directory).absolute()).lower()):
+                prefixes = "query: ", "passage: "
 
         sha = hashlib.sha256(repr((*prefixes, self._model.max_seq_length)).encode())
         for path in sorted(Path(directory).rglob("*")):
@@ -73,30 +102,20 @@ class SentenceTransformerEncoder:
         if not len(texts):
             return np.zeros((0, self.info.dimension), np.float32)
 
-        # Fast tokenizers may not be used by two threads at once: they keep their padding.
-        options = {"batch_size": BATCH_SIZE, "show_progress_bar": False}
+        options = {"prompt": prefix, "normalize_embeddings": True, **self._options}
         cleaned = [well_formed(text) for text in texts]
+        # Fast tokenizers may not be used by two threads at once: they keep their padding.
         with self._lock:
-            return np.asarray(
-                self._model.encode(cleaned, prompt=prefix, normalize_embeddings=True, **options),
-                np.float32,
-            )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._arguments
+            return np.asarray(self._model.encode(cleaned, **options), np.float32)
 
 
-class CrossEncoderReranker:
-    """A cross-encoder with one output, read from a local directory. Threads take turns.
-
-    Scores are the model's raw output (logits). A pickled reranker is loaded again where it arrives.
-    """
+class CrossEncoderReranker(_Model):
+    """A cross-encoder with one output. Scores are its raw output (logits)."""
 
     def __init__(self, directory: str | Path, device: str | None = None) -> None:
         """``device`` is PyTorch's name of it; ``None`` takes a GPU if there is one."""
-        self._arguments, self.name = (directory, device), str(directory)
-        self._lock = Lock()
-        self._model = load_model("CrossEncoder", directory, device)
+        super().__init__("CrossEncoder", directory, device)
+        self.name = str(directory)
         if self._model.num_labels != 1:
             what = f"has {self._model.num_labels} outputs; a reranker needs a model with one"
             raise ModelError(f"{directory}: {what}")
@@ -111,41 +130,6 @@ class CrossEncoderReranker:
         from torch.nn import Identity
 
         texts = [(well_formed(query), well_formed(passage_text(found))) for query, found in pairs]
-        options = {"batch_size": BATCH_SIZE, "show_progress_bar": False}
         with self._lock:
-            scores = self._model.predict(texts, activation_fn=Identity(), **options)
+            scores = self._model.predict(texts, activation_fn=Identity(), **self._options)
         return np.asarray(scores, np.float32)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._arguments
-
-
-def choose_prefixes(directory: Path, prompts: Mapping[str, str]) -> tuple[str, str]:
-    """The prefixes of a model, by the prompts of its configuration, else by its directory's path.
-
-    The hub's cache keeps a model in ``models--WHO--NAME/snapshots/COMMIT``."""
-    query = prompts.get("query", "")
-    passage = prompts.get("document", "") or prompts.get("passage", "")
-    if query or passage:
-        return query, passage
-    return ("query: ", "passage: ") if _E5.search(str(directory).lower()) else ("", "")
-
-
-def load_model(name: str, directory: str | Path, device: str | None) -> Any:
-    """A model of sentence-transformers, ``SentenceTransformer`` or ``CrossEncoder`` by name."""
-    if not Path(directory).is_dir():
-        fix = "models are never downloaded; give the place of this one (--encoder, encoder=)"
-        raise ModelError(f"{directory}: no such directory; {fix}")
-
-    # Imported here, since that takes seconds.
-    import sentence_transformers
-    import torch
-    from transformers.utils import logging
-
-    loader = getattr(sentence_transformers, name)
-    options = {"model_kwargs": {"use_safetensors": True, "dtype": torch.float32}}
-    logging.disable_progress_bar()
-    try:
-        return loader(str(directory), device=device, local_files_only=True, **options).eval()
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
-        raise ModelError(f"{directory}: no {name} can be loaded from it ({error})") from error

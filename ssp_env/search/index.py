@@ -32,7 +32,7 @@ from ssp_env.search.store import (
     write_manifest,
 )
 from ssp_env.search.wrappers import HybridRetriever
-from ssp_env.types import World
+from ssp_env.types import Document, World
 
 KINDS = ("bm25", "dense-flat", "dense-ivf-sq8")
 """Kinds of index, by the name that their folder has too. All but the first need an encoder."""
@@ -70,15 +70,15 @@ def build_index(
         from ssp_env.search.encoder import SentenceTransformerEncoder
 
         encoder = SentenceTransformerEncoder(encoder)
-    info = None if encoder is None else encoder.info
     store = build_store(source, Path(directory) / PASSAGES)
     folder = Path(directory) / kind
     if folder.exists():
+        info = None if encoder is None else encoder.info
         read_manifest(folder, corpus=store.digest(), encoder=info)
         return folder
 
     with building(folder, resume=encoder is not None and adopt is None) as path:
-        lists = None
+        made_with: dict[str, Any] = {}
         if encoder is None:
             from ssp_env.search import bm25
 
@@ -87,7 +87,7 @@ def build_index(
             from ssp_env.search import dense
 
             lists = dense.build(path, kind, store, encoder, adopt)
-        made_with = {"encoder": info, "lists_probed": lists}
+            made_with = {"encoder": encoder.info, "lists_probed": lists}
         write_manifest(path, store.manifest.model_copy(update=made_with))
     return folder
 
@@ -214,11 +214,14 @@ def _check_suits(retriever: Retriever, directory: str, world: World) -> None:
     if manifest.corpus == corpus.digest():
         return
 
+    def title_of(document: Document) -> str:
+        return document.title or document.text[:200]
+
     if not world.can_read:
-        places = range(0, len(corpus), -(-len(corpus) // _LOOKED_UP))
-        titles = [corpus[place].title or corpus[place].text[:200] for place in places]
+        step = -(-len(corpus) // _LOOKED_UP)
+        titles = [title_of(corpus[place]) for place in range(0, len(corpus), step)]
         found = zip(titles, retriever.search(titles, 10), strict=True)
-        if any(title in (each.title or each.text[:200]) for title, r in found for each in r):
+        if any(title in title_of(each) for title, ranking in found for each in ranking):
             return
     what = f"it is of other passages ({manifest.name}) than the world {world.name!r} plays in"
     fix = f"{what}; leave it out, or build one from the world's passages by `ssp index`"

@@ -45,7 +45,6 @@ ANSWER_SECONDS = 60.0
 
 _PROBE = "/healthz"
 _LONGEST_PAUSE = 0.002
-_RETRY = {"Retry-After": "1"}
 _logger = logging.getLogger(__name__)
 
 Rankings = list[list[Document]]
@@ -99,7 +98,7 @@ def build_app(retriever: Retriever, token: str | None = None) -> FastAPI:
             raise HTTPException(504, "the search took too long") from None
         except ServiceError as error:
             _logger.error("a search failed: %s", error)
-            raise HTTPException(503, "the search is not available", _RETRY) from None
+            raise HTTPException(503, "the search is not available", {"Retry-After": "1"}) from None
         except Exception:  # whatever a retriever raises, and a score that is missing or no number
             _logger.exception("a search failed")
             raise HTTPException(500, "the search failed") from None
@@ -236,8 +235,8 @@ def run_server(
         try:
             listener.bind((host, port))
         except (OSError, OverflowError) as error:
-            fix = f"cannot be bound: {error}"
-            raise ConfigError("host and port", f"{host}:{port}", fix) from None
+            what = f"cannot be bound: {error}"
+            raise ConfigError("host and port", f"{host}:{port}", what) from None
 
         server = make_server(build_app(open_retriever(), token))
         listener.listen(4096)  # connections that the kernel holds until the server takes them

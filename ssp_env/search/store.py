@@ -111,10 +111,10 @@ def read_manifest(
     """The manifest of a folder that was found to be whole, and of this corpus (by digest) and
     encoder (by digest and dimension); ``None`` takes any."""
     if not folder.is_dir():
+        what = "no such folder; `ssp index CORPUS --out DIR` makes an index"
         if unfinished(folder).is_dir():
-            fix = "run `ssp index` again over the same corpus: it finishes it"
-            raise DataError(folder, f"is half built; {fix}")
-        raise DataError(folder, "no such folder; `ssp index CORPUS --out DIR` makes an index")
+            what = "is half built; run `ssp index` again over the same corpus: it finishes it"
+        raise DataError(folder, what)
     try:
         manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
     except (OSError, ValidationError) as error:
@@ -139,7 +139,7 @@ def read_manifest(
 
 
 def again(folder: Path) -> str:
-    """The remedy for a damaged folder, in errors. Nothing is deleted unless the user does it."""
+    """The remedy for a damaged folder. Nothing is deleted unless the user does it."""
     return f"delete {folder} and build it again with `ssp index`"
 
 

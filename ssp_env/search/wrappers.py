@@ -6,6 +6,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -49,7 +50,7 @@ class HybridRetriever:
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """Asks each retriever once, for the whole batch and at least 100 documents per query."""
         answers = [retriever.search(queries, max(k, DEPTH)) for retriever in self.retrievers]
-        return [self._fuse(each)[:k] for each in zip(*answers, strict=True)]
+        return [self._fuse(rankings)[:k] for rankings in zip(*answers, strict=True)]
 
     def describe(self) -> dict[str, Any]:
         of = [identify(part) for part in self.retrievers]
@@ -70,7 +71,7 @@ class HybridRetriever:
 
         # Sorting is stable, and the dictionary is in the order in which documents were listed.
         best = sorted(documents.values(), key=lambda document: -scores[document.id])
-        return [Document(each.id, each.title, each.text, scores[each.id]) for each in best]
+        return [replace(each, score=scores[each.id]) for each in best]
 
 
 class Reranker(Protocol):
@@ -97,11 +98,9 @@ class RerankedRetriever:
         pairs = [(q, each) for q, ranking in zip(queries, found, strict=True) for each in ranking]
         scores = [float(score) for score in self.reranker.scores(pairs)] if pairs else []
 
-        # Sorting is stable, in reverse too: equal scores keep the retriever's order.
-        scored = (
-            Document(d.id, d.title, d.text, s) for (_, d), s in zip(pairs, scores, strict=True)
-        )
+        scored = (replace(d, score=score) for (_, d), score in zip(pairs, scores, strict=True))
         each = [list(islice(scored, len(ranking))) for ranking in found]
+        # Sorting is stable, in reverse too: equal scores keep the retriever's order.
         return [sorted(part, key=lambda d: d.score or 0.0, reverse=True)[:k] for part in each]
 
     def describe(self) -> dict[str, Any]:
@@ -139,12 +138,8 @@ class CachedRetriever:
             query: hashlib.sha256(json.dumps([self._identity, int(k), query]).encode()).hexdigest()
             for query in queries
         }
-        known: dict[str, list[Document] | ServiceError] = {}
-        for query, key in keys.items():
-            if (ranking := self._kept.get(key)) is not None:
-                known[query] = ranking
-
-        misses = [query for query in keys if query not in known]
+        known = {query: self._kept.get(key) for query, key in keys.items()}
+        misses = [query for query, ranking in known.items() if ranking is None]
         results = search_each(self.retriever, misses, k) if misses else []
         for query, result in zip(misses, results, strict=True):
             known[query] = result

@@ -40,8 +40,9 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def byte_level_alphabet() -> dict[int, str]:
+def byte_level_alphabet() -> dict[str, int]:
+    """Bytes by the characters that stand for them in byte-level vocabularies."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = (byte for byte in range(256) if byte not in printable)
-    stand_ins = {byte: chr(256 + place) for place, byte in enumerate(others)}
-    return {**{byte: chr(byte) for byte in printable}, **stand_ins}
+    others = [byte for byte in range(256) if byte not in printable]
+    stand_ins = {chr(256 + place): byte for place, byte in enumerate(others)}
+    return {chr(byte): byte for byte in printable} | stand_ins

@@ -135,7 +135,7 @@ class HuggingFaceTokenizer:
 
         byte_level = type(backend.decoder).__name__ == "ByteLevel"
         byte_fallback = getattr(backend.model, "byte_fallback", False)
-        decoder = {char: byte for byte, char in byte_level_alphabet().items()}
+        decoder = byte_level_alphabet()
 
         added = self.inner.added_tokens_decoder
         silent = {self.eos_id, self.pad_id}

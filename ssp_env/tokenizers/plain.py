@@ -61,19 +61,13 @@ class WordTokenizer:
         if len(self._ids) != self.vocab_size:
             raise TokenizerError("a word or tag occurs twice in the vocabulary")
 
-        # After <pad>, <eos>, <unk> and the tags.
-        first_word = 3 + len(self.tags)
-        self.pieces: Sequence[bytes] = (
-            b"",
-            b"",
-            b" <unk>",
-            *(tag.encode() for tag in self.tags),
-            *(b" " + word.encode() for word in self.words),
-        )
+        tag_pieces = (tag.encode() for tag in self.tags)
+        word_pieces = (b" " + word.encode() for word in self.words)
+        self.pieces: Sequence[bytes] = (b"", b"", b" <unk>", *tag_pieces, *word_pieces)
 
         self._plain = re.compile(WORD)
         self._tagged = re.compile("|".join([*map(re.escape, self.tags), WORD]))
-        self._word_ids = {word: i for i, word in enumerate(self.words, start=first_word)}
+        self._word_ids = {word: self._ids[word] for word in self.words}
 
     def encode(self, text: str) -> list[int]:
         return [self._ids.get(token, self.unknown_id) for token in self._tagged.findall(text)]
@@ -126,8 +120,7 @@ def _packaged() -> tuple[Any, Any, Sequence[bytes]]:
     inner, data = Tokenizer.from_str(text), Tokenizer.from_str(text)
     data.encode_special_tokens = True
 
-    spelled = {char: byte for byte, char in byte_level_alphabet().items()}
-    special = inner.get_added_tokens_decoder()
+    spelled, special = byte_level_alphabet(), inner.get_added_tokens_decoder()
     pieces = []
     for i in range(inner.get_vocab_size()):
         token = inner.id_to_token(i) or ""

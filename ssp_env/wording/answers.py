@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from itertools import pairwise
 
-_ARTICLES = frozenset({"a", "an", "the"})
+ARTICLES = frozenset({"a", "an", "the"})
 
 # Spacing accents and letters that people type for an apostrophe; NFKC would turn some into a space.
 _APOSTROPHES = frozenset("\u00b4\u02b9\u02bb\u02bc\u02bd\u2018\u2019\u2032\uff07")
@@ -57,13 +57,10 @@ def _is_invisible(character: str) -> bool:
     return control or category == "Cf" or _BLANKS.match(character) is not None
 
 
-def _is_punctuation(character: str) -> bool:
-    return character in string.punctuation or unicodedata.category(character)[0] == "P"
-
-
 _SEEN = _Table(lambda c: None if _is_invisible(c) else "'" if c in _APOSTROPHES else c)
 _SPACED = _Table(lambda c: " " if _is_invisible(c) else c)
-_BARE = _Table(lambda c: None if _is_punctuation(c) else c)
+_SIGNS = frozenset(string.punctuation)
+_BARE = _Table(lambda c: None if c in _SIGNS or unicodedata.category(c)[0] == "P" else c)
 _DIGITS = _Table(lambda c: str(unicodedata.decimal(c)) if c.isdecimal() else c)
 
 
@@ -160,7 +157,7 @@ def normalise(text: str) -> str:
     # Deleting what stood between a letter and an accent may let them compose.
     bare = fold(folded.translate(_BARE)).split()
 
-    words = [word for word in bare if word not in _ARTICLES]
+    words = [word for word in bare if word not in ARTICLES]
     return " ".join(words or bare or folded.split())
 
 

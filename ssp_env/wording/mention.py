@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from ssp_env.wording.answers import UNSPACED, is_unspaced, plain, skeleton, spaced
+from ssp_env.wording.answers import ARTICLES, UNSPACED, is_unspaced, plain, skeleton, spaced
 
-_ARTICLES = frozenset({"a", "an", "the"})
 _FUNCTION_WORD_LIST = """
     a an the this that these those some any all no none one other such i me my we us our you
     your he him his she her hers it its they them their who whom whose what which when where why
@@ -92,7 +91,7 @@ def _readings(text: str) -> Iterator[str]:
 def _words(text: str) -> tuple[str, ...]:
     """Its words as written, without articles; a last one stays, since it may be a letter."""
     words = _WORD.findall(_GLUED.sub(" ", _GROUPED.sub("", text)))
-    return (*(word for word in words[:-1] if word.lower() not in _ARTICLES), *words[-1:])
+    return (*(word for word in words[:-1] if word.lower() not in ARTICLES), *words[-1:])
 
 
 @lru_cache(maxsize=1024)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 from zlib import crc32
 
 import numpy as np
@@ -15,12 +15,9 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from ssp_env.disk import cache_folder
 from ssp_env.errors import ConfigError, DataError
-from ssp_env.search.base import Corpus, Retriever, read_corpus, read_jsonl
+from ssp_env.search.base import Corpus, Retriever, read_corpus, read_jsonl, read_passages
 from ssp_env.types import Analysis, Document, GroundTruth, Passages, Question
 from ssp_env.wording.answers import normalise
-
-if TYPE_CHECKING:
-    from ssp_env.search.bm25 import BM25Retriever
 
 _WIKI = Path(__file__).parent / "data" / "wiki_mini"
 PASSAGES_FILE = _WIKI / "passages.jsonl.gz"
@@ -62,17 +59,8 @@ class FileWorld(RealText):
         answers_path: str | Path,
         questions_path: str | Path | None = None,
     ) -> None:
-        """Args:
-        name: of this world, in records.
-        corpus_path: the passages, or an index directory over them.
-        answers_path: the answer set D that the proposer plays from.
-        questions_path: evaluation questions; without them :meth:`questions` raises.
-        """
-        paths = [path for path in (corpus_path, answers_path, questions_path) if path is not None]
-        missing = [str(path) for path in paths if not Path(path).exists()]
-        if missing:
-            raise DataError(" and ".join(missing), "no such file")
-
+        """``name`` is for records. The answer set is D, which the proposer plays from; without
+        ``questions_path``, :meth:`questions` raises."""
         self.name = name
         self.answers: Sequence[GroundTruth] = read_answers(answers_path)
         self._questions = () if questions_path is None else read_questions(questions_path)
@@ -92,10 +80,7 @@ class FileWorld(RealText):
 
     @cached_property
     def retriever(self) -> Retriever | None:
-        """The index of a corpus that is an index directory: BM25 if it is there, else all others.
-
-        ``None`` for a corpus that is a file.
-        """
+        """The index of a corpus that is an index directory: BM25 if it is there, else all."""
         if self._index is None:
             return None
         from ssp_env.search.index import open_index
@@ -125,23 +110,19 @@ class WikiMini(RealText):
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """Counts, digests, licences and sources of the packaged files."""
-        manifest: dict[str, Any] = json.loads((_WIKI / "manifest.json").read_text("utf-8"))
-        return manifest
+        return cast(dict[str, Any], json.loads((_WIKI / "manifest.json").read_text("utf-8")))
 
     @cached_property
     def corpus(self) -> Corpus:
         """The passages, at most 180 words each."""
-        return Corpus(read_corpus(PASSAGES_FILE), name=self.name)
+        return Corpus(read_passages(PASSAGES_FILE), name=self.name)
 
     @cached_property
-    def retriever(self) -> BM25Retriever:
-        """BM25 over the passages, from an index that is built once (seconds) and then mapped.
-
-        It is kept in :func:`ssp_env.disk.cache_folder`.
-        """
+    def retriever(self) -> Retriever:
+        """BM25 over the passages, from an index that is built once (seconds) and then mapped, in
+        :func:`ssp_env.disk.cache_folder`."""
         # Imported here: reading questions needs no search.
-        from ssp_env.search.bm25 import BM25Retriever
-        from ssp_env.search.index import build_index, open_index
+        from ssp_env.search.index import build_index
         from ssp_env.search.store import FORMAT
 
         # Names the folder, so that an index of other passages is never taken for this one.
@@ -154,10 +135,7 @@ class WikiMini(RealText):
             except DataError as error:
                 fix = "let the environment variable SSP_CACHE name a folder that can be written"
                 raise DataError(kept, f"holds no index of wiki-mini ({error}); {fix}") from error
-        retriever = open_index(folder / "bm25")
-        assert isinstance(retriever, BM25Retriever)
-        retriever.corpus.name = self.name
-        return retriever
+        return open_kept(folder, self.name)
 
     @cached_property
     def answers(self) -> Sequence[GroundTruth]:
@@ -179,6 +157,17 @@ class WikiMini(RealText):
 @cache
 def _opened_again() -> WikiMini:
     return WikiMini()
+
+
+def open_kept(folder: Path, name: str) -> Retriever:
+    """The BM25 index that a world keeps in the cache folder, over passages of the world's name."""
+    from ssp_env.search.bm25 import BM25Retriever
+    from ssp_env.search.index import open_index
+
+    retriever = open_index(folder / "bm25")
+    assert isinstance(retriever, BM25Retriever)
+    retriever.corpus.name = name
+    return retriever
 
 
 # -- lines of files ------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -56,11 +56,8 @@ class Graph:
     def walk(
         self, rng: np.random.Generator, hops: int
     ) -> tuple[str, tuple[Relation, ...], str] | None:
-        """A random chain of ``hops`` functional facts without a repeated entity, or ``None``.
-
-        Returns:
-            A start entity, the relations to follow in order, and the entity reached.
-        """
+        """A random chain of ``hops`` functional facts without a repeated entity, or ``None``: a
+        start, the relations to follow in order, and the entity reached."""
         entity = start = list(self.entities)[int(rng.integers(len(self.entities)))]
         path, seen = [], {start}
         for _ in range(hops):
@@ -191,8 +188,7 @@ class MiniWorld:
         """The words that can follow inside an action, and whether it can end there.
 
         A query or an answer is one name; a question follows the grammar. Names and relations are
-        those that the player has read of, as long as it has read of any.
-        """
+        those that the player has read of, as long as it has read of any."""
         names, nouns = self._names & seen or self._names, self._nouns & seen or self._nouns
 
         if action is Action.QUESTION:
@@ -203,14 +199,14 @@ class MiniWorld:
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
         """Questions over the evaluation graph, each with one right answer, grouped by hop count."""
         wanted = self.per_group if per_group is None else per_group
-        drawn: list[Question] = []
-        for hops in range(1, self.max_hops + 1):
-            drawn.extend(self._questions(np.random.default_rng([seed, hops]), hops, wanted))
-        return drawn
+        return [
+            question
+            for hops in range(1, self.max_hops + 1)
+            for question in self._questions(np.random.default_rng([seed, hops]), hops, wanted)
+        ]
 
     def analyse(self, question: str) -> Analysis | None:
-        parsed = self._parse(question)
-        if parsed is None:
+        if (parsed := self._parse(question)) is None:
             return None
         return Analysis(count_hops(*parsed, *self._facts), follow(*parsed, *self._facts))
 
@@ -219,9 +215,7 @@ class MiniWorld:
 
         A perfect but narrow reader, which knows the grammar of pages and questions, but not the
         graph. Several answers mean that the documents leave the question ambiguous, be it on the
-        way (see :func:`~ssp_env.worlds.mini_language.read_off`); ``None`` means that it is
-        ill-formed.
-        """
+        way (see :func:`~ssp_env.worlds.mini_language.read_off`); ``None``: it is ill-formed."""
         parsed = self._parse(question)
         return None if parsed is None else read_off(*parsed, *fact_tables(read_facts(documents)))
 
@@ -287,10 +281,7 @@ class SmallWorld(MiniWorld):
         self, seed: int = 0, entities: int = FEWEST, one_to_many: bool = False, max_hops: int = 1
     ) -> None:
         super().__init__(seed, entities, one_to_many, max_hops)
-        self._own_words: tuple[str, ...] = words_with(
-            (*self.train_graph.entities, *self.eval_graph.entities)
-        )
 
-    @property
+    @cached_property
     def vocabulary(self) -> tuple[str, ...]:
-        return self._own_words
+        return words_with((*self.train_graph.entities, *self.eval_graph.entities))

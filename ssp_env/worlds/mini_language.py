@@ -63,6 +63,7 @@ RELATIONS = (
 
 NATION = Relation("nation", "person", "country", "citizen of", inverse="citizen")
 """The one-to-many relation: all persons of a graph are citizens of one country."""
+_EVERY = (*RELATIONS, NATION)
 
 WORDS = tuple("what is the of ? . : ; propose solve read question nothing".split())  # noqa: SIM905
 """Function words of questions, pages and the tiny model's prompts."""
@@ -92,7 +93,7 @@ def vocabulary() -> tuple[str, ...]:
 def words_with(entities: Iterable[str]) -> tuple[str, ...]:
     """The words of pages, questions and prompts about these entities alone."""
     words = [*WORDS]
-    for relation in (*RELATIONS, NATION):
+    for relation in _EVERY:
         inverse = [relation.inverse] if relation.inverse else []
         words += [relation.noun, *inverse, *relation.phrase.split()]
     return tuple(dict.fromkeys([*words, *entities]))
@@ -113,9 +114,7 @@ class Hop:
         return (self.inverted and self.relation.inverse) or self.relation.noun
 
 
-_HOPS = {
-    hop.noun: hop for hop in (*(Hop(r) for r in (*RELATIONS, NATION)), Hop(NATION, inverted=True))
-}
+_HOPS = {hop.noun: hop for hop in (*map(Hop, _EVERY), Hop(NATION, inverted=True))}
 
 Facts = Mapping[tuple[str, Relation], Set[str]]
 """``(entity, relation) -> values``."""
@@ -203,18 +202,15 @@ def continue_question(
     if words[-1] == "?":
         return frozenset()
 
-    # After "what is", every hop takes three words: "the", a noun, "of".
-    hops, place = divmod(len(words) - 2, 3)
     if words[-1] in names:
         return frozenset(["?"])
 
-    match place:
-        case 0:
-            another = frozenset(["the"]) if hops < max_hops else frozenset()
-            return another | names if hops else another
-        case 1:
-            return nouns
-    return frozenset(["of"])
+    # After "what is", every hop takes three words: "the", a noun, "of".
+    hops, place = divmod(len(words) - 2, 3)
+    if place:
+        return nouns if place == 1 else frozenset(["of"])
+    another = frozenset(["the"] if hops < max_hops else [])
+    return another | names if hops else another
 
 
 # -- pages ---------------------------------------------------------------------------------------
@@ -222,16 +218,14 @@ def continue_question(
 Fact = tuple[str, Relation, str]
 """``(entity, relation, value)``."""
 
-_BY_NOUN = {relation.noun: relation for relation in (*RELATIONS, NATION)}
-_BY_PHRASE = {relation.phrase: relation for relation in (*RELATIONS, NATION)}
+_BY_WORDING = {w: relation for relation in _EVERY for w in (relation.noun, relation.phrase)}
 
 
 def read_facts(documents: Iterable[Document]) -> Iterator[Fact]:
     """The facts that pages state; sentences that are not of this world's kind are skipped."""
     for document in documents:
         for sentence in document.text.split(" ."):
-            fact = _read_sentence(sentence)
-            if fact is not None:
+            if fact := _read_sentence(sentence):
                 yield fact
 
 
@@ -245,14 +239,12 @@ def _read_sentence(sentence: str) -> Fact | None:
     if not (name[0].isupper() and last[0].isupper()):
         return None
 
-    wording = " ".join(head)
-    relation = _BY_NOUN.get(wording) or _BY_PHRASE.get(wording)
-    if relation is not None:
+    if relation := _BY_WORDING.get(" ".join(head)):
         return name, relation, last
 
     # "X mentor of Y" on the page of X: a fact about Y, read backwards.
-    if len(head) == 2 and head[1] == "of" and head[0] in _BY_NOUN:
-        return last, _BY_NOUN[head[0]], name
+    if len(head) == 2 and head[1] == "of" and head[0] in _BY_WORDING:
+        return last, _BY_WORDING[head[0]], name
     return None
 
 

@@ -16,15 +16,15 @@ from zlib import crc32
 import numpy as np
 
 from ssp_env.disk import cache_folder
-from ssp_env.search.base import read_corpus
-from ssp_env.search.bm25 import BM25Retriever
-from ssp_env.search.index import build_index, open_index
+from ssp_env.search.base import Retriever, read_passages
+from ssp_env.search.index import build_index
 from ssp_env.search.store import FORMAT, PASSAGES, PassageStore
 from ssp_env.types import Analysis, Document, GroundTruth, Question
 from ssp_env.worlds import wiki_language
 from ssp_env.worlds.files import (
     PASSAGES_FILE,
     WikiMini,
+    open_kept,
     read_answers,
     read_questions,
     sample_questions,
@@ -88,11 +88,8 @@ class WikiSentences:
         return PassageStore(_folder() / PASSAGES)
 
     @cached_property
-    def retriever(self) -> BM25Retriever:
-        retriever = open_index(_folder() / "bm25")
-        assert isinstance(retriever, BM25Retriever)
-        retriever.corpus.name = self.name
-        return retriever
+    def retriever(self) -> Retriever:
+        return open_kept(_folder(), self.name)
 
     @cached_property
     def stated(self) -> dict[str, list[Stated]]:
@@ -103,7 +100,9 @@ class WikiSentences:
 
     @cached_property
     def facts(self) -> Facts:
-        return self._table(self.corpus[int(name)] for name in self.stated)
+        return table_of(
+            (self.corpus[int(name)].title, facts) for name, facts in self.stated.items()
+        )
 
     @cached_property
     def answers(self) -> Sequence[GroundTruth]:
@@ -123,19 +122,21 @@ class WikiSentences:
         return Analysis(len(asked.path), found) if asked is not None and found else None
 
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
-        asked = parse_question(question)
-        return None if asked is None else follow(asked, self._table(documents))
+        if (asked := parse_question(question)) is None:
+            return None
+        return follow(asked, table_of((d.title, self.stated.get(d.id, ())) for d in documents))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.split,)
 
-    def _table(self, documents: Iterable[Document]) -> Facts:
-        table: Facts = {}
-        for document in documents:
-            for fact in self.stated.get(document.id, ()):
-                subject = subject_of(document.title)
-                table.setdefault((subject, fact.relation), set()).add(fact.value)
-        return table
+
+def table_of(stated: Iterable[tuple[str, Iterable[Stated]]]) -> Facts:
+    """The facts that pages of these titles state."""
+    table: Facts = {}
+    for title, facts in stated:
+        for fact in facts:
+            table.setdefault((subject_of(title), fact.relation), set()).add(fact.value)
+    return table
 
 
 ASKED_FOR = CHAINED | {
@@ -198,8 +199,8 @@ def _folder() -> Path:
 
 
 def _write(folder: Path) -> None:
-    documents, facts = [], list[tuple[str, list[Stated]]]()
-    for i, (title, text, first) in enumerate(_sentences(read_corpus(PASSAGES_FILE))):
+    documents, facts = [], list[tuple[Document, list[Stated]]]()
+    for i, (title, text, first) in enumerate(_sentences(read_passages(PASSAGES_FILE))):
         subject = subject_of(title)
         prefix = "" if text.startswith(subject) else f"{subject} : "
         documents.append(Document(str(i), title, prefix + text))
@@ -207,25 +208,23 @@ def _write(folder: Path) -> None:
             replace(fact, place=fact.place + len(prefix)) for fact in facts_of(title, text, first)
         ]
         if stated:
-            facts.append((str(i), stated))
+            facts.append((documents[-1], stated))
 
     kept = folder / "sentences.jsonl"
     _write_lines(kept, ({"id": d.id, "title": d.title, "text": d.text} for d in documents))
     build_index(kept, folder, "bm25")
     kept.unlink()
-    rows = ({"id": name, "facts": [asdict(fact) for fact in stated]} for name, stated in facts)
+    rows = ({"id": d.id, "facts": [asdict(fact) for fact in stated]} for d, stated in facts)
     _write_lines(folder / _FACTS, rows)
 
-    table: Facts = {}
-    askable: list[tuple[str, str]] = []
-    for name, stated in facts:
-        title = documents[int(name)].title
-        for fact in stated:
-            table.setdefault((subject_of(title), fact.relation), set()).add(fact.value)
-            asked = fact.relation in ASKED_FOR and worth_asking(fact.value)
-            if asked and split_of(title) == "train":
-                askable.append((subject_of(title), fact.value))
-
+    table = table_of((document.title, stated) for document, stated in facts)
+    askable = [
+        (subject_of(document.title), fact.value)
+        for document, stated in facts
+        if split_of(document.title) == "train"
+        for fact in stated
+        if fact.relation in ASKED_FOR and worth_asking(fact.value)
+    ]
     # A question of two facts can be asked for few answers: of the others, no more are kept.
     led_to = {
         value
@@ -237,14 +236,14 @@ def _write(folder: Path) -> None:
     others = {value: None for _, value in askable if value not in ends}
     found = [*ends, *sorted(others, key=lambda value: crc32(value.encode()))[: len(ends)]]
     truths = [GroundTruth(f"wiki-{value}", value) for value in found]
+    evaluated = WikiMini().questions(0)
     for split in ("dev", "test"):
         questions = list(_questions(split, documents, table))
-        taken = {truth.id for truth, _ in shared_answers(truths, questions)}
-        truths = [truth for truth in truths if truth.id not in taken]
+        evaluated += questions
         rows = ({"id": q.id, "question": q.text, "answers": q.answers, "group": q.group}
                 for q in questions)  # fmt: skip
         _write_lines(folder / f"{split}.jsonl", rows)
-    taken = {truth.id for truth, _ in shared_answers(truths, WikiMini().questions(0))}
+    taken = {truth.id for truth, _ in shared_answers(truths, evaluated)}
     rows = ({"id": t.id, "answer": t.answer} for t in truths if t.id not in taken)
     _write_lines(folder / _ANSWERS, rows)
 

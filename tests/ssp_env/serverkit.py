@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -33,8 +33,8 @@ class SearchServer(ScriptedServer):
 
     path = "/retrieve"
 
-    def __init__(self, more: Mapping[str, Sequence[Reply]] | None = None) -> None:
-        self.scripts = Scripts({**TROUBLES, **(more or {})})
+    def __init__(self) -> None:
+        self.scripts = Scripts(TROUBLES)
         super().__init__(self.scripts)
         self.busy, self.most_busy = 0, 0
 
@@ -47,19 +47,16 @@ class SearchServer(ScriptedServer):
         return list(body["queries"])
 
     def success(self, reply: str, body: Any) -> bytes:
-        found = [self.rank(query, body["topk"]) for query in body["queries"]]
-        return json.dumps({"result": found}).encode()
-
-    def rank(self, query: str, k: int) -> list[Any]:
-        """The hits of a query."""
-        digest = hashlib.sha256(query.encode("utf-8", "surrogatepass")).hexdigest()
-        return [
-            {
-                "document": {"id": f"{digest}-{i}", "contents": f'"{digest}"\nrank {i}'},
-                "score": 9.5 - i,
-            }
-            for i in range(k)
-        ]
+        rankings = []
+        for query in body["queries"]:
+            digest = hashlib.sha256(query.encode()).hexdigest()
+            documents = (
+                {"id": f"{digest}-{i}", "contents": f'"{digest}"\nrank {i}'}
+                for i in range(body["topk"])
+            )
+            hits = [{"document": each, "score": 9.5 - i} for i, each in enumerate(documents)]
+            rankings.append(hits)
+        return json.dumps({"result": rankings}).encode()
 
 
 def lazy(handler: Handler) -> None:
@@ -153,8 +150,7 @@ def in_thread(app: Any) -> Iterator[Served]:
 @contextmanager
 def ssp_serve(log: Path, *options: str) -> Iterator[Served]:
     """``ssp serve``, ready, at a free port; its standard error goes to ``log``."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     with open(log, "a") as errors:
         process = subprocess.Popen(

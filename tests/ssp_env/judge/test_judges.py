@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,67 +15,31 @@ from hypothesis import strategies as st
 from scripted import WRITTEN
 
 from ssp_env.game.rules import own_judge
-from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
+from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.judges import Pair, WorldVerifier, measure
 from ssp_env.judge.lenient import LenientJudge, matching
-from ssp_env.search.base import Corpus
-from ssp_env.types import Analysis, Document, GroundTruth, Question
+from ssp_env.types import GroundTruth
 from ssp_env.wording.answers import normalise
 from ssp_env.worlds import open_world
 
 TRUTH = GroundTruth("g", "New York City", ("NYC", "The Big Apple"))
-FACTS = {
-    "Which city hosts it?": {"New York City", "Geneva"},
-    "Which city is big?": {"New York City"},
-    "Where?": set(),
-}
-
-
-class CityWorld:
-    """Reads a question by looking for its answers in the documents."""
-
-    name = "cities"
-    corpus = Corpus([Document("0", "", "text")])
-    answers = (TRUTH,)
-
-    def __init__(self, can_read: bool = True) -> None:
-        self.can_read = can_read
-
-    def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
-        return []
-
-    def analyse(self, question: str) -> Analysis | None:
-        return Analysis(1, frozenset(FACTS[question])) if question in FACTS else None
-
-    def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
-        if question not in FACTS:
-            return None
-        return frozenset(
-            a for a in FACTS[question] if any(a in document.text for document in documents)
-        )
-
-
-def judged(judge: Judge, *predictions: str, question: str = "Which city is big?") -> list[bool]:
-    results = judge.judge([JudgeTask(question, prediction, TRUTH) for prediction in predictions])
-    assert all(isinstance(result, Verdict) for result in results)
-    return [result.correct for result in results if isinstance(result, Verdict)]
 
 
 @pytest.mark.parametrize(
-    ("question", "texts", "right", "detail"),
+    ("supported", "right", "detail"),
     [
-        ("Which city hosts it?", ("It is in New York City.", "Rome"), True, "New York City"),
-        ("Which city hosts it?", ("In Geneva.",), False, "the documents support: Geneva"),
-        ("Which city hosts it?", ("Geneva", "New York City"), False, "2 answers: Geneva; New York"),
-        ("Which city hosts it?", (), False, "support no answer"),
-        ("Unheard of?", ("New York City",), False, "cannot be read"),
+        ({"New York City"}, True, "New York City"),
+        ({"Geneva"}, False, "the documents support: Geneva"),
+        ({"New York City", "Geneva"}, False, "2 answers: Geneva; New York"),
+        (set(), False, "support no answer"),
+        (None, False, "cannot be read"),
     ],
 )
 def test_world_verifier_accepts_one_answer_that_is_the_truth(
-    question: str, texts: tuple[str, ...], right: bool, detail: str
+    supported: set[str] | None, right: bool, detail: str
 ) -> None:
-    documents = tuple(Document(str(i), "", text) for i, text in enumerate(texts))
-    (result,) = WorldVerifier(CityWorld()).verify([VerifyTask(question, TRUTH, documents)])
+    world: Any = SimpleNamespace(can_read=True, read=lambda question, documents: supported)
+    (result,) = WorldVerifier(world).verify([VerifyTask("Where?", TRUTH, ())])
     assert isinstance(result, Verdict)
     assert result.correct is right
     assert detail in result.detail
@@ -86,7 +50,7 @@ def test_generated_names_have_one_spelling_and_real_text_has_many() -> None:
     truth = GroundTruth("g", "Heganes")
     right = [judge.judge([JudgeTask("?", said, truth)])[0] for said in ("heganes .", "Hegan")]
     assert right == [Verdict(True), Verdict(False)]
-    assert isinstance(own_judge(CityWorld()), LenientJudge)
+    assert isinstance(own_judge(open_world("wiki-mini")), LenientJudge)
 
 
 # -- by rules ----------------------------------------------------------------------------------
@@ -95,10 +59,12 @@ PAIRS = Path(__file__).parents[3] / "benchmarks" / "data" / "judge_pairs.jsonl.g
 
 
 @cache
-def rows() -> list[dict[str, Any]]:
+def pairs() -> list[Pair]:
     """Labelled answers to questions of seven benchmarks."""
-    lines = gzip.decompress(PAIRS.read_bytes()).decode().splitlines()
-    return [row for row in map(json.loads, lines) if row["set"] == "held_out"]
+    rows = map(json.loads, gzip.decompress(PAIRS.read_bytes()).decode().splitlines())
+    return [
+        Pair(**{f: row[f] for f in Pair.model_fields}) for row in rows if row["set"] == "held_out"
+    ]
 
 
 def says(gold: str, given: str, question: str = "") -> bool:
@@ -106,9 +72,8 @@ def says(gold: str, given: str, question: str = "") -> bool:
 
 
 def test_the_rules_agree_with_people() -> None:
-    pairs = [Pair(**{field: row[field] for field in Pair.model_fields}) for row in rows()]
-    result = measure(LenientJudge(), pairs)
-    assert len(pairs) == 336
+    result = measure(LenientJudge(), pairs())
+    assert len(pairs()) == 336
     assert (result.precision or 0) >= 0.98
     assert (result.recall or 0) >= 0.9
 
@@ -120,14 +85,14 @@ SCRAPS += ["$", "%", "°C", "0", "9" * 400, "million", "BC", "May", "Jan.", "Jr.
 @settings(max_examples=100)
 @given(st.data())
 def test_it_raises_on_no_mutated_answer(data: st.DataObject) -> None:
-    row = data.draw(st.sampled_from(rows()))
-    text = data.draw(st.sampled_from([row["prediction"], *row["answers"], *WRITTEN]))
+    pair = data.draw(st.sampled_from(pairs()))
+    text = data.draw(st.sampled_from([pair.prediction, *pair.answers, *WRITTEN]))
     for scrap in data.draw(st.lists(st.sampled_from(SCRAPS) | st.text(max_size=3), max_size=4)):
         at = data.draw(st.integers(0, len(text)))
         text = text[:at] + scrap + text[at:]
-    matching(row["question"], text, tuple(row["answers"]))
-    assert says(text, text, row["question"]) is (normalise(text) != "")
-    matching(row["question"], row["prediction"], (text,))
+    matching(pair.question, text, tuple(pair.answers))
+    assert says(text, text, pair.question) is (normalise(text) != "")
+    matching(pair.question, pair.prediction, (text,))
 
 
 SEVERAL = [
@@ -165,15 +130,12 @@ def test_several_guesses_are_wrong(several: str) -> None:
         # The paper's showcase games.
         ("Roger (alien)", "Roger", "Which grey alien crashed in Roswell?", True),
         ("George Smith", "George P. Smith", "Who bought a store in Duhamel?", True),
-        # Names.
-        ("Charles Dickens", "Dickens", "Who wrote it?", True),
+        # Names and places.
         ("George W. Bush", "George H. W. Bush", "Who was it?", False),
         ("Edward VII", "Edward the Seventh", "Who was it?", True),
         ("Bill Clinton", "William Jefferson Clinton", "Who was it?", True),
-        # Places.
         ("Portland, Oregon", "Portland", "Where was it?", True),
         ("Portland, Oregon", "Portland, Maine", "Where was it?", False),
-        ("Oslo", "Oslo (Norway)", "Which city was it?", True),
         # Numbers and dates.
         ("1934", "2 May 1934", "When was it?", True),
         ("2 May 1934", "1934", "When was it?", False),

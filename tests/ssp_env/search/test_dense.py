@@ -65,29 +65,21 @@ SMALL = HashEncoder()
 COUNT = 1500
 
 
-def corpus(count: int) -> list[Document]:
-    titles = [f"title {i % 7}" if i % 3 else "" for i in range(count)]
-    return [Document(f"d{i}", title, f"text {i}") for i, title in enumerate(titles)]
-
-
+CORPUS = [Document(f"d{i}", f"title {i % 7}" if i % 3 else "", f"text {i}") for i in range(COUNT)]
 QUERIES = [f"text {i}" for i in range(0, COUNT, 50)]
-VECTORS = SMALL.encode_passages([passage_text(document) for document in corpus(COUNT)])
+VECTORS = SMALL.encode_passages([passage_text(document) for document in CORPUS])
 EXACT = (-SMALL.encode_queries(QUERIES) @ VECTORS.T).argsort(axis=1)[:, :3]
-
-
-def ids(rankings: Sequence[Sequence[Document]]) -> list[list[str]]:
-    return [[document.id for document in ranking] for ranking in rankings]
 
 
 def right(rankings: Sequence[Sequence[Document]]) -> int:
     """Exact neighbours among those that were found; 90 is all."""
-    pairs = zip(ids(rankings), EXACT, strict=True)
-    return sum(len({*found} & {f"d{i}" for i in best}) for found, best in pairs)
+    pairs = zip(rankings, EXACT, strict=True)
+    return sum(len({d.id for d in found} & {f"d{i}" for i in best}) for found, best in pairs)
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return jsonl(tmp_path_factory.mktemp("corpus") / "c.jsonl", corpus(COUNT))
+    return jsonl(tmp_path_factory.mktemp("corpus") / "c.jsonl", CORPUS)
 
 
 @pytest.mark.parametrize("kind", DENSE)

@@ -36,12 +36,9 @@ def stored(folder: Path, documents: Sequence[Document] = ROWS) -> PassageStore:
 
 
 def test_a_store_holds_what_a_corpus_holds(tmp_path: Path) -> None:
-    corpus, store = Corpus(ROWS), stored(tmp_path)
-    assert store.name == "c.jsonl"
-    assert list(store) == list(corpus) == ROWS
-    assert [store[i] for i in range(-50, 50)] == [corpus[i] for i in range(-50, 50)]
-    assert store[np.int64(3)] == corpus[3]
-    assert store[::-3] == list(corpus[::-3])
+    store = stored(tmp_path)
+    assert store[np.int64(3)] == store[-47] == ROWS[3]
+    assert store[::-3] == list(Corpus(ROWS)[::-3])
     assert list(store.read_from(49)) == ROWS[49:]
     for missing in (50, -51):
         with pytest.raises(IndexError):

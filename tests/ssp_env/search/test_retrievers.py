@@ -19,13 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssp_env.errors import DataError, ServiceError
-from ssp_env.search.base import (
-    Corpus,
-    Retriever,
-    read_corpus,
-    read_jsonl,
-)
-from ssp_env.search.bm25 import BM25Retriever, tokenize, words_of
+from ssp_env.search.base import Corpus, Retriever, read_corpus
+from ssp_env.search.bm25 import BM25Retriever, tokenize
 from ssp_env.search.index import build_index, open_index
 from ssp_env.search.wrappers import (
     DEPTH,
@@ -53,26 +48,20 @@ def test_both_formats_plain_or_gzip_with_blank_lines_and_a_byte_order_mark(
 ) -> None:
     path = tmp_path / "c.jsonl"
     path.write_bytes(encoded(TEXT.encode("utf-8-sig")))
-    corpus = read_corpus(path)
-    assert list(corpus) == [
+    assert list(read_corpus(path)) == [
         Document("1", "Vienna", 'Capital of "Austria".\nSecond line.'),
         Document("2", "Danube", "A river."),
         Document("3", "", "no title here"),
     ]
-    assert corpus[1:] == tuple(corpus)[1:]
-    path.write_bytes(encoded("\ufeff".encode()))
-    assert list(read_jsonl(path)) == []
 
 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
         ("{broken", "not JSON"),
-        ("\ufeff{}", "not JSON"),
         ("[1]", "list in place of an object"),
         ('{"contents": "x"}', 'needs "id".*the line has: contents'),
         ('{"id": "1", "text": "x"}', "the line has: id, text"),
-        ('{"id": 1.5, "contents": "x"}', 'needs "id"'),
     ],
 )
 def test_a_line_that_is_no_passage_is_named(tmp_path: Path, line: str, says: str) -> None:
@@ -97,39 +86,19 @@ CORPUS = Corpus(
 
 
 @pytest.fixture(scope="module", params=["memory", "disk"])
-def opened(
+def retriever(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[Corpus], Retriever]:
-    def make(corpus: Corpus) -> Retriever:
-        if request.param == "memory":
-            return BM25Retriever(corpus)
-        folder = tmp_path_factory.mktemp("index")
-        return open_index(build_index(jsonl(folder / "c.jsonl", corpus), folder / "i").parent)
-
-    return make
+) -> Retriever:
+    if request.param == "memory":
+        return BM25Retriever(CORPUS)
+    folder = tmp_path_factory.mktemp("index")
+    return open_index(build_index(jsonl(folder / "c.jsonl", CORPUS), folder / "i").parent)
 
 
-@pytest.fixture(scope="module")
-def retriever(opened: Callable[[Corpus], Retriever]) -> Retriever:
-    return opened(CORPUS)
-
-
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        ("vienna", "a"),
-        ("DANUBE!", "ba"),
-        ("identical", "cd"),
-        ("šibenik", "e"),
-        ("北京", "e"),
-        *((text, "") for text in ("", " \t\n", "\x00\x01\x7f", "?!…", "\ud800", "zzzunknown")),
-    ],
-)
-def test_title_and_text_are_searched_and_equal_scores_are_in_order(
-    retriever: Retriever, query: str, found: str
-) -> None:
-    [ranking] = retriever.search([query], 5)
-    assert "".join(document.id for document in ranking) == found
+def test_title_and_text_are_searched_and_equal_scores_are_in_order(retriever: Retriever) -> None:
+    found = {"vienna": "a", "DANUBE!": "ba", "identical": "cd", "šibenik": "e", "北京": "e"}
+    found |= dict.fromkeys(("", " \t\n", "\x00\x01\x7f", "?!…", "\ud800", "zzzunknown"), "")
+    assert [ids(ranking) for ranking in retriever.search([*found], 5)] == [*found.values()]
 
 
 class TestBM25(RetrieverTests):
@@ -160,9 +129,9 @@ def test_in_memory_rankings_and_scores_are_those_of_bm25s_ties_by_position() -> 
 
     retriever = BM25Retriever(Corpus(documents))
     index = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
-    index.index([words_of(document) for document in documents], show_progress=False)
+    index.index([tokenize(document.text) for document in documents], show_progress=False)
     everything = " ".join(f"w{i}" for i in range(300))
-    for query in ("w0", "w0 w1 w2", "w250 w0", "w299 w298 w3 w0", everything):
+    for query in ("w0", "w250 w0 w1", everything):
         scores = index.get_scores([word for word in tokenize(query) if word in index.vocab_dict])
         order = [i for i in np.argsort(-scores, kind="stable") if scores[i] > 0]
         for k in (1, 3, 40, 500):
@@ -178,8 +147,8 @@ class Letters:
 
     A batch that holds a ``bad`` query fails."""
 
-    def __init__(self, rankings: dict[str, str] | None = None, name: str = "index 1") -> None:
-        self.rankings, self.name = rankings or {}, name
+    def __init__(self, name: str = "index 1", **rankings: str) -> None:
+        self.rankings, self.name = rankings, name
         self.bad: set[str] = set()
         self.asked: list[tuple[list[str], int]] = []
 
@@ -201,11 +170,8 @@ def ids(ranking: Sequence[Document]) -> str:
     return "".join(document.id for document in ranking)
 
 
-# -- fusion and reranking ----------------------------------------------------------------------
-
-
 def test_each_part_is_asked_once_and_deep_enough_and_the_first_decides_equal_scores() -> None:
-    parts = [Letters({"q": "ab", "r": "c"}), Letters({"q": "ba", "r": ""})]
+    parts = [Letters(q="ab", r="c"), Letters(q="ba", r="")]
     answers = HybridRetriever(parts).search(["q", "", "q", "r"], 1)
     assert [ids(ranking) for ranking in answers] == ["a", "", "a", "c"]
     HybridRetriever(parts).search(["q"], DEPTH + 5)
@@ -224,7 +190,7 @@ RANKINGS = st.lists(
 @given(RANKINGS, st.data())
 def test_fusion_is_the_formula_for_any_rankings(letters: list[str], data: st.DataObject) -> None:
     weights = data.draw(st.lists(st.integers(1, 9), min_size=len(letters), max_size=len(letters)))
-    [fused] = HybridRetriever([Letters({"q": each}) for each in letters], weights).search(["q"], 20)
+    [fused] = HybridRetriever([Letters(q=each) for each in letters], weights).search(["q"], 20)
     exact: dict[str, Fraction] = {}
     for ranking, weight in zip(letters, weights, strict=True):
         for rank, letter in enumerate(ranking, start=1):
@@ -237,45 +203,30 @@ def test_fusion_is_the_formula_for_any_rankings(letters: list[str], data: st.Dat
     assert scores == sorted(scores, reverse=True)  # type: ignore[type-var]
 
 
-class Backwards:
-    """A reranker that likes letters late in the alphabet, in pairs of equals."""
-
-    def __init__(self) -> None:
-        self.calls: list[list[tuple[str, str]]] = []
-
-    def scores(self, pairs: Sequence[tuple[str, Document]]) -> list[float]:
-        self.calls.append([(query, document.id) for query, document in pairs])
-        return [float((ord(document.id) - ord("a")) // 2) for _, document in pairs]
-
-
 def test_the_rerankers_order_holds_in_one_call_and_equals_keep_the_retrievers() -> None:
-    reranker = Backwards()
-    inner = Letters({"q": "abcdefgh", "p": "ab"})
-    found = RerankedRetriever(inner, reranker, depth=6).search(["q", "", "p"], 5)
+    calls: list[list[tuple[str, str]]] = []
+
+    class Backwards:
+        """Likes letters late in the alphabet, in pairs of equals."""
+
+        def scores(self, pairs: Sequence[tuple[str, Document]]) -> list[float]:
+            calls.append([(query, document.id) for query, document in pairs])
+            return [float((ord(document.id) - ord("a")) // 2) for _, document in pairs]
+
+    reranked = RerankedRetriever(Letters(q="abcdefgh", p="ab"), Backwards(), depth=6)
+    found = reranked.search(["q", "", "p"], 5)
     assert [ids(ranking) for ranking in found] == ["efcda", "", "ab"]
     assert [document.score for document in found[0]] == [2, 2, 1, 1, 0]
-    assert reranker.calls == [[*(("q", letter) for letter in "abcdef"), ("p", "a"), ("p", "b")]]
-    assert RerankedRetriever(inner, reranker).search([""], 2) == [[]]
-    assert len(reranker.calls) == 1
+    assert reranked.search([""], 2) == [[]]
+    assert calls == [[*(("q", letter) for letter in "abcdef"), ("p", "a"), ("p", "b")]]
 
 
 # -- rankings that are kept --------------------------------------------------------------------
 
 
 def cached(path: Path, name: str = "index 1") -> tuple[CachedRetriever, Letters]:
-    inner = Letters(name=name)
+    inner = Letters(name)
     return CachedRetriever(inner, path), inner
-
-
-class TestCached(RetrieverTests):
-    queries = ("one", "two", "cat")
-
-    @pytest.fixture(autouse=True)
-    def place(self, tmp_path: Path) -> None:
-        self.path = tmp_path / "cache"
-
-    def make_retriever(self) -> Retriever:
-        return cached(self.path)[0]
 
 
 def test_only_the_misses_go_on_as_one_batch_each_once_and_order_is_kept(tmp_path: Path) -> None:

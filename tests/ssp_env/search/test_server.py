@@ -13,7 +13,6 @@ from typing import Any
 
 import httpx
 import pytest
-import requests
 from serverkit import Served, in_thread
 
 from ssp_env.errors import ServiceError, TransientServiceError
@@ -73,8 +72,7 @@ def test_a_search_r1_client_gets_one_ranking_per_query(served: Served, count: in
     ]
     scored = [[{"document": d, "score": 1 / (1 + i)} for i, d in enumerate(r)] for r in bare]
     # As Search-R1's rollout asks (search_r1/llm_agent/generation.py).
-    payload = {"queries": queries, "topk": 2, "return_scores": True}
-    assert requests.post(f"{served.url}/retrieve", json=payload).json()["result"] == scored
+    assert served.retrieve(*queries, topk=2, return_scores=True).json()["result"] == scored
     assert served.retrieve(*queries, topk=2).json()["result"] == bare
 
 
@@ -164,9 +162,8 @@ def test_requests_that_wait_share_a_call_for_each_k_and_a_large_one_has_its_own(
 
 
 def test_a_request_that_the_retriever_chokes_on_fails_alone() -> None:
-    requests = [([query], 1) for query in ("a", "poison", "b", "refused", "c")]
-    outcomes = play(Obedient(gated=True), requests)
-    assert outcomes == [["a"], ValueError, ["b"], ServiceError, ["c"]]
+    outcomes = play(Obedient(gated=True), [([q], 1) for q in ("a", "poison", "refused", "c")])
+    assert outcomes == [["a"], ValueError, ServiceError, ["c"]]
 
 
 def test_the_queue_is_bounded_and_a_request_that_was_given_up_makes_room(
@@ -194,8 +191,7 @@ def test_stopped_under_load_it_loses_nothing_that_was_accepted() -> None:
 
     def ask(name: int) -> None:
         with httpx.Client(base_url=served.url, timeout=30, verify=False) as client:
-            for number in range(1000):
-                query = f"client {name} question {number}"
+            for query in (f"client {name} question {number}" for number in range(1000)):
                 try:
                     answer = client.post("/retrieve", json={"queries": [query], "topk": 1})
                 except httpx.TransportError:

@@ -56,24 +56,18 @@ BYTE_LEVEL = [HuggingFaceTokenizer(hf.byte_level(tags=tags)) for tags in (False,
 METASPACE = HuggingFaceTokenizer(hf.metaspace())
 
 
-@given(
-    tokenizer=st.sampled_from(BYTE_LEVEL), text=TEXT, ids=st.lists(st.integers(0, 999), max_size=20)
-)
-def test_byte_level_pieces_are_the_decoded_text(
+@given(st.sampled_from(BYTE_LEVEL), TEXT, st.lists(st.integers(0, 999), max_size=20))
+def test_pieces_are_the_decoded_text(
     tokenizer: HuggingFaceTokenizer, text: str, ids: list[int]
 ) -> None:
+    """Also where letters fall back on bytes: a piece is then a byte, not a replacement
+    character."""
     assert spell(tokenizer, tokenizer.encode_data(text)).decode() == text
     silent = (tokenizer.eos_id, tokenizer.pad_id)
     told = [i for i in ids if i < tokenizer.vocab_size and i not in silent]
     assert spell(tokenizer, told).decode("utf-8", "replace") == tokenizer.decode(told)
-
-
-@given(text=TEXT)
-def test_metaspace_pieces_are_the_decoded_text(text: str) -> None:
-    """Also where letters fall back on bytes: a piece is then a byte, not a replacement
-    character."""
-    ids = METASPACE.encode_data(text)
-    assert spell(METASPACE, ids).decode().removeprefix(" ") == METASPACE.decode(ids) == text
+    spelled = METASPACE.encode_data(text)
+    assert spell(METASPACE, spelled).decode().removeprefix(" ") == METASPACE.decode(spelled) == text
 
 
 def test_loading(tmp_path: Path) -> None:

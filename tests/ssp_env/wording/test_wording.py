@@ -17,34 +17,27 @@ MESSY = st.lists(
 ).map("".join)
 
 
-@pytest.mark.parametrize(
-    ("text", "normal"),
-    [
-        ("  The  Eiffel\tTower! ", "eiffel tower"),
-        ("U.S.A.", "usa"),
-        ("Ｐａｒｉｓ", "paris"),
-        ("co\u00adoperate\u200b", "cooperate"),
-        ("東京。", "東京"),
-        ("caf.e.\u0301", "caf\u00e9"),
-        ("The Who", "who"),
-        ("!!!", "!!!"),
-        (" \u200b\t", ""),
-    ],
-)
-def test_normal_form(text: str, normal: str) -> None:
-    assert normalise(text) == normal
+def test_normal_form() -> None:
+    normal = {
+        "  The  Eiffel\tTower! ": "eiffel tower",
+        "U.S.A.": "usa",
+        "Ｐａｒｉｓ": "paris",
+        "co\u00adoperate\u200b": "cooperate",
+        "東京。": "東京",
+        "caf.e.\u0301": "caf\u00e9",
+        "The Who": "who",
+        "!!!": "!!!",
+        " \u200b\t": "",
+    }
+    assert {text: normalise(text) for text in normal} == normal
 
 
 @given(st.one_of(TEXT, MESSY))
-def test_normal_form_is_stable(text: str) -> None:
-    assert normalise(normalise(text)) == normalise(text)
-
-
-@given(st.one_of(TEXT, MESSY))
-def test_a_wording_matches_itself_unless_blank(text: str) -> None:
-    blank = normalise(text) == ""
-    assert exact_match(text, [text]) is not blank
-    assert f1(text, [text]) == pytest.approx(0.0 if blank else 1.0)
+def test_normal_form_is_stable_and_a_wording_matches_itself_unless_blank(text: str) -> None:
+    normal = normalise(text)
+    assert normalise(normal) == normal
+    assert exact_match(text, [text]) is (normal != "")
+    assert f1(text, [text]) == pytest.approx(float(normal != ""))
 
 
 @pytest.mark.parametrize(
@@ -117,8 +110,7 @@ def test_a_wording_is_found_however_it_is_written(wording: str) -> None:
 
 @given(WORDS.filter(str.isascii), st.sampled_from("bcdxyz"))
 def test_a_longer_word_is_not_the_wording(word: str, more: str) -> None:
-    assert mentions(f"Tell me: {word}{more}", [word]) is None
-    assert mentions(f"Tell me: {more}{word}!", [word]) is None
+    assert mentions(f"Tell me: {word}{more} {more}{word}!", [word]) is None
 
 
 ALIKE = {"a": "аαᴀ", "c": "сᴄⅽ", "e": "еεᴇ", "i": "іιɪ", "o": "оοᴏ", "p": "рρᴘ", "s": "ѕꜱ"}

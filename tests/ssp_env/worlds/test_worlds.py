@@ -29,6 +29,7 @@ from ssp_env.worlds.mini_language import (
     NATION,
     RELATIONS,
     Hop,
+    Relation,
     names,
     parse_question,
     read_facts,
@@ -36,41 +37,27 @@ from ssp_env.worlds.mini_language import (
     write_question,
 )
 
-HOPS = st.sampled_from(
-    [*(Hop(relation) for relation in (*RELATIONS, NATION)), Hop(NATION, inverted=True)]
-)
+HOPS = st.sampled_from([*map(Hop, (*RELATIONS, NATION)), Hop(NATION, inverted=True)])
 NAMES = st.sampled_from(names())
 
 
-@pytest.fixture(scope="module")
-def plain() -> MiniWorld:
-    """A world of functional facts alone."""
-    return MiniWorld(seed=3, entities=60, one_to_many=False)
-
-
-@pytest.fixture(scope="module")
-def many() -> MiniWorld:
-    """A world with one-to-many facts."""
-    return MiniWorld(seed=4, entities=60, one_to_many=True)
-
-
-def facts_of(graph: Graph) -> set[tuple[str, str, str]]:
-    return {
-        (entity, relation.noun, value)
+def facts_of(*graphs: Graph) -> list[tuple[str, Relation, str]]:
+    return [
+        (entity, relation, value)
+        for graph in graphs
         for entity, facts in graph.facts.items()
         for relation, value in facts.items()
-    }
+    ]
 
 
 def brute_force(world: MiniWorld, start: str, hops: Iterable[Hop]) -> set[str]:
     """All entities that a chain of hops leads to, looked up fact by fact."""
-    facts = facts_of(world.train_graph) | facts_of(world.eval_graph)
     reached = {start}
     for hop in hops:
         ends = [
             (value, entity) if hop.inverted else (entity, value)
-            for entity, noun, value in facts
-            if noun == hop.relation.noun
+            for entity, relation, value in facts_of(world.train_graph, world.eval_graph)
+            if relation == hop.relation
         ]
         reached = {after for before, after in ends if before in reached}
     return reached
@@ -103,22 +90,16 @@ def test_the_two_graphs_share_nothing() -> None:
 
 
 def test_answers_can_be_reached(mini: MiniWorld) -> None:
-    """Some fact leads to each answer, and the answer's own page tells one of them: so a proposer
-    can look backwards."""
-    retriever = BM25Retriever(mini.corpus)
-    pages = {page.id: page for page in mini.corpus}
+    """The own page of each answer is found, and tells a fact that leads to it: so a proposer can
+    look backwards."""
     assert len(mini.answers) > 40
-    for truth in mini.answers:
-        sources = [
-            (e, r) for e, r, value in read_facts([pages[truth.answer]]) if value == truth.answer
-        ]
-        assert sources
-        entity, relation = sources[0]
+    names = [truth.answer for truth in mini.answers]
+    for name, found in zip(names, BM25Retriever(mini.corpus).search(names, 2), strict=True):
+        (page,) = (document for document in found if document.id == name)
+        entity, relation = next((e, r) for e, r, value in read_facts([page]) if value == name)
         analysis = mini.analyse(write_question(entity, [Hop(relation)]))
         assert analysis is not None
-        assert analysis.answers == {truth.answer}
-        (found,) = retriever.search([truth.answer], 2)
-        assert truth.answer in [document.id for document in found]
+        assert analysis.answers == {name}
 
 
 # -- questions ---------------------------------------------------------------------------------
@@ -138,23 +119,20 @@ def test_a_question_reads_as_it_was_written(start: str, hops: list[Hop]) -> None
     instead=st.sampled_from([[], ["zebra"], ["the", "the"]]),
 )
 def test_an_ill_formed_question_is_none(
-    many: MiniWorld, start: str, hops: list[Hop], place: int, instead: list[str]
+    mini: MiniWorld, start: str, hops: list[Hop], place: int, instead: list[str]
 ) -> None:
     words = write_question(start, hops).split()
     words[place % len(words)] = " ".join(instead)
     text = " ".join(words)
-    assert parse_question(text) is many.analyse(text) is many.read(text, []) is None
+    assert parse_question(text) is mini.analyse(text) is mini.read(text, []) is None
 
 
 # -- what the world knows ----------------------------------------------------------------------
 
 
-@given(data=st.data())
-@pytest.mark.parametrize("one_to_many", [False, True])
-def test_analysis_agrees_with_brute_force(
-    plain: MiniWorld, many: MiniWorld, one_to_many: bool, data: st.DataObject
-) -> None:
-    world = many if one_to_many else plain
+@given(one_to_many=st.booleans(), data=st.data())
+def test_analysis_agrees_with_brute_force(one_to_many: bool, data: st.DataObject) -> None:
+    world = MiniWorld(seed=3, entities=60, one_to_many=one_to_many)
     start = data.draw(
         st.sampled_from([*world.train_graph.entities, *world.eval_graph.entities, "Nobody"])
     )
@@ -175,17 +153,15 @@ def test_analysis_agrees_with_brute_force(
 
 
 def test_reading_sees_only_the_documents(mini: MiniWorld) -> None:
-    entity, facts = next(iter(mini.train_graph.facts.items()))
-    relation, value = next(iter(facts.items()))
+    entity, relation, value = facts_of(mini.train_graph)[0]
     question = write_question(entity, [Hop(relation)])
-    assert mini.read(question, []) == frozenset()
     (page,) = (page for page in mini.corpus if page.id == entity)
-    assert mini.read(question, [page]) == {value}
     lie = Document("lie", "", f"{entity} {relation.noun} Nobody .")
-    assert mini.read(question, [lie]) == {"Nobody"}
-    assert mini.read(question, [lie, page]) == {"Nobody", value}
     other_way = Document("back", "", f"Nobody {relation.noun} of {entity} .")
-    assert mini.read(question, [other_way]) == {"Nobody"}
+    assert mini.read(question, []) == frozenset()
+    assert mini.read(question, [page]) == {value}
+    assert mini.read(question, [lie]) == mini.read(question, [other_way]) == {"Nobody"}
+    assert mini.read(question, [lie, page]) == {"Nobody", value}
 
 
 # -- files -------------------------------------------------------------------------------------
@@ -196,45 +172,27 @@ def write(path: Path, *rows: Any) -> Path:
     return path
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    row = {"id": "1", "contents": '"Vienna"\nCapital of Austria.'}
-    return write(tmp_path / "corpus.jsonl", row)
-
-
-@pytest.fixture
-def answers(tmp_path: Path) -> Path:
+def test_a_world_of_files_in_which_no_evaluation_answer_may_be_played_from(tmp_path: Path) -> None:
+    page = {"id": "1", "contents": '"Vienna"\nCapital of Austria.'}
+    corpus = write(tmp_path / "corpus.jsonl", page)
     vienna = {"id": 7, "answer": "Vienna", "aliases": ["Wien", "Beč"]}
-    return write(tmp_path / "answers.jsonl", vienna, {"answer": "Danube"})
-
-
-@pytest.fixture
-def questions(tmp_path: Path) -> Path:
+    answers = write(tmp_path / "answers.jsonl", vienna, {"answer": "Danube"})
     hill = {"id": "x", "question": "Which hill?", "answers": ["Kahlenberg"], "group": "hills"}
-    river = {"question": "Which river?", "answers": ["Inn", "the Inn"]}
-    return write(tmp_path / "questions.jsonl", river, {**hill, "extra": 1})
+    river = {"question": "Which river?", "answers": ["Inn", "the Inn"], "extra": 1}
+    questions = write(tmp_path / "questions.jsonl", river, hill)
 
-
-def test_a_whole_world(corpus: Path, answers: Path, questions: Path) -> None:
     world: World = FileWorld("mine", corpus, answers, questions)
     assert (world.name, world.corpus[0].title) == ("mine", "Vienna")
-    vienna, danube = GroundTruth("7", "Vienna", ("Wien", "Beč")), GroundTruth("a2", "Danube")
-    assert list(world.answers) == [vienna, danube]
+    truths = [GroundTruth("7", "Vienna", ("Wien", "Beč")), GroundTruth("a2", "Danube")]
+    assert list(world.answers) == truths
     assert world.questions(seed=0) == [
         Question("q1", "Which river?", ("Inn", "the Inn"), "all"),
         Question("x", "Which hill?", ("Kahlenberg",), "hills"),
     ]
-    assert world.analyse("Which river?") is None
-    assert world.read("Which river?", list(world.corpus)) is None
-
-
-def test_an_evaluation_answer_may_not_be_played_from(
-    tmp_path: Path, corpus: Path, questions: Path
-) -> None:
     for row in ({"answer": "the INN!"}, {"answer": "harmless", "aliases": ["Kahlen-berg"]}):
-        answers = write(tmp_path / "a.jsonl", {"answer": "Vienna"}, row)
+        shared = write(tmp_path / "a.jsonl", vienna, row)
         with pytest.raises(DataError, match="also an answer of evaluation question"):
-            FileWorld("mine", corpus, answers, questions)
+            FileWorld("mine", corpus, shared, questions)
 
 
 def rules_of(world: World) -> Rules:
@@ -271,12 +229,14 @@ class TestWikiMini(WorldTests):
 
 
 def test_its_index_is_built_once_and_kept(wiki: WikiMini, monkeypatch: pytest.MonkeyPatch) -> None:
+    def built() -> dict[Path, int]:
+        (folder,) = Path(os.environ["SSP_CACHE"]).iterdir()
+        return {file: file.stat().st_mtime_ns for file in folder.rglob("*")}
+
     query = [wiki.answers[0].answer]
-    first = wiki.retriever.search(query, 5)
-    (folder,) = Path(os.environ["SSP_CACHE"]).iterdir()
-    built = {file: file.stat().st_mtime_ns for file in folder.rglob("*")}
+    first, kept = wiki.retriever.search(query, 5), built()
     assert WikiMini().retriever.search(query, 5) == first
-    assert {file: file.stat().st_mtime_ns for file in folder.rglob("*")} == built
+    assert built() == kept
 
     monkeypatch.setenv("SSP_CACHE", "/proc/nowhere")
     with pytest.raises(DataError, match="SSP_CACHE"):
