@@ -65,6 +65,7 @@ class GameBatch:
         self._resolved = set_up(setup)
         self.rules = self._resolved.rules
         self._episodes = [Episode(self.rules) for _ in range(num_games)]
+        self._rounds: list[Round] = []
 
     @cached_property
     def observer(self) -> Observer:
@@ -75,6 +76,7 @@ class GameBatch:
         first = None if seed is None else whole_number("seed", seed, 0)
         for i, episode in enumerate(self._episodes):
             episode.begin(None if first is None else first + i)
+        self._rounds = [episode.round for episode in self._episodes]
         return self.turns
 
     @property
@@ -97,6 +99,9 @@ class GameBatch:
                 are dropped.
             logprobs: behaviour log-probability of each; zeros when not given.
         """
+        if not self._rounds:
+            raise UsageError("call reset() first")
+
         turns = self.turns
         behaviour = [None] * len(turns) if logprobs is None else logprobs
         try:
@@ -137,10 +142,6 @@ class GameBatch:
     def infos(self) -> list[Info]:
         """The AEC env's ``infos``; with several open turns, those of the first one."""
         return [info_of(round_) for round_ in self._rounds]
-
-    @property
-    def _rounds(self) -> list[Round]:
-        return [episode.round for episode in self._episodes]
 
 
 class TextDoor:
