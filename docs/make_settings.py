@@ -22,8 +22,7 @@ INTRODUCTION = """\
 
 `make settings` writes this page. Training takes all sections but `view`: by
 `--set section.name=VALUE`, a preset, or a run's `config.yaml`. Environments take [`game`](#game),
-[`view`](#view) and [`search`](#search) as [keywords](environment.md#keywords). A mapping changes
-single fields of a world's own rules or view; a `GameConfig` or `ViewConfig` replaces all of them.
+[`view`](#view) and [`search`](#search) as [keywords](environment.md#keywords).
 """
 
 

@@ -64,11 +64,9 @@ class LearningConfig(Settings):
     solver_aggregation: Aggregation | None = None
     """The same for the solver."""
     proposer_weight: NonNegativeFloat = 1.0
-    """Factor on the proposer's loss. Both roles share one step of Adam, so this, and no learning
-    rate of its own, decides how much the proposer learns."""
+    """Factor on the proposer's loss; both roles share one step of Adam."""
     importance_cap: Annotated[float, Field(ge=1)] | None = 2.0
-    """Bound of importance ratios; trajectories with a ratio below 1e-4 are left out. ``None``: no
-    bound, and REINFORCE and RLOO have no ratio."""
+    """Bound of importance ratios. ``None``: no bound, and REINFORCE and RLOO have no ratio."""
     lr: NonNegativeFloat = 1e-6
     """Learning rate of Adam."""
     warmup_steps: NonNegativeInt = 5

@@ -36,8 +36,7 @@ class RunConfig(Settings):
     world_options: dict[str, Any] = Field(default_factory=dict)
     """Settings of the world."""
     rules: str = ""
-    """``MODULE:FUNCTION`` that makes the rules from world, tokenizer and ``game``, with parts of
-    your own."""
+    """``MODULE:FUNCTION`` that makes the rules, with parts of your own."""
     model: str = ""
     """A causal LM directory, or a GGUF file; empty: the policy that ships for the world."""
     checkpoint_every: PositiveInt = 50

@@ -96,8 +96,7 @@ class GameConfig(Settings):
     proposer_reward: ProposerRewardName = "1-p"
     """Proposer's reward from the mean solve rate p: ``1-p`` (the paper's) or ``4p(1-p)``."""
     invalid_reward: float = 0.0
-    """Proposer's reward for an invalid question. The paper shows that a negative one can collapse
-    the game."""
+    """Proposer's reward for an invalid question; a negative one collapses the paper's game."""
     prompts: str = "plain"
     """Prompt set: ``plain``, ``paper``, ``compact``, ``examples``, ``tools``, ``llama``, ``mini``,
     ``search-r1``, ``zerosearch``, ``r-search``, ``NAME:FILE`` (one of these, with a file as its
