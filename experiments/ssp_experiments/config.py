@@ -47,7 +47,7 @@ class RunConfig(Settings):
     """Steps between two evaluations of the solver on unseen questions; one always comes before the
     first step and one after the last."""
     per_group: PositiveInt = 150
-    """Questions of an evaluation per hop count or benchmark, each answered once, greedily."""
+    """Evaluation questions per hop count or benchmark, each answered once, greedily."""
     judge: Literal["own", "openai"] = "own"
     """Judge of the solver's answers: ``own`` (the world's, by rules) or ``openai`` (a model behind
     an API)."""

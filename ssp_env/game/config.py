@@ -67,8 +67,8 @@ class GameConfig(Settings):
     question_chars: tuple[NonNegativeInt, PositiveInt] = (10, 1000)
     """Fewest and most characters of a valid question."""
     asked_searches: tuple[PositiveInt, PositiveInt] = (1, 3)
-    """The proposer's prompt names a number of searches drawn from this range (both ends included);
-    not enforced."""
+    """Range (both ends included) of the searches that the proposer's prompt asks for; not enforced.
+    """
     filters: tuple[FilterName, ...] | None = None
     """Filters that a question must pass, in order; see :mod:`ssp_env.game.filters`. ``None``: the
     first five, and where the policy verifies also ``unsolved``."""
