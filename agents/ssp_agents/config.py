@@ -41,16 +41,15 @@ class LearningConfig(Settings):
     batch_size: PositiveInt = 256
     """Questions per step (the paper's B)."""
     round_size: PositiveInt = 32
-    """Questions of a round, which one env runner plays at a time, and from which noise documents
-    come."""
+    """Questions of a round, which one env runner plays and whose games share noise documents."""
     minibatches: PositiveInt = 2
-    """Optimizer updates per step; the games are dealt into this many parts."""
+    """Optimizer updates per step, each on a part of the games."""
     learning_roles: Annotated[tuple[TrainedRole, ...], Field(min_length=1)] = ROLES
     """Roles that are trained; ``(solver,)`` is the paper's Solver-Only, ``(proposer,)`` its
     Proposer-Only."""
     partner: str = ""
-    """Model directory of a frozen policy that plays the role that is not trained; empty: the policy
-    plays both."""
+    """Model directory of a frozen policy that plays the other role; empty: the policy plays both.
+    """
     proposer_algorithm: str = "reinforce"
     """``reinforce``; ``grpo``, ``dr_grpo``, ``gspo``, ``cispo`` or ``rloo``, which compare the
     proposals about one answer (``game.proposals`` above 1); or your own as ``module:NAME``, an
@@ -91,7 +90,7 @@ class LearningConfig(Settings):
     std_normalise: bool = False
     """Divide advantages within a group by its standard deviation; not those of RLOO."""
     drop_uniform_groups: bool = False
-    """Leave out groups whose rewards are all equal; nothing is learnt from them but the KL."""
+    """Leave out groups of equal rewards; nothing is learnt from them but the KL."""
     temperature: PositiveFloat = 1.0
     """Sampling temperature of self-play."""
     strategy: StrategyName = "periodic_reset"
@@ -104,7 +103,7 @@ class LearningConfig(Settings):
     microbatch_tokens: PositiveInt = 16_384
     """Most padded tokens of a learner's forward pass; memory depends on it, results do not."""
     gradient_checkpointing: bool = False
-    """Compute the layers again in the backward pass: a third more arithmetic, a twentieth of the
+    """Compute layers again in the backward pass: a third more arithmetic, a twentieth of the
     memory."""
 
     @model_validator(mode="after")
@@ -163,15 +162,15 @@ class ComputeConfig(Settings):
     learners: NonNegativeInt = 0
     """Remote learners; 0 learns in the main process."""
     gpus: Gpus = "none"
-    """``own``: each env runner and each learner has a GPU of its own. ``shared``: one env runner
-    and one learner take turns on each GPU (with 0 of both: the main process on one)."""
+    """``own``: each env runner and each learner has a GPU of its own. ``shared``, on one machine:
+    one env runner and one learner take turns on each GPU (with 0 of both: the main process on one).
+    """
     tensor_parallel: PositiveInt = 1
     """GPUs over which each env runner's vLLM spreads a large policy, with ``own``."""
     sharding: Literal["ddp", "fsdp2"] = "ddp"
-    """Way in which several learners hold the policy: ``ddp`` (each all of it) or ``fsdp2`` (each a
-    share)."""
+    """What each of several learners holds of the policy: ``ddp`` (all) or ``fsdp2`` (a share)."""
     threads: PositiveInt = 1
-    """PyTorch threads per process. Small models run fastest, and always the same, with 1."""
+    """PyTorch threads per process. With 1, small models run fastest, and always the same."""
     overlap: bool = False
     """Play each step while the one before is learnt from, with weights one update old. Saves time
     with ``env_runners``."""

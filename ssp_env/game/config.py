@@ -73,9 +73,8 @@ class GameConfig(Settings):
     """Filters that a question must pass, in order; see :mod:`ssp_env.game.filters`. ``None``: the
     first five, and where the policy verifies also ``unsolved``."""
     verifier: VerifierName = "policy"
-    """Check that a question is answerable from documents: ``policy`` (Algorithm 1), ``world`` (its
-    symbolic reader), ``openai`` (a model behind an API), ``none``, or ``auto``: ``world`` where it
-    can read, else ``policy``."""
+    """Verifier of questions: ``policy`` (Algorithm 1), ``world`` (its symbolic reader), ``openai``
+    (a model behind an API), ``none``, or ``auto``: ``world`` where it can read, else ``policy``."""
     verification_prompt: VerificationPrompt = "solver"
     """Form of a verifying model's documents: ``solver`` (as after a search for the question),
     ``attempt`` (by searches of its own that find these alone) or ``documents`` (in a prompt of its
