@@ -34,7 +34,7 @@ fit on one."""
 
 
 class LearningConfig(Settings):
-    """Settings by which both roles learn from a step's games. The defaults are the paper's."""
+    """Learning of both roles. The defaults are the paper's."""
 
     section: ClassVar[str] = "learning"
 

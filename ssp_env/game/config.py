@@ -51,7 +51,7 @@ class GameConfig(Settings):
     attempts: PositiveInt = 5
     """Solver trajectories per question (the paper's n)."""
     proposals: PositiveInt = 1
-    """Proposer trajectories per answer; GRPO for the proposer needs more than 1."""
+    """Proposer trajectories per answer."""
     max_searches: PositiveInt = 10
     """Most searches of a trajectory; one more ends it."""
     top_k: PositiveInt = 3
@@ -140,7 +140,7 @@ class GameConfig(Settings):
 
 
 class ViewConfig(Settings):
-    """View that an agent has of the trajectory that it writes. The defaults show all of it."""
+    """View of the trajectory that an agent writes, by default all of it."""
 
     section: ClassVar[str] = "view"
 
