@@ -20,11 +20,9 @@ PAGE = Path(__file__).with_name("settings.md")
 INTRODUCTION = """\
 # Settings
 
-`make settings` writes this page from the docstrings of the settings. A training run has all
-sections: `--set section.name=VALUE`, a preset, or a run's `config.yaml`. Environments take
-[`game`](#game), [`view`](#view) and [`search`](#search) as [keywords](environment.md#keywords). A
-mapping changes single fields of a world's own rules or view; a `GameConfig` or `ViewConfig`
-replaces all of them.
+`make settings` writes this page. Training takes all sections but `view`: by
+`--set section.name=VALUE`, a preset, or a run's `config.yaml`. Environments take [`game`](#game),
+[`view`](#view) and [`search`](#search) as [keywords](environment.md#keywords).
 """
 
 
@@ -67,19 +65,18 @@ def plain_fields(kind: type[Settings]) -> list[tuple[str, FieldInfo]]:
 
 def worlds(kind: type[Settings]) -> str:
     """What the worlds with rules of their own set instead of the defaults."""
-    names = ("mini", "small", "wiki-sentences", "wiki-mini", "files")
-    heads = " | ".join(f"`{name}`" for name in names)
-    lines = [f"| in the worlds | {heads} |", "|---" * (1 + len(names)) + "|"]
-    for name, field in plain_fields(kind):
-        values = [
-            getattr(own, name)
-            for world in names
-            for own in world_defaults(world)
-            if isinstance(own, kind)
+    found: dict[str, list[str]] = {}
+    for world in ("mini", "small", "wiki-sentences", "wiki-mini", "files"):
+        (own,) = (settings for settings in world_defaults(world) if isinstance(settings, kind))
+        changed = [
+            f"`{name}={getattr(own, name)!r}`"
+            for name, field in plain_fields(kind)
+            if getattr(own, name) != field.default
         ]
-        if any(value != field.default for value in values):
-            lines.append(f"| `{name}` | {' | '.join(f'`{value!r}`' for value in values)} |")
-    return "\n".join(lines)
+        if changed:
+            found.setdefault(", ".join(changed), []).append(f"`{world}`")
+    lines = [f"- {', '.join(names)}: {changed}" for changed, names in found.items()]
+    return "\n".join(["Worlds set instead:", "", *lines])
 
 
 def meaning(docstring: str) -> str:

@@ -34,27 +34,26 @@ fit on one."""
 
 
 class LearningConfig(Settings):
-    """Settings by which both roles learn from a step's games. The defaults are the paper's."""
+    """Learning of both roles. The defaults are the paper's."""
 
     section: ClassVar[str] = "learning"
 
     batch_size: PositiveInt = 256
     """Questions per step (the paper's B)."""
     round_size: PositiveInt = 32
-    """Questions of a round, which one env runner plays at a time, and from which noise documents
-    come."""
+    """Questions of a round, which one env runner plays and whose games share noise documents."""
     minibatches: PositiveInt = 2
-    """Optimizer updates per step; the games are dealt into this many parts."""
+    """Optimizer updates per step, each on a part of the games."""
     learning_roles: Annotated[tuple[TrainedRole, ...], Field(min_length=1)] = ROLES
     """Roles that are trained; ``(solver,)`` is the paper's Solver-Only, ``(proposer,)`` its
     Proposer-Only."""
     partner: str = ""
-    """Model directory of a frozen policy that plays the role that is not trained; empty: the policy
-    plays both."""
+    """Model directory of a frozen policy that plays the other role; empty: the policy plays both.
+    """
     proposer_algorithm: str = "reinforce"
-    """``reinforce``; one that compares the proposals about one answer (``game.proposals`` above 1),
-    ``grpo``, ``dr_grpo``, ``gspo``, ``cispo`` or ``rloo``; or one of your own as ``module:NAME``,
-    an :class:`ssp_agents.losses.Algorithm`."""
+    """``reinforce``; ``grpo``, ``dr_grpo``, ``gspo``, ``cispo`` or ``rloo``, which compare the
+    proposals about one answer (``game.proposals`` above 1); or your own as ``module:NAME``, an
+    :class:`ssp_agents.losses.Algorithm`."""
     solver_algorithm: str = "grpo"
     """The same for the solver, whose attempts are compared (``game.attempts`` above 1)."""
     proposer_aggregation: Aggregation | None = None
@@ -64,11 +63,9 @@ class LearningConfig(Settings):
     solver_aggregation: Aggregation | None = None
     """The same for the solver."""
     proposer_weight: NonNegativeFloat = 1.0
-    """Factor on the proposer's loss, beside the solver's. Both share one step of Adam, so this, and
-    no learning rate of its own, decides how much the proposer learns."""
+    """Factor on the proposer's loss; both roles share one step of Adam."""
     importance_cap: Annotated[float, Field(ge=1)] | None = 2.0
-    """Bound of importance ratios; trajectories with a ratio below 1e-4 are left out. ``None``: no
-    bound, and REINFORCE and RLOO have no ratio."""
+    """Bound of importance ratios. ``None``: no bound, and REINFORCE and RLOO have no ratio."""
     lr: NonNegativeFloat = 1e-6
     """Learning rate of Adam."""
     warmup_steps: NonNegativeInt = 5
@@ -83,34 +80,30 @@ class LearningConfig(Settings):
     """Most nats that a token below the reference counts in that KL, as in veRL; ``None``: no bound.
     """
     privileged: NonNegativeFloat = 0.0
-    """Weight of the KL of the solver's attempts to the policy itself, had it read what the proposer
-    found on its way to the question (pi-Play, 2604.14054); 0: none."""
+    """Weight of the KL of attempts to the same policy that has read what the proposer found
+    (pi-Play, 2604.14054); 0: none."""
     turn_credit: NonNegativeFloat = 0.0
-    """Weight of a turn's own advantage in the solver's attempts: the rise in the likelihood of the
-    right answer by what its search found (IGPO, 2510.14967); 0: none."""
+    """Weight of a turn's own advantage in attempts: how much its search raised the likelihood of
+    the right answer (IGPO, 2510.14967); 0: none."""
     clip: tuple[Annotated[float, Field(ge=0, le=1)], NonNegativeFloat] = (0.2, 0.28)
-    """Distances below and above 1 to which the importance ratio may fall, and rise, before it is
-    clipped."""
+    """Distances below and above 1 at which the importance ratio is clipped."""
     std_normalise: bool = False
     """Divide advantages within a group by its standard deviation; not those of RLOO."""
     drop_uniform_groups: bool = False
-    """Leave out groups whose rewards are all equal; nothing is learnt from them but the KL."""
+    """Leave out groups of equal rewards; nothing is learnt from them but the KL."""
     temperature: PositiveFloat = 1.0
     """Sampling temperature of self-play."""
     strategy: StrategyName = "periodic_reset"
     """Filling of the slots of failed proposals: nothing (``dummy``), further proposals
     (``resample``), earlier questions (``reuse``; ``periodic_reset`` forgets them every 10 steps),
     those of the lengths that the step lacks (``balanced``), or half of these and half joined ones
-    (``compose``; ``compose_with_examples`` brings an earlier right attempt along with each, or the
-    joined ones at its parts, to be learnt from)."""
+    (``compose``; ``compose_with_examples`` adds right attempts to learn from)."""
     lora_rank: NonNegativeInt = 0
-    """Rank of adapters that are trained in place of the policy; 0 trains all of it. Adapters want
-    ten times the learning rate."""
+    """Rank of adapters (LoRA) that are trained in place of the policy; 0 trains all of it."""
     microbatch_tokens: PositiveInt = 16_384
-    """Padded tokens of one forward pass of the learner, at most; memory depends on it, results do
-    not."""
+    """Most padded tokens of a learner's forward pass; memory depends on it, results do not."""
     gradient_checkpointing: bool = False
-    """Compute the layers again in the backward pass: a third more arithmetic, a twentieth of the
+    """Compute layers again in the backward pass: a third more arithmetic, a twentieth of the
     memory."""
 
     @model_validator(mode="after")
@@ -148,8 +141,8 @@ class EngineConfig(Settings):
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of weights and arithmetic; ``auto``: bfloat16 on GPUs, float32 on CPUs."""
     attention: Literal["sdpa", "eager"] = "sdpa"
-    """PyTorch's fused attention, or the plain one. On CPUs ``sdpa`` is 2.7 times as fast at 1,900
-    tokens, and no faster at some hundred; their last bits differ. vLLM has its own."""
+    """PyTorch's fused attention, on CPUs faster only on long texts, or the plain one; their last
+    bits differ. vLLM has its own."""
     memory: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Share of a GPU's memory that vLLM may fill; ``null``: 0.9, and 0.4 of a GPU that it shares.
     """
@@ -169,18 +162,18 @@ class ComputeConfig(Settings):
     learners: NonNegativeInt = 0
     """Remote learners; 0 learns in the main process."""
     gpus: Gpus = "none"
-    """``own``: each env runner and each learner has a GPU of its own. ``shared``: one env runner
-    and one learner take turns on each GPU (with 0 of both: the main process on one)."""
+    """``own``: each env runner and each learner has a GPU of its own. ``shared``, on one machine:
+    one env runner and one learner take turns on each GPU (with 0 of both: the main process on one).
+    """
     tensor_parallel: PositiveInt = 1
     """GPUs over which each env runner's vLLM spreads a large policy, with ``own``."""
     sharding: Literal["ddp", "fsdp2"] = "ddp"
-    """Way in which several learners hold the policy: ``ddp`` (each all of it) or ``fsdp2`` (each a
-    share)."""
+    """What each of several learners holds of the policy: ``ddp`` (all) or ``fsdp2`` (a share)."""
     threads: PositiveInt = 1
-    """PyTorch threads per process. Small models run fastest, and always the same, with 1."""
+    """PyTorch threads per process. With 1, small models run fastest, and always the same."""
     overlap: bool = False
-    """Play each step while the one before is learnt from, with weights that are one update old.
-    Saves time with ``env_runners``."""
+    """Play each step while the one before is learnt from, with weights one update old. Saves time
+    with ``env_runners``."""
 
     @property
     def gpus_of_each(self) -> tuple[float, float]:

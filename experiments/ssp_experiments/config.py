@@ -36,26 +36,23 @@ class RunConfig(Settings):
     world_options: dict[str, Any] = Field(default_factory=dict)
     """Settings of the world."""
     rules: str = ""
-    """``MODULE:FUNCTION`` that makes the rules from world, tokenizer and ``game``, with parts of
-    your own."""
+    """``MODULE:FUNCTION`` that makes the rules, with parts of your own."""
     model: str = ""
     """A causal LM directory, or a GGUF file; empty: the policy that ships for the world."""
     checkpoint_every: PositiveInt = 50
     """Steps between two checkpoints; the last step always has one."""
     checkpoints_kept: PositiveInt | None = 2
-    """Checkpoints that stay, the newest ones; ``null``: all, as ``ssp league`` needs."""
+    """Newest checkpoints that stay; ``null``: all, as ``ssp league`` needs."""
     evaluate_every: PositiveInt = 50
-    """Steps between two evaluations of the solver, on questions it never trains on; there is always
-    one before the first step and one after the last."""
+    """Steps between two evaluations of the solver on unseen questions; one always comes before the
+    first step and one after the last."""
     per_group: PositiveInt = 150
-    """Questions of an evaluation per hop count, or per benchmark; each is answered once, greedily
-    (as the paper's)."""
+    """Evaluation questions per hop count or benchmark, each answered once, greedily."""
     judge: Literal["own", "openai"] = "own"
     """Judge of the solver's answers: ``own`` (the world's, by rules) or ``openai`` (a model behind
     an API)."""
     patience: PositiveInt | None = 5
-    """Steps in a row that show the same sign of ill health, after which a run stops; ``null``:
-    never."""
+    """Steps in a row with the same sign of ill health after which a run stops; ``null``: never."""
     tracker: TrackerName = "tensorboard"
     """Where the figures are shown, too: ``tensorboard``, ``wandb`` or ``mlflow``."""
     game: GameConfig = GameConfig()

@@ -43,17 +43,17 @@ POLICY_FILTERS: tuple[FilterName, ...] = (*DEFAULT_FILTERS, "unsolved")
 
 
 class GameConfig(Settings):
-    """Rules of one game. The defaults are the paper's (its table of hyper-parameters), but for what
-    a question has to pass where the policy verifies: docs/fidelity.md says why."""
+    """Rules of one game. The defaults are the paper's, except where the policy verifies: see
+    docs/fidelity.md."""
 
     section: ClassVar[str] = "game"
 
     attempts: PositiveInt = 5
     """Solver trajectories per question (the paper's n)."""
     proposals: PositiveInt = 1
-    """Proposer trajectories per answer; GRPO for the proposer needs more than 1."""
+    """Proposer trajectories per answer."""
     max_searches: PositiveInt = 10
-    """Search calls that a trajectory may make; one more ends it."""
+    """Most searches of a trajectory; one more ends it."""
     top_k: PositiveInt = 3
     """Documents per search."""
     max_prompt_tokens: PositiveInt = 4096
@@ -67,30 +67,26 @@ class GameConfig(Settings):
     question_chars: tuple[NonNegativeInt, PositiveInt] = (10, 1000)
     """Fewest and most characters of a valid question."""
     asked_searches: tuple[PositiveInt, PositiveInt] = (1, 3)
-    """The proposer's prompt names a number of searches drawn from this range (both ends included);
-    not enforced."""
+    """Range (both ends included) of the searches that the proposer's prompt asks for; not enforced.
+    """
     filters: tuple[FilterName, ...] | None = None
-    """Rules that a proposed question must pass, by name, in order; see
-    :mod:`ssp_env.game.filters`. ``None``: the first five, and where the policy verifies also
-    ``unsolved``, which looks at the attempts."""
+    """Filters that a question must pass, in order; see :mod:`ssp_env.game.filters`. ``None``: the
+    first five, and where the policy verifies also ``unsolved``."""
     verifier: VerifierName = "policy"
-    """Check that a question is answerable from documents: ``policy`` (Algorithm 1), ``world``
-    (a symbolic reader, where the world has one), ``openai`` (a model behind an API), ``none``, or
-    ``auto``: ``world`` where it can read, else ``policy``."""
+    """Verifier of questions: ``policy`` (Algorithm 1), ``world`` (its symbolic reader), ``openai``
+    (a model behind an API), ``none``, or ``auto``: ``world`` where it can read, else ``policy``."""
     verification_prompt: VerificationPrompt = "solver"
-    """Form of a verifying model's documents: ``solver`` (in the solver's prompt, as
-    after a search for the question), ``attempt`` (by searches of its own that find these alone) or
-    ``documents`` (in a prompt of its own)."""
+    """Form of a verifying model's documents: ``solver`` (as after a search for the question),
+    ``attempt`` (by searches of its own that find these alone) or ``documents`` (in a prompt of its
+    own)."""
     verifications: tuple[PositiveInt, PositiveInt] = (2, 3)
-    """``(k, n)``: where the policy verifies, it reads n times, the documents in another order each
-    time, and has to be right k times: at a temperature of .5, and of 1 where it reads once. The
-    paper: (1, 1)."""
+    """``(k, n)``: where the policy verifies, it reads the documents in n orders, at a temperature
+    of .5 (of 1 for a single reading), and must be right k times. The paper: (1, 1)."""
     leak: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Share of the questions refused by verification that pass all the same, drawn by chance: for
-    experiments on how strict the gate has to be."""
+    """Share of the questions refused by verification that pass all the same, drawn by chance, for
+    experiments."""
     closed_book: bool = False
-    """Also reject a question that the solver answers from memory, in one try with no documents at
-    all; on by default in the worlds ``wiki-mini`` and ``files``."""
+    """Also reject a question that the solver answers in one try without documents."""
     noise_documents: NonNegativeInt = 4
     """Documents mixed in for verification that this game's proposer did not retrieve."""
     noise_kind: NoiseKind = "batch"
@@ -99,8 +95,7 @@ class GameConfig(Settings):
     proposer_reward: ProposerRewardName = "1-p"
     """Proposer's reward from the mean solve rate p: ``1-p`` (the paper's) or ``4p(1-p)``."""
     invalid_reward: float = 0.0
-    """Proposer's reward for an invalid question. The paper shows that a negative one can collapse
-    the game."""
+    """Proposer's reward for an invalid question; a negative one collapses the paper's game."""
     prompts: str = "plain"
     """Prompt set: ``plain``, ``paper``, ``compact``, ``examples``, ``tools``, ``llama``, ``mini``,
     ``search-r1``, ``zerosearch``, ``r-search``, ``NAME:FILE`` (one of these, with a file as its
@@ -145,16 +140,14 @@ class GameConfig(Settings):
 
 
 class ViewConfig(Settings):
-    """View that an agent has of the trajectory that it writes. The defaults show all of it."""
+    """View of the trajectory that an agent writes, by default all of it."""
 
     section: ClassVar[str] = "view"
 
     window: PositiveInt | None = None
-    """Show the last this many tokens, the latest one in the last place; the whole trajectory from
-    its beginning, when ``None``."""
+    """Latest tokens that are shown, padded on the left; ``None``: the whole trajectory."""
     one_hot: bool = False
-    """Show every token of the window as a one-hot vector, for networks that take floats; needs a
-    ``window``."""
+    """Show tokens as one-hot vectors, for networks that take floats; needs a ``window``."""
     legal_moves: bool = False
     """Mask every token that no well-formed turn could go on with. Needs a tokenizer with one
     token per tag."""

@@ -151,9 +151,9 @@ class SearchConfig(Settings):
     section: ClassVar[str] = "search"
 
     source: str = ""
-    """An index directory that ``ssp index`` made, for all indexes in it, fused; one of them, such
-    as ``DIR/bm25``; or the address of a server that speaks Search-R1's protocol, such as ``ssp
-    serve``. Empty: the world's own retriever."""
+    """A directory that ``ssp index`` made, for all its indexes, fused; one of them, such as
+    ``DIR/bm25``; or the address of a server with Search-R1's protocol, such as ``ssp serve``.
+    Empty: the world's own retriever."""
     encoder: str = ""
     """Directory of a dense index's encoder; empty: where it was when the index was built."""
     token_env: str | None = None
