@@ -121,6 +121,8 @@ class TransientServiceError(ServiceError):
 
 
 class MissingExtra(SSPError, ImportError):
+    """A feature whose packages are not installed; the message says how to install them."""
+
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(feature, extra)
         self.feature, self.extra = feature, extra

@@ -31,6 +31,8 @@ Gpus = Literal["none", "own", "shared"]
 SHARED = 0.6, 0.4
 """Parts of a GPU that an env runner and a learner ask Ray for where they share it: no two of a kind
 fit on one."""
+SHIPPED = {"mini": "tiny", "small": "tiny", "wiki-sentences": "wiki_small"}
+"""Folder of the policy that ships for a world."""
 
 
 class LearningConfig(Settings):

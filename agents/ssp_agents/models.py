@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ssp_agents.config import SHIPPED
 from ssp_env.disk import cache_folder, new_folder, write_atomically
 from ssp_env.errors import ModelError, UsageError
 
@@ -31,15 +32,13 @@ LORA_SCALE = 2
 _A, _B = ".lora_A.default.weight", ".lora_B.default.weight"
 _COPIED = (".json", ".txt", ".model", ".jinja")
 """Files of config and tokenizer."""
+LM = "lm."
+"""Beginning of the names of the causal LM's weights in a module; others are not played with."""
 CHECKSUMS = "SHA256SUMS"
 """File beside weights, as ``sha256sum --check`` reads it."""
 
 
 # -- model directories -------------------------------------------------------------------------
-
-
-SHIPPED = {"mini": "tiny", "small": "tiny", "wiki-sentences": "wiki_small"}
-"""Folder of the policy that ships for a world."""
 
 
 def shipped_directory(world: str) -> Path:
@@ -152,8 +151,8 @@ def load_model(
 
 
 def round_parameters(module: torch.nn.Module, dtype: torch.dtype) -> None:
-    """Rounds the parameters, in place. Rounded buffers, the frequencies of rotary positions, would
-    make another model of it, the more so the longer a text is."""
+    """Rounds the parameters, in place. Buffers stay: rounded frequencies of rotary positions would
+    make it another model, above all on long texts."""
     for parameter in module.parameters():
         parameter.data = parameter.data.to(dtype)
 
@@ -338,6 +337,11 @@ def plain_weights(weights: Mapping[str, Tensor], model_dir: str | Path) -> dict[
     if not any(is_adapter(name) for name in weights):
         return dict(weights)
     return merged(state_of(load_model(model_dir)), weights)
+
+
+def lm_weights(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A causal LM's weights among those of the module that holds it, named as the LM names them."""
+    return {name.removeprefix(LM): w for name, w in named.items() if name.startswith(LM)}
 
 
 def as_tensor(value: Any) -> Tensor:

@@ -36,7 +36,7 @@ class Row:
     """float32 (length,): behaviour log-probabilities; NaN in an example, which nobody sampled."""
     role: str
     game: int
-    """Slot of its game in its round; in the whole step after :func:`renumber`."""
+    """Slot of its game in its round; once a step's rounds come together, in the whole step."""
     advantage: float
     """Set by :func:`credited`; 0 before."""
     weight: float = 0.0

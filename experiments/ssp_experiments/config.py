@@ -11,15 +11,19 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from ssp_agents.config import ComputeConfig, EngineConfig, LearningConfig, check_settings
+from ssp_agents.config import (
+    SHIPPED,
+    ComputeConfig,
+    EngineConfig,
+    LearningConfig,
+    check_settings,
+)
 from ssp_env.config import Settings, setting_names
 from ssp_env.errors import ConfigError, DataError, ModelError, nearest
 from ssp_env.game.config import GameConfig, world_defaults
 from ssp_env.judge.chat import ChatConfig
 from ssp_env.search.index import SearchConfig
 
-OWN_POLICY = ("mini", "small", "wiki-sentences")
-"""Worlds for which a policy ships."""
 TrackerName = Literal["tensorboard", "wandb", "mlflow"]
 
 
@@ -226,7 +230,7 @@ def check_policy(config: RunConfig) -> None:
     """Makes sure that there is a policy that can read the world; loads nothing."""
     if config.model:
         check_model_directory(config.model_dir)
-    elif config.world not in OWN_POLICY:
+    elif config.world not in SHIPPED:
         fix = f"name a causal LM by --model DIR: no policy ships for {config.world!r}"
         raise ConfigError("model", None, fix)
 

@@ -301,4 +301,4 @@ def _groups(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def _rng(seed: int, group: str) -> np.random.Generator:
-    return np.random.default_rng([seed, len(group)])
+    return np.random.default_rng([seed, *group.encode()])

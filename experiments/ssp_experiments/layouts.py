@@ -2,9 +2,9 @@
 
 Weights, gradients, moments and caches are exact. What passes of the learner keep (activations) is
 an estimate whose factors were fitted to 180 counts with fake tensors, of policies of .1M to 32B
-parameters; for Qwen2.5's shapes at 12,288 tokens it is within 20% of them, and the learner's total
-within 5%. Seconds serve to compare layouts with each other: their rates are taken, not measured
-here.
+parameters (`benchmarks/results/plans.json`, whose script its commit has). For Qwen2.5's shapes at
+12,288 tokens it is within 20% of them, and the learner's total within 5%. Seconds serve to compare
+layouts with each other: their rates are taken, not measured here.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ def _propose(engine: Engine, config: RunConfig, rules: Rules, answers: int) -> d
 
 
 def _play(rounds: Iterable[Round], engine: Engine, config: RunConfig) -> list[Game]:
-    """Games of these rounds; a void one ends the league, for not all would play the same games."""
+    """Games of these rounds; a void one ends the league: not all would play the same games."""
     temperature = config.learning.temperature
     games = [game for each in rounds for game in play(each, engine, temperature=temperature).games]
     for game in games:
@@ -241,7 +241,7 @@ class League:
     def ratings(self) -> dict[str, pd.DataFrame]:
         """Ratings as proposer and as solver, with intervals: a row per player.
 
-        All games about an answer are drawn together, for those about one question are alike. An
+        All games about an answer are drawn together, because those about one question are alike. An
         invalid question is lost by its proposer.
         """
         won, count = np.nan_to_num(1.0 - self.solved), self.solved.shape[2]
@@ -293,7 +293,7 @@ class League:
         return tables
 
     def as_data(self) -> dict[str, Any]:
-        """Ratings, and every figure by answer that the tables rest on."""
+        """Ratings, shares of valid questions, and solve rates by answer."""
         ratings = {f"{role}_rating": r.to_dict("records") for role, r in self.ratings.items()}
         columns = {"name": self.players, **ratings, "valid_share": self.valid_share}
         return {

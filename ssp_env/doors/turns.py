@@ -24,7 +24,10 @@ from ssp_env.types import Question, Role
 
 @dataclass(frozen=True)
 class Turn:
+    """A turn that waits for the tokens of its role."""
+
     game: int
+    """Index of its game in the batch."""
     trajectory: Trajectory
     """The tokens so far, and the budgets; only to be read."""
     attempt: int
@@ -73,6 +76,7 @@ class GameBatch:
         return Observer(self._resolved)
 
     def reset(self, seed: int | None = None) -> list[Turn]:
+        """Begins all games anew, and returns their first turns; without a seed, new games."""
         first = None if seed is None else whole_number("seed", seed, 0)
         for i, episode in enumerate(self._episodes):
             episode.begin(None if first is None else first + i)

@@ -23,11 +23,13 @@ _log = logging.getLogger(__name__)
 
 class Origin(StrEnum):
     PROPOSED = "proposed"
+    """The proposer writes it in this game."""
     REUSED = "reused"
     """An earlier step's verified question, put into a failed slot by the batch strategy."""
     COMPOSED = "composed"
     """The batch strategy has put it together from several of these."""
     GIVEN = "given"
+    """It came from outside, as in an evaluation."""
 
 
 @dataclass

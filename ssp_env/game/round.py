@@ -26,6 +26,7 @@ from ssp_env.game.verification import find_among, verification_prompt
 from ssp_env.types import Document, GroundTruth, Question, Role
 
 Answers = Callable[[np.random.Generator, int], Sequence[GroundTruth]]
+"""Draws that many ground truths."""
 
 
 class Phase(StrEnum):

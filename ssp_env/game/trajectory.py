@@ -107,9 +107,13 @@ class Trajectory:
     mask: bytearray = field(init=False)
     logprobs: array[float] = field(init=False)
     searches: list[SearchRecord] = field(default_factory=list)
+    """Its searches with what they found, in order."""
     ending: Ending | None = None
+    """Reason why it is over; ``None`` while it goes on."""
     result: str | None = None
+    """The question or the answer that it ended with, if it did."""
     query: str | None = None
+    """The query that waits to be searched for."""
     key: int = field(default_factory=lambda: next(_keys))
     """Tells trajectories of this process apart, for engines that cache by it. Never recorded."""
     _scanner: TurnScanner = field(init=False)

@@ -150,8 +150,8 @@ def fit_documents(
 
     kept, limit = list(materials), config.max_document_tokens
     for item in reversed(noise):
-        # A document's number counts too, so leaving one out may shorten those behind it.
-        # The tokens of all documents as they would be listed.
+        # Tokens of all documents as listed. A document's number counts too, so leaving one out may
+        # shorten those behind it.
         if sum(prompts.listed(d, limit, place) for place, d in enumerate(kept, 1)) <= room:
             break
         # Whole passages of noise are left out: a stump would give itself away.

@@ -55,9 +55,9 @@ class VerifyTask:
 class Judge(Protocol):
     """Decides whether a solver's answer is right: the paper's r(A(rho), a*).
 
-    One result per task, in order: a verdict, or a ``ServiceError``, which voids only the game of
-    that task. Optional: ``describe()``, the settings that results depend on, as plain data; and an
-    attribute ``remote``, true for one that waits for another machine."""
+    One result per task, in order: a verdict, or a ``ServiceError``, which voids the attempt of
+    that task alone. Optional: ``describe()``, the settings that results depend on, as plain data;
+    and an attribute ``remote``, true for one that waits for another machine."""
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]: ...
 

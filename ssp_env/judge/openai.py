@@ -3,8 +3,8 @@
 The paper judges with a large instruction-tuned model and verifies with it by default (its
 appendices on prompts and on training details).
 
-An outage voids what it hit. A text for which a model that works has no verdict, be it that it
-stalls the server, breaks it or confuses it, counts against its writer: otherwise wrong answers
+An outage voids what it hit. A text for which a working model has no verdict, because it
+stalls, breaks or confuses it, counts against its writer: otherwise wrong answers
 could be voided at will. :meth:`ChatClient.ask` tells the two apart by :data:`CONTROL`."""
 
 from __future__ import annotations

@@ -36,6 +36,8 @@ from ssp_env.types import Document, Role, World
 
 @dataclass(frozen=True)
 class Replay:
+    """A saved game that was played again, and where that came out another way."""
+
     game: Game
     rules: Rules
     """Rules that it was replayed by; search, judge, verifier and noise are not in the file."""
@@ -281,6 +283,8 @@ class RecordedReferee(Referee):
 
 @dataclass(frozen=True)
 class Rescored:
+    """A saved game, and the same judged or paid anew."""
+
     before: SavedGame
     after: SavedGame
     """With other verdicts and rewards; void if the new judge failed, invalid if a filter refuses

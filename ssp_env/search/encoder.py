@@ -57,7 +57,7 @@ class _Model:
 
 
 class SentenceTransformerEncoder(_Model):
-    """An :class:`Encoder` by sentence-transformers.
+    """An :class:`~ssp_env.search.store.Encoder` by sentence-transformers.
 
     Vectors are float32 and normalised, whatever the model's last layer does. A text longer than the
     model takes is cut. The last bits of a vector may depend on what else is in the batch, as

@@ -109,10 +109,8 @@ def _is_in(wording: str, text: str) -> bool:
 
     solid = "".join(_tight(wording))
     if any(map(is_unspaced, solid)):
-        before, after = (
-            r"(?<![A-Za-z\d])" * solid[0].isascii(),
-            r"(?![A-Za-z\d])" * solid[-1].isascii(),
-        )
+        before = r"(?<![A-Za-z\d])" if solid[0].isascii() else ""
+        after = r"(?![A-Za-z\d])" if solid[-1].isascii() else ""
         figure = r"(?<!\d)" if solid[0].isdecimal() else ""
         body = _GAP.join(map(re.escape, solid))
         return re.search(figure + before + body + after, text, re.IGNORECASE) is not None
@@ -143,7 +141,9 @@ def _is_named(word: str, text: str) -> bool:
 def _occurs(target: Sequence[str], words: Sequence[str]) -> bool:
     """The words stand there, side by side; on one side, initials may be missing."""
     named, other = _without_initials(target), _without_initials(words)
-    pairs = [(target, words)] + [(named, words), (target, other)] * (len(named) > 1)
+    pairs = [(target, words)]
+    if len(named) > 1:
+        pairs += [(named, words), (target, other)]
     return any(f" {' '.join(a)} ".casefold() in f" {' '.join(b)} ".casefold() for a, b in pairs)
 
 

@@ -94,7 +94,7 @@ class TransformersEngine:
         torch.cuda.empty_cache()  # does nothing without a GPU
 
     def wake(self) -> None:
-        """Has nothing to fetch back."""
+        """Does nothing: the weights never left."""
 
     @torch.inference_mode()
     def step(self) -> list[tuple[int, Generation]]:
@@ -194,8 +194,10 @@ class TransformersEngine:
         finished = []
         for row, (token, value) in enumerate(zip(tokens.tolist(), values, strict=True), first):
             turn = self._rows[row]
-            if turn.stopped or turn.take(token, value):
+            if turn.stopped:
                 continue
+            if turn.take(token, value):
+                continue  # it goes on
 
             # The last token was never read: it belongs to the next turn's prefill.
             self._kept[turn.key] = _Kept(self._cache, row, turn.read[:-1])
@@ -294,7 +296,7 @@ def _sample(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:
     """Tokens (rows,) and their log-probabilities (rows,) from logits (rows, vocabulary).
 
     Each row has a random number of its own, which says how far into its cumulated distribution the
-    token lies; so no row's token hangs on another row.
+    token lies; so no row's token depends on another row.
     """
     # p = softmax(logits / T), the distribution whose log-probabilities are given out.
     temperatures = [turn.temperature for turn in turns]

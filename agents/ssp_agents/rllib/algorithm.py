@@ -134,8 +134,8 @@ class SSP(Algorithm):
     def training_step(self) -> None:
         """One step of the paper's Algorithm 1; the figures go to RLlib's metrics.
 
-        With ``overlap``, the next step is played while this one is learnt from, by the weights that
-        this one was begun with. So all steps but the first learn from games that are one update
+        With ``overlap``, the next step is played while this one is learnt from, by the weights
+        with which this one began. So all steps but the first learn from games that are one update
         old, wherever and in whatever order things are done. A ServiceError means that all env
         runners are gone, or a learner is: go on from a checkpoint.
         """

@@ -173,6 +173,7 @@ class SSPConfig(AlgorithmConfig):
         return bool(self.sharding == "fsdp2")
 
     def learning(self) -> LearningConfig:
+        """The settings of ``training`` in one, validated."""
         return LearningConfig(**{name: getattr(self, name) for name in LEARNING})
 
     def compute(self) -> ComputeConfig:
@@ -187,10 +188,12 @@ class SSPConfig(AlgorithmConfig):
         )
 
     def batch_strategy(self) -> BatchStrategy:
+        """A fresh batch strategy, with an empty pool."""
         strategy = make_strategy(self.learning().strategy, self.game().max_searches)
         return Remembering(strategy) if "past_question" in (self.game().filters or ()) else strategy
 
     def engine_config(self) -> EngineConfig:
+        """The engine's settings, validated."""
         given = {"kind": self.engine} if isinstance(self.engine, str) else self.engine
         return given if isinstance(given, EngineConfig) else EngineConfig(**given)
 
@@ -205,14 +208,17 @@ class SSPConfig(AlgorithmConfig):
         return default.replace(**game)
 
     def search(self) -> SearchConfig:
+        """The place that is searched; by default the world's own."""
         return SearchConfig.of(self.env_config.get("search") or "")
 
     def make_world(self) -> World:
+        """Opens the world; every process has its own."""
         world = self.env_config.get("world", "mini")
         options = dict(self.env_config.get("world_options", {}))
         return world(**options) if callable(world) else open_world(world, **options)
 
     def make_rules(self, world: World, tokenizer: Tokenizer) -> Rules:
+        """The rules that games are played by: those of your ``make_rules``, if it was given."""
         make: Callable[..., Rules] | None = self.env_config.get("make_rules")
         if make is not None:
             return make(world, tokenizer, self.game())

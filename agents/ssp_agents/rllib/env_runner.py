@@ -24,8 +24,9 @@ from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 from ssp_agents.config import LearningConfig, played_at_once
 from ssp_agents.engines.base import Engine, StopRule
 from ssp_agents.engines.opening import Partnered, open_engine
+from ssp_agents.models import lm_weights
 from ssp_agents.rllib.learner import freeze_collected
-from ssp_agents.rllib.module import LM, MODULE_ID, LLMModule, module_spaces, unpack
+from ssp_agents.rllib.module import MODULE_ID, LLMModule, module_spaces, unpack
 from ssp_agents.rollout import answer, answers_of, play, sampled
 from ssp_agents.rows import Row, rows_of
 from ssp_env.errors import UsageError
@@ -184,7 +185,7 @@ class SSPEnvRunner(EnvRunner):
             return
 
         version = int(state.get(WEIGHTS_SEQ_NO, self.engine.weights_version + 1))
-        playing = {n.removeprefix(LM): w for n, w in weights.items() if n.startswith(LM)}
+        playing = lm_weights(weights)
         self.engine.update_weights(playing, version)
 
 

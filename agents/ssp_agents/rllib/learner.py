@@ -23,13 +23,14 @@ from ssp_agents.config import LearningConfig
 from ssp_agents.losses import find_algorithm
 from ssp_agents.models import (
     autocast_dtype,
+    lm_weights,
     load_model,
     plain_weights,
     save_policy,
     state_of,
     without_adapters,
 )
-from ssp_agents.rllib.module import ENTROPY, LM, MODULE_ID, LLMModule, pack
+from ssp_agents.rllib.module import ENTROPY, MODULE_ID, LLMModule, pack
 from ssp_agents.rows import Row
 from ssp_agents.scoring import Scores, TokenScorer, checkpoint_layers
 from ssp_agents.sharding import (
@@ -227,8 +228,7 @@ class SSPLearner(TorchLearner):
     def save_policy(self, directory: str) -> None:
         """Writes the policy as a model directory, with adapters merged, in the dtype that passes
         are computed in; all learners have to be asked."""
-        named = self._gathered()
-        weights = {n.removeprefix(LM): t.cpu() for n, t in named if n.startswith(LM)}
+        weights = lm_weights({name: tensor.cpu() for name, tensor in self._gathered()})
         if weights:
             source, dtype = self.config.model_dir, autocast_dtype(self._device)
             save_policy(plain_weights(weights, source), source, directory, dtype)

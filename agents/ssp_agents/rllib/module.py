@@ -18,15 +18,13 @@ from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from torch import Tensor
 
 from ssp_agents.columns import columns_of
-from ssp_agents.models import adapt, as_tensor, load_model, load_state
+from ssp_agents.models import LM, adapt, as_tensor, load_model, load_state
 from ssp_agents.rows import Row
 from ssp_agents.scoring import token_scores
 from ssp_agents.sharding import load_first, read_weights
 
 MODULE_ID = "llm"
 """The one module; roles are a column. A module missing on one learner would hang all of them."""
-LM = "lm."
-"""Beginning of the names of the causal LM's weights; other weights are not played with."""
 ENTROPY = "entropy"
 """Second column of what ``forward_train`` returns; a module of your own may leave it out."""
 

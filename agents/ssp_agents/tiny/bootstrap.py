@@ -139,7 +139,7 @@ def bootstrap(
     simple = TraceWriter(
         game, tokenizer, rng, faults=False, solver_hops=(1.0,), proposer_hops=(1.0,)
     )
-    parts = [_endless(writer, rng) for writer in (simple, TraceWriter(game, tokenizer, rng))]
+    at_first, later = _endless(simple, rng), _endless(TraceWriter(game, tokenizer, rng), rng)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, betas=(0.9, 0.98), weight_decay=0.01)
     model.train()
     lr = LR * WIDTH / width
@@ -148,7 +148,8 @@ def bootstrap(
         for group in optimizer.param_groups:
             group["lr"] = lr * rate(step, steps)
 
-        loss, _ = spoken_loss(model, next(parts[step > SIMPLE_SHARE * steps]))
+        batch = next(at_first if step <= SIMPLE_SHARE * steps else later)
+        loss, _ = spoken_loss(model, batch)
         descend(optimizer, loss, model)
         report(step, float(loss.detach()))
 

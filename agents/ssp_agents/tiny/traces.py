@@ -106,7 +106,7 @@ class TraceWriter:
 
     def _solve(self, world: MiniWorld, rules: Rules) -> Trace | None:
         graph, wanted = world.train_graph, self._hops(self._solver_hops)
-        self.rng.random()  # unused; the weights that ship came of a stream that drew it
+        self.rng.random()  # unused; the weights that ship are from a stream that drew it
         chain = graph.walk(self.rng, wanted)
         if chain is None:
             return None

@@ -72,7 +72,7 @@ def wiki_model(vocab_size: int, generator: torch.Generator) -> Lfm2ForCausalLM:
             attention.out_proj.weight.copy_(rotation.T)
             noise = torch.randn(WIDTH, WIDTH, generator=generator) * WIDTH**-0.5
             attention.k_proj.weight.copy_(0.7 * attention.q_proj.weight + 0.714 * noise)
-        attention.out_proj.weight.mul_(4.0)  # of the last layer
+        _attentions(model)[-1].out_proj.weight.mul_(4.0)
         model.model.embedding_norm.weight.fill_(0.2)
     model.tie_weights()
     return model

@@ -14,7 +14,7 @@ from rich.progress import Progress
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ssp_agents.models import check_weights, plain_weights, save_policy
+from ssp_agents.models import check_weights, lm_weights, plain_weights, save_policy
 from ssp_agents.sharding import read_weights
 from ssp_agents.tiny import bootstrap as tiny
 from ssp_agents.tiny.bootstrap import HEAD_SIZE, WIDTH
@@ -29,8 +29,6 @@ from ssp_experiments.run.rundir import RunDirectory, check_empty
 
 SHARES = ("algorithm/learner", "learner")
 """Folders that learners write, below the checkpoint of a run or of RLlib's algorithm."""
-LM = "lm."
-"""Beginning of the names of the causal LM's weights."""
 
 
 def make_policy(out: Path, world: str, seed: int, width: int | None, steps: int | None) -> int:
@@ -121,6 +119,4 @@ def policy_of(checkpoint: Path, model: str | None) -> tuple[dict[str, Tensor], P
         raise RunError(f"{checkpoint} holds weights alone: name what was trained by --model")
 
     check_model_directory(Path(model))
-    named = read_weights(shares[0])
-    weights = {name.removeprefix(LM): w for name, w in named.items() if name.startswith(LM)}
-    return plain_weights(weights, model), Path(model)
+    return plain_weights(lm_weights(read_weights(shares[0])), model), Path(model)

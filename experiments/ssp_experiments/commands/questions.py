@@ -147,9 +147,9 @@ def written(games: Iterable[Played]) -> pd.DataFrame:
     """One row per question that a proposer wrote, in the order of play.
 
     A question is ``sound`` if its ground truth is its only right answer, ``ambiguous`` if it has
-    several, and ``wrong`` if the ground truth is none; also one that a world cannot read that reads
-    others. Worlds that do not know the truth leave all three empty. A ``right`` attempt is
-    ``unread`` if no passage that it found shows the answer.
+    several, and ``wrong`` if the ground truth is none. In a world that reads questions, one that it
+    cannot read counts as wrong; worlds that do not know the truth leave all three empty. A
+    ``right`` attempt is ``unread`` if no passage that it found shows the answer.
     """
     rows = []
     for step, game in games:

@@ -1,4 +1,5 @@
-"""The run directory (docs/run_directory.md): every file is there in full or not at all."""
+"""The run directory (docs/run_directory.md): every file is there in full or not at all, but
+``metrics.jsonl``, whose last line a kill may cut off."""
 
 from __future__ import annotations
 
@@ -219,7 +220,10 @@ class RunDirectory:
                     file.unlink()
             self.summary.unlink(missing_ok=True)
             for left in self.path.rglob(".*unfinished*"):
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
+                if left.is_dir():
+                    shutil.rmtree(left)
+                else:
+                    left.unlink()
         except (OSError, ValueError) as error:
             raise RunError(f"{self.path} cannot be resumed: {error}") from error
         return step

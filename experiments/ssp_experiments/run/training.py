@@ -121,7 +121,7 @@ class _Run:
 
     def _play_steps(self, steps_done: int) -> None:
         """Builds the algorithm and plays the steps that come after those that are done."""
-        # A run that is shorter than the patience is told at its end.
+        # In a run that is shorter than the patience, it ends with the run.
         patience = self.config.patience and min(self.config.patience, self.config.steps)
         algorithm, monitor = build(self.config), Monitor(patience)
         try:
