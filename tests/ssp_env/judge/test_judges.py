@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,81 +15,33 @@ from hypothesis import strategies as st
 from scripted import WRITTEN
 
 from ssp_env.game.rules import own_judge
-from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
+from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.judges import Pair, WorldVerifier, measure
 from ssp_env.judge.lenient import LenientJudge, matching
-from ssp_env.search.base import Corpus
-from ssp_env.types import Analysis, Document, GroundTruth, Question
+from ssp_env.types import GroundTruth, World
 from ssp_env.wording.answers import normalise
 from ssp_env.worlds import open_world
 
 TRUTH = GroundTruth("g", "New York City", ("NYC", "The Big Apple"))
-FACTS = {
-    "Which city hosts it?": {"New York City", "Geneva"},
-    "Which city is big?": {"New York City"},
-    "Where?": set(),
-}
-
-
-class CityWorld:
-    """Reads a question by looking for its answers in the documents."""
-
-    name = "cities"
-    corpus = Corpus([Document("0", "", "text")])
-    answers = (TRUTH,)
-
-    def __init__(self, can_read: bool = True) -> None:
-        self.can_read = can_read
-
-    def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
-        return []
-
-    def analyse(self, question: str) -> Analysis | None:
-        return Analysis(1, frozenset(FACTS[question])) if question in FACTS else None
-
-    def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
-        if question not in FACTS:
-            return None
-        return frozenset(
-            a for a in FACTS[question] if any(a in document.text for document in documents)
-        )
-
-
-def judged(judge: Judge, *predictions: str, question: str = "Which city is big?") -> list[bool]:
-    results = judge.judge([JudgeTask(question, prediction, TRUTH) for prediction in predictions])
-    assert all(isinstance(result, Verdict) for result in results)
-    return [result.correct for result in results if isinstance(result, Verdict)]
 
 
 @pytest.mark.parametrize(
-    ("question", "texts", "right", "detail"),
-    [
-        ("Which city hosts it?", ("It is in New York City.", "Rome"), True, "New York City"),
-        ("Which city hosts it?", ("In Geneva.",), False, "the documents support: Geneva"),
-        ("Which city hosts it?", ("Geneva", "New York City"), False, "2 answers: Geneva; New York"),
-        ("Which city hosts it?", (), False, "support no answer"),
-        ("Unheard of?", ("New York City",), False, "cannot be read"),
-    ],
+    "read", [{"New York City"}, {"Geneva"}, {"Geneva", "New York City"}, set(), None]
 )
-def test_world_verifier_accepts_one_answer_that_is_the_truth(
-    question: str, texts: tuple[str, ...], right: bool, detail: str
-) -> None:
-    documents = tuple(Document(str(i), "", text) for i, text in enumerate(texts))
-    (result,) = WorldVerifier(CityWorld()).verify([VerifyTask(question, TRUTH, documents)])
+def test_world_verifier_accepts_one_answer_that_is_the_truth(read: set[str] | None) -> None:
+    world: Any = SimpleNamespace(name="w", can_read=True, read=lambda question, documents: read)
+    (result,) = WorldVerifier(world).verify([VerifyTask("Which city?", TRUTH, ())])
     assert isinstance(result, Verdict)
-    assert result.correct is right
-    assert detail in result.detail
+    assert result.correct is (read == {"New York City"})
 
 
-def test_generated_names_have_one_spelling_and_real_text_has_many() -> None:
+def test_generated_names_have_one_spelling_and_real_text_has_many(cities: World) -> None:
     judge = own_judge(open_world("mini"))
     truth = GroundTruth("g", "Heganes")
     right = [judge.judge([JudgeTask("?", said, truth)])[0] for said in ("heganes .", "Hegan")]
     assert right == [Verdict(True), Verdict(False)]
-    assert isinstance(own_judge(CityWorld()), LenientJudge)
+    assert isinstance(own_judge(cities), LenientJudge)
 
-
-# -- by rules ----------------------------------------------------------------------------------
 
 PAIRS = Path(__file__).parents[3] / "benchmarks" / "data" / "judge_pairs.jsonl.gz"
 
