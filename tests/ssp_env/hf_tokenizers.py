@@ -19,6 +19,7 @@ from tokenizers import (
 from tokenizers import Tokenizer as RawTokenizer
 from transformers import PreTrainedTokenizerFast
 
+from benchmarks.fuzz.hostile import CHAT, MARKERS
 from ssp_env.game.protocol import Tags
 from ssp_env.tokenizers import BPETokenizer, ByteTokenizer, HuggingFaceTokenizer, Tokenizer
 
@@ -27,11 +28,6 @@ TEXT = [
     "a researcher searched for an answer to the question , and the information was there .",
     "searching , answering , questioning : <b>rival</b> mentors inform the nation",
 ] * 4
-CHAT = (
-    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-MARKERS = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
 
 
 def byte_level(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,14 +37,16 @@ Script = Callable[[Trajectory], str | list[int]]
 """What to write next in a trajectory: one whole turn, as text or as ids."""
 
 
-class Everything:
+def everything(world: World) -> Any:
     """A retriever that finds the whole corpus, in its order."""
+    return SimpleNamespace(search=lambda queries, k: [list(world.corpus)[:k] for _ in queries])
 
-    def __init__(self, world: World) -> None:
-        self._documents = list(world.corpus)
 
-    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        return [self._documents[:k] for _ in queries]
+def jsonl(path: Path, documents: Iterable[Document]) -> Path:
+    """Writes passages as a corpus, a line each; returns the path."""
+    rows = ({"id": d.id, "title": d.title, "text": d.text} for d in documents)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
 
 
 def word_tokenizer() -> WordTokenizer:

@@ -24,9 +24,6 @@ SSP = str(Path(sys.executable).with_name("ssp"))
 """The command as it is installed, whether or not the environment is active."""
 
 
-# -- a scripted server -------------------------------------------------------------------------
-
-
 class SearchServer(ScriptedServer):
     """Searches as its ``scripts`` say; else documents are made of the query itself, so that a
     ranking shows whose it is."""
@@ -79,11 +76,6 @@ def endless(handler: Handler) -> None:
         handler.wfile.write(b"100000\r\n" + b" " * 2**20 + b"\r\n")
 
 
-def reset(handler: Handler) -> None:
-    """Ends the connection without an answer."""
-    handler.close_connection = True
-
-
 TROUBLES: dict[str, Sequence[Reply]] = {
     "well": [""],
     "lazy": [lazy],
@@ -96,15 +88,11 @@ TROUBLES: dict[str, Sequence[Reply]] = {
     "never": [stall],
     "trickle": [drip],
     "truncated": [hang_up],
-    "reset": [reset],
     "endless": [endless],
     "html": [(200, b"<html>It works!</html>")],
     "too_few": [(200, b'{"result": []}')],
 }
 """Replies to the first request of a script, the second, and so on; the last one is repeated."""
-
-
-# -- servers of the package --------------------------------------------------------------------
 
 
 @dataclass

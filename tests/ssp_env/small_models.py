@@ -22,20 +22,17 @@ SMALL: dict[str, Any] = {
 }
 
 
-def bert_encoder(folder: Path, *, seed: int = 0) -> Path:
+def bert_encoder(folder: Path, *, seed: int = 0, kind: Any = BertModel, **config: Any) -> Path:
     """A BERT of one layer that reads letter by letter, saved as plain transformers files."""
     torch.manual_seed(seed)
-    BertModel(BertConfig(**SMALL)).save_pretrained(folder)
+    kind(BertConfig(**SMALL, **config)).save_pretrained(folder)
     _tokenizer(folder).save_pretrained(folder)
     return folder
 
 
 def bert_cross_encoder(folder: Path, *, labels: int = 1) -> Path:
     """The same with an output for pairs of texts."""
-    torch.manual_seed(0)
-    BertForSequenceClassification(BertConfig(**SMALL, num_labels=labels)).save_pretrained(folder)
-    _tokenizer(folder).save_pretrained(folder)
-    return folder
+    return bert_encoder(folder, kind=BertForSequenceClassification, num_labels=labels)
 
 
 def _tokenizer(folder: Path) -> BertTokenizerFast:

@@ -52,9 +52,6 @@ def test_importing_and_playing_loads_nothing_heavy() -> None:
     assert not loaded & {"ssp_agents", "ssp_experiments"}
 
 
-# -- settings ----------------------------------------------------------------------------------
-
-
 class Outer(Settings):
     """Settings that hold a section."""
 
@@ -94,9 +91,6 @@ def test_values_are_converted_whichever_way_settings_are_made() -> None:
         made.replace(attempts=0)
 
 
-# -- files -------------------------------------------------------------------------------------
-
-
 def test_interrupted_write_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,9 +103,6 @@ def test_interrupted_write_leaves_the_old_file(
     with pytest.raises(KeyboardInterrupt):
         write_atomically(tmp_path / "file", "new")
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("file", "old")]
-
-
-# -- HTTP --------------------------------------------------------------------------------------
 
 
 def attempt(failures: list[Exception], seconds: float = 60.0) -> str:

@@ -15,8 +15,6 @@ from serverkit import ssp_serve
 
 from ssp_env.cli import main
 
-# -- search, index, serve ----------------------------------------------------------------------
-
 TOKEN = "correct-horse-battery"
 ROWS = [
     {
@@ -32,8 +30,12 @@ Words = Callable[..., str]
 
 
 @pytest.fixture
-def ssp(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Words:
+def ssp(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Words:
     """What a command prints, as running text."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SSP_SERVE_TOKEN", raising=False)
     monkeypatch.setenv("COLUMNS", "400")  # no path is broken into two words
 
     def run(*arguments: str, status: int = 0) -> str:
@@ -87,25 +89,14 @@ def test_an_index_is_searched_and_not_built_twice(index: str, corpus: str, ssp: 
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        ("search", "needs a query"),
         ("search river --in mimi", "no such file, directory or world; did you mean 'mini'"),
-        ("index", "CORPUS"),
         ("index c.jsonl --out o --query-prefix q:", "go with --encoder"),
         ("serve --host 0.0.0.0", "SSP_SERVE_TOKEN"),
         ("judge pairs.jsonl --judge exakt", "exact"),
         ("judge pairs.jsonl --judge openai", "needs --url and --model"),
     ],
 )
-def test_mistakes(
-    command: str,
-    says: str,
-    ssp: Words,
-    pairs: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SSP_SERVE_TOKEN", raising=False)
+def test_mistakes(command: str, says: str, ssp: Words) -> None:
     assert says in ssp(*command.split(), status=2)
 
 
@@ -133,12 +124,6 @@ def test_an_index_is_served_for_a_token_until_ctrl_c(
         assert TOKEN not in said
         assert "Traceback" not in said
 
-    monkeypatch.delitem(sys.modules, "ssp_env.search.server", raising=False)
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert "'ssp-env[services]'" in ssp("serve", "--in", "mini", status=2)
-
-
-# -- judge -------------------------------------------------------------------------------------
 
 GOOD = {"question": "Who?", "answers": ["George Smith"], "prediction": "George P. Smith"}
 
@@ -167,8 +152,6 @@ def test_figures_of_a_judge_and_its_errors(pairs: str, ssp: Words) -> None:
     Path(pairs).write_text(json.dumps({**GOOD, "right": "yes"}))
     assert f"{pairs}:1: field 'right'" in ssp("judge", pairs, status=2)
 
-
-# -- the process -------------------------------------------------------------------------------
 
 PROGRAM = """
 import atexit

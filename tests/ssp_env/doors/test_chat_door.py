@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from scripted_model import hang_up
 import ssp_env
 from ssp_env.doors import chat
 from ssp_env.doors.chat import Conversation, play_chat
-from ssp_env.errors import ConfigError, ServiceError, require_version
+from ssp_env.errors import ConfigError, require_version
 
 
 def play(url: str, seed: int, **more: Any) -> list[Conversation]:
@@ -28,16 +28,29 @@ def recorded() -> Recorded:
 
 
 def test_conversations_are_the_games_trajectories(recorded: Recorded) -> None:
+    """Each game is the one that its seed says, and nothing of another is in it."""
+    rules = recorded.rules
+
+    async def at_once(url: str) -> list[list[Conversation]]:
+        games = [play_chat(url, "stub", seed % 8, rules=rules) for seed in range(100)]
+        return list(await asyncio.gather(*games))
+
     with recorded.server() as server:
-        rules = recorded.rules
-        played = [talk for seed in range(8) for talk in play(server.url, seed, rules=rules)]
+        alone = [play(server.url, seed, rules=rules) for seed in range(8)]
+        calls = len(server.bodies)
+        together = asyncio.run(at_once(server.url))
+    for i, talks in enumerate(together):
+        assert [replace(t, choices=[]) for t in talks] == [
+            replace(t, choices=[]) for t in alone[i % 8]
+        ]
+    played = [talk for talks in alone for talk in talks]
     expected = by_trajectory(recorded.games)
     assert [(t.role.value, t.attempt, t.reward) for t in played] == expected
     assert {reward for role, _, reward in expected} == {0.0, 1.0}
     assert {game.outcome.value for game in recorded.games} == {"valid", "invalid"}
 
     turns = sum(len(t.messages) // 2 for t in played)
-    assert turns == len(server.bodies) == sum(len(t.choices) for t in played)
+    assert turns == calls == sum(len(t.choices) for t in played)
     assert all(t.failure is None for t in played)
     # The server's own words go back as they came, with what was dropped from the game.
     assert played[0].messages[1]["content"].endswith("and so on")
@@ -94,35 +107,6 @@ def test_a_wrong_address_is_said_and_a_strange_reply_is_an_outage(
                 play(server.url, 0)
         else:
             assert [t.failure for t in play(server.url, 0)] == ["engine"]
-
-
-class Down:
-    def search(self, queries: Any, k: int) -> Any:
-        raise ServiceError("search", "gone")
-
-
-def test_a_search_server_that_is_gone_is_no_reward(recorded: Recorded) -> None:
-    with recorded.server() as server:
-        talks = play(server.url, 0, retriever=Down())
-    assert [(t.reward, t.failure) for t in talks] == [(None, "search")]
-
-
-def test_two_hundred_games_at_once_keep_apart() -> None:
-    """Every game is the one that its seed says, and nothing of another is in it."""
-    recorded = Recorded(8, game={"attempts": 2})
-
-    async def all_of_them(url: str) -> list[list[Conversation]]:
-        games = [play_chat(url, "stub", seed % 8, rules=recorded.rules) for seed in range(200)]
-        return list(await asyncio.gather(*games))
-
-    with recorded.server() as server:
-        played = asyncio.run(all_of_them(server.url))
-        alone = [play(server.url, seed, rules=recorded.rules) for seed in range(8)]
-    assert len(played) == 200
-    for i, talks in enumerate(played):
-        assert [dataclasses.replace(t, choices=[]) for t in talks] == [
-            dataclasses.replace(t, choices=[]) for t in alone[i % 8]
-        ]
 
 
 def test_a_partner_of_another_version_is_refused_with_the_one_that_works() -> None:

@@ -60,26 +60,6 @@ def test_masks_of_legal_moves_and_one_hot_windows(mini: MiniWorld, words: Tokeni
     assert len(masks) > 10, "masks follow the turn"
 
 
-MALFORMED = {  # a turn of the proposer; the solver's ends with an empty answer
-    "forged": "<information> x </information>",
-    "two openings": "<search> a <question> what is the mentor of X ? </question>",
-    "two calls": "<search> mentor </search> <question> what is the rival of X ? </question>",
-    "endless": "the " * 900,
-    "thought": "<think> in <question> and </question> <answer> </think> <search> what </search>",
-}
-
-
-@pytest.mark.parametrize("kind", MALFORMED)
-def test_malformed_turns(mini: MiniWorld, tokenizer: Tokenizer, kind: str) -> None:
-    written = MALFORMED[kind] + " <answer> </answer>"
-    setup = {"world": mini, "tokenizer": tokenizer, "game": TIGHT}
-    doors.through_all_doors(by_role(lambda t: written, solve), True, **setup)
-    setup["game"] = {**ROOMY, "attempts": 1, "max_response_tokens": 600}
-    games = doors.through_all_doors(by_role(propose(1), lambda t: written), True, **setup)
-    assert {told.record.outcome for told in games} == {"valid"}
-    assert {told.rewards["solver"] for told in games} == {0.0}
-
-
 def random_turns(seed: int, tokenizer: Tokenizer) -> Script:
     """Tokens at random, tags often among them; ends for sure. Follows from seed, role and turn
     alone."""

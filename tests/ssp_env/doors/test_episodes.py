@@ -78,8 +78,6 @@ def test_steps_at_the_wrong_time(door: str) -> None:
     env.reset()
 
 
-# -- one game after another --------------------------------------------------------------------
-
 PLAYED = ("env", "ProposerEnv", "SolverEnv", "TextGame", "TextRole", "rllib")
 
 
@@ -146,9 +144,6 @@ def test_a_game_that_is_dealt_anew_is_about_the_same_answer(mini: MiniWorld) -> 
     env.reset(seed=1, options={"answer": mini.answers[7]})
     assert set(played) == {mini.answers[7].answer}
     assert len(played) == 5, "three failed proposals, a search, a question"
-
-
-# -- players -----------------------------------------------------------------------------------
 
 
 class Failing(MiniPlayer):

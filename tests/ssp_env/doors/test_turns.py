@@ -3,6 +3,7 @@ envs, and many games at once."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -15,17 +16,20 @@ from scripted import by_role, propose, solve, turn
 
 import ssp_env
 from ssp_env.errors import ConfigError, UsageError
+from ssp_env.game.transcript import render_ansi
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
 from ssp_env.types import Document
 from ssp_env.worlds import open_world
 from ssp_env.worlds.mini import MiniWorld
 
-# -- token by token ----------------------------------------------------------------------------
 
-
-def test_observations_are_the_agents_trajectory(mini: MiniWorld) -> None:
-    env, script = ssp_env.raw_env(world=mini, game={"attempts": 2}), by_role(propose(2), solve)
+def test_observations_are_the_agents_trajectory(
+    mini: MiniWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And it is rendered line by line, as it would be at once."""
+    env = ssp_env.raw_env(world=mini, game={"attempts": 2}, render_mode="human")
+    script = by_role(propose(2), solve)
     env.reset(seed=1)
     assert np.unique(env.observe("solver")["observation"]).tolist() == [0, 1], "nothing, padded"
     turns = 0
@@ -43,6 +47,8 @@ def test_observations_are_the_agents_trajectory(mini: MiniWorld) -> None:
     assert env.rewards == {"proposer": 0.0, "solver": 1.0}
     last = env.game.attempts[1].trajectory.ids
     assert env.observe("solver")["observation"][: len(last)].tolist() == last
+    text = render_ansi(env.game, env.rules)
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted(text.splitlines())
 
 
 def test_rendering(mini: MiniWorld, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,9 +81,6 @@ def test_a_solver_has_one_attempt_and_a_proposer_is_paid_for_all(mini: MiniWorld
             step = proposer.step(token)
     assert step[1:4] == (0.0, True, False), "the scripted solver finds every answer"
     assert len(proposer.game.attempts) == 3
-
-
-# -- vectors -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", AutoresetMode)
@@ -122,22 +125,15 @@ def test_the_same_as_a_vector_of_single_envs(
     assert ended > 5, "the games are no test if none of them ends"
 
 
-# -- whole turns -------------------------------------------------------------------------------
-
-
-class Counting(BM25Retriever):
-    """Counts its calls."""
-
-    calls = 0
-
-    def search(self, queries: Any, k: int) -> list[list[Document]]:
-        self.calls += 1
-        return super().search(queries, k)
-
-
 def test_games_are_played_together_and_each_attempt_is_told_apart(mini: MiniWorld) -> None:
     """Each turn names its attempt, and the last info what each attempt has earned."""
-    retriever = Counting(mini.corpus)
+    index, calls = BM25Retriever(mini.corpus), list[int]()
+
+    def search(queries: Any, k: int) -> list[list[Document]]:
+        calls.append(len(queries))
+        return index.search(queries, k)
+
+    retriever: Any = SimpleNamespace(search=search)
     batch = ssp_env.GameBatch(6, world=mini, retriever=retriever, game={"attempts": 3})
     encode, script = batch.rules.tokenizer.encode, by_role(propose(1), solve)
     turns, open_turns = batch.reset(seed=1), []
@@ -149,7 +145,7 @@ def test_games_are_played_together_and_each_attempt_is_told_apart(mini: MiniWorl
     proposers = [(game, "proposer", -1, 3) for game in range(6)]
     solvers = [(game, "solver", attempt, 3) for game in range(6) for attempt in range(3)]
     assert open_turns == [proposers, proposers, solvers, [s for s in solvers if s[2] != 1]]
-    assert retriever.calls == 2
+    assert calls == [6, 12]
     assert batch.done
     for info in batch.infos:
         assert info["attempt_rewards"] == (1.0, 0.0, 1.0)
@@ -208,5 +204,3 @@ def test_gymnasium_makes_vectors() -> None:
     assert envs.metadata["autoreset_mode"] is mode
     with pytest.raises(ConfigError, match="SameStep"):
         gymnasium.make_vec("ssp/Solver-v0", num_envs=2, world="small", autoreset_mode="never")
-    with pytest.raises(UsageError, match="2 booleans"):
-        envs.reset(options={"reset_mask": np.zeros(2, dtype=bool)})

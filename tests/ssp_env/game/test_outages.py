@@ -179,9 +179,6 @@ def test_a_judge_may_fail_while_others_write(mini: MiniWorld, words: WordTokeniz
     again(game, rules)
 
 
-# -- a text that a service refuses is its writer's fault ---------------------------------------
-
-
 class Refusing(BM25Retriever):
     """A search server that will not answer one query."""
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from scripted import (
     Script,
+    again,
     begin,
     by_role,
     play,
     propose,
-    records,
     rules_of,
     say,
     solve,
@@ -35,8 +35,6 @@ from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.client import HTTPRetriever
 from ssp_env.types import Role
 from ssp_env.worlds.mini import MiniWorld, SmallWorld
-
-# -- knobs -------------------------------------------------------------------------------------
 
 SEARCH = "<search> mentor rival </search>"
 GOOD = by_role(propose(2), solve)
@@ -70,10 +68,11 @@ KNOBS: dict[str, tuple[Any, Script]] = {
 
 
 def outcome(mini: MiniWorld, script: Script, **changes: Any) -> str:
-    """Everything that a round leaves behind."""
+    """Everything that a round leaves behind; it is replayed to the bit."""
     room = {"max_prompt_tokens": 1000, "asked_searches": (1, 1)}
     rules = rules_of(mini, word_tokenizer(), **{**room, **changes})
-    return json.dumps([asdict(game) for game in records(play(begin(rules), script))])
+    played = play(begin(rules), script)
+    return json.dumps([asdict(again(game, rules).record) for game in played.games])
 
 
 @pytest.mark.parametrize("name", GameConfig.model_fields)
@@ -95,8 +94,6 @@ def test_every_knob_of_the_view_does_something(mini: MiniWorld, name: str) -> No
     besides = {"window": 8} if name == "one_hot" else {}
     assert seen(**besides, **{name: value}) != seen(**besides)
 
-
-# -- parts of the user's own -------------------------------------------------------------------
 
 SMALL = SmallWorld()
 BM25 = BM25Retriever(SMALL.corpus)
@@ -120,13 +117,11 @@ def test_a_part_that_raises_decides_no_game(parts: dict[str, Any]) -> None:
             texts = [player.write(turn.trajectory) for turn in turns]
             turns = env.step([env.rules.tokenizer.encode(text) for text in texts])
 
-    with pytest.raises(KeyError, match="a bug"):
+    with pytest.raises(KeyError, match="a bug") as raised:
         play_on()
+    assert "of your rules" in raised.value.__notes__[0], "it says which part it was"
     for game in env.games:
         assert (game.outcome, game.reason, game.proposer_reward) == (Outcome.PENDING, None, None)
-
-
-# -- facts about parts -------------------------------------------------------------------------
 
 
 def test_a_fingerprint_says_what_differs() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted import Everything, spell, word_tokenizer
+from scripted import everything, spell, word_tokenizer
 
 import ssp_env
 from ssp_env.doors.setup import set_up
@@ -43,9 +43,6 @@ def chatty(**options: Any) -> Any:
     return HuggingFaceTokenizer(hf.byte_level(chat=True, **options))
 
 
-# -- sets --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", SHIPPED)
 @pytest.mark.parametrize("tokenizer", [BYTES, word_tokenizer()])
 def test_shipped_sets_hold_every_value(name: str, tokenizer: Tokenizer) -> None:
@@ -76,9 +73,6 @@ def test_an_own_set(own: Path) -> None:
     ):
         assert bytes(ids).decode() == text
 
-    (own / "tags.json").write_text('{"information": "seen"}')
-    prompts = Prompts.open(str(own), BYTES)
-    assert bytes(prompts.information([], 3)) == b"<seen>none</seen>"
     (own / "tags.json").write_text('{"serch": "find"}')
     with pytest.raises(ConfigError, match="search"):
         Prompts.open(str(own), BYTES)
@@ -87,8 +81,6 @@ def test_an_own_set(own: Path) -> None:
     with pytest.raises(ConfigError, match=r"verifier\.txt is missing from it"):
         Prompts.open(str(own), BYTES)
 
-
-# -- formats of other projects -----------------------------------------------------------------
 
 ASKED = Question("1", "Which river runs through Paris?", ("Seine", "the Seine"), "rivers")
 SEARCH = "<think> I do not know. </think>\n<search> river Paris </search>"
@@ -108,7 +100,7 @@ FOUND = {
 def attempt(world: World, prompts: str, tokenizer: Any, *turns: str, **more: Any) -> Attempt:
     """A search, which finds everything, and an answer."""
     game = {**format_settings(prompts), "verifier": "none", "attempts": 1, **more}
-    setup = {"world": world, "tokenizer": tokenizer, "retriever": Everything(world), "game": game}
+    setup = {"world": world, "tokenizer": tokenizer, "retriever": everything(world), "game": game}
     played = Round.of_questions(set_up(setup).rules, [ASKED], [0])
     for turn in turns:
         played.pending()[0].feed_text(turn)
@@ -189,5 +181,3 @@ def test_worked_examples_are_turns_of_the_chat(own: Path) -> None:
     )
     with pytest.raises(TokenizerError, match=r"no system\); take another prompt set"):
         Prompts.open(str(own), tokenizer)
-    with pytest.raises(TokenizerError, match="leaves out the assistant message"):
-        Prompts.open("examples", tokenizer)

@@ -7,10 +7,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,18 +26,14 @@ from scripted import (
     word_tokenizer,
 )
 
-from ssp_env.errors import UsageError
-from ssp_env.game.config import DEFAULT_FILTERS
 from ssp_env.game.game import Origin
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.round import Phase, Round
 from ssp_env.game.strategies import DynamicResampling, ReplayBuffer
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.judge.base import JudgeTask, Verdict
-from ssp_env.judge.judges import ExactMatchJudge
+from ssp_env.judge.base import Verdict
 from ssp_env.tokenizers import WordTokenizer
-from ssp_env.types import Role
 from ssp_env.worlds.mini import MiniWorld
 
 
@@ -47,9 +41,6 @@ def half(trajectory: Any) -> Any:
     """Proposes well for answers that begin with a letter from A to M, and badly for others."""
     good = prompt_of(trajectory).split()[1] < "N"
     return propose()(trajectory) if good else "<question> what is it ? </question>"
-
-
-# -- valid games -------------------------------------------------------------------------------
 
 
 def test_valid_games(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -68,45 +59,6 @@ def test_valid_games(mini: MiniWorld, words: WordTokenizer) -> None:
             assert attempt.verdict == Verdict(True)
             assert (attempt.result, len(attempt.searches)) == (game.answer, game.hops)
 
-
-def test_a_record_holds_every_token_and_its_author(mini: MiniWorld, words: WordTokenizer) -> None:
-    played = play(begin(rules_of(mini, words, attempts=2), slots=1), by_role(propose()))
-    (game,) = records(played)
-    authors = [segment.by for segment in game.trajectories[0].segments]
-    assert authors == ["prompt", "policy", "environment", "policy"]
-
-    for record, then in zip(game.trajectories, played.games[0].trajectories(), strict=True):
-        own = [i for i, mine in enumerate(then.mask) if mine]
-        assert (list(record.ids), record.mask) == (then.ids, bytes(then.mask))
-        assert list(record.own) == [then.ids[i] for i in own]
-        assert list(record.logprobs) == [then.logprobs[i] for i in own]
-        assert (record.tokens, record.policy_tokens) == (len(then.ids), len(own))
-
-    bare = game.without_tokens().trajectories[0]
-    assert bare.mask == game.trajectories[0].mask
-    with pytest.raises(UsageError, match="without token ids"):
-        _ = bare.own
-
-
-def test_given_questions(mini: MiniWorld, words: WordTokenizer) -> None:
-    questions, calls = mini.questions(seed=0, per_group=2)[:6], list[int]()
-
-    def judge(tasks: Sequence[JudgeTask]) -> Any:
-        calls.append(len(tasks))
-        return ExactMatchJudge().judge(tasks)
-
-    rules = rules_of(mini, words, attempts=2, judge=SimpleNamespace(judge=judge))
-    played = Round.of_questions(rules, questions, [7])
-    assert (played.phase, len(played.pending())) == (Phase.SOLVE, 12)
-    play(played, solve)
-    for game, question in zip(played.games, questions, strict=True):
-        assert (game.origin, game.outcome) == (Origin.GIVEN, Outcome.VALID)
-        assert (game.question, game.truth.answer) == (question.text, question.answers[0])
-        assert (game.proposer, game.verification, game.proposer_reward) == (None, None, None)
-    assert calls == [12]
-
-
-# -- invalid games -----------------------------------------------------------------------------
 
 SEARCH = "<search> mentor </search>"
 ASK = "<question> what is the mentor of the rival of Nobody ? </question>"
@@ -142,45 +94,6 @@ def test_invalid_games(
         assert (game.proposer_reward, game.solve_rate, game.attempts) == (-0.25, None, [])
         assert (game.question is not None) == (reason not in set(Ending))
         assert (game.verification is not None) == (reason == "unverified")
-
-
-# -- the closed-book gate ----------------------------------------------------------------------
-
-
-def test_what_is_known_by_heart_is_rejected(mini: MiniWorld, words: WordTokenizer) -> None:
-    changes = {"verifier": "policy", "invalid_reward": -0.5, "max_prompt_tokens": 999}
-    rules = rules_of(mini, words, closed_book=True, **changes)
-    played, roles = begin(rules), []
-    others = by_role(propose(), solve)
-
-    def script(trajectory: Trajectory) -> Any:
-        roles.append(trajectory.role)
-        if trajectory.role is not Role.CLOSED_BOOK:
-            return others(trajectory)
-        game = next(g for g in played.games if g.closed_book is trajectory)
-        assert prompt_of(trajectory) == f"read nothing question {game.question} :"
-        return (
-            f"<answer> {game.truth.answer} </answer>"
-            if game.slot in (1, 2)
-            else "<answer> nothing </answer>"
-        )
-
-    play(played, script)
-    order = [Role.PROPOSER, Role.VERIFIER, Role.CLOSED_BOOK, Role.SOLVER]
-    assert list(dict.fromkeys(roles)) == order
-    for game in played.games:
-        again(game, rules)
-        known = game.slot in (1, 2)
-        assert game.closed_book_verdict is not None
-        assert game.closed_book_verdict.correct is known
-        found = game.outcome, game.reason, game.proposer_reward, bool(game.attempts)
-        expected: Any = (Outcome.INVALID, "closed_book", -0.5, False)
-        assert found == (expected if known else (Outcome.VALID, None, 0.0, True))
-        # If an answer from memory were worth less than one to an attempt, playing dumb would pay.
-        assert (game.closed_book_reward, game.solver_reward) == (float(known), 1.0)
-
-
-# -- batches -----------------------------------------------------------------------------------
 
 
 def test_groups_share_answer_and_prompt(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -241,41 +154,31 @@ def mislead(played: Round, wrong: Any) -> Any:
 def test_attempts_refuse_a_question_that_the_policy_has_verified(
     mini: MiniWorld, words: WordTokenizer
 ) -> None:
-    """It pays nobody and enters no pool. By the paper's filters it paid most."""
+    """It pays nobody and enters no pool."""
 
     def wrong(slot: int, attempt: int) -> str | None:
-        most = {0: 5, 1: 3, 2: 2}.get(slot, 0)
-        return "nothing" if attempt < most else None
+        return "nothing" if attempt < {0: 5, 1: 3, 2: 2}.get(slot, 0) else None
 
-    found = []
-    for filters in (None, DEFAULT_FILTERS):
-        changes = {"verifier": "policy", "filters": filters, "invalid_reward": -0.5}
-        rules, strategy = rules_of(mini, words, **changes), ReplayBuffer()
-        first = begin(rules, seed=[1], strategy=strategy)
-        play(first, by_role(propose(), mislead(first, wrong)))
-        kept = records(first)
-        assert all(record.verification and record.verification.correct for record in kept)
-        found.append([(r.reason, r.proposer_reward, r.solver_reward) for r in kept])
-        rights = [[a.right for a in game.attempts].count(True) for game in first.games]
-        assert rights == [0, 2, 3, 5], "also of a refused question"
-        pooled = {game.question for game in first.games if game.outcome is Outcome.VALID}
-        assert {item.question for item in strategy.pool} == pooled
-        for game in first.games:
-            again(game, rules)
+    rules, strategy = rules_of(mini, words, verifier="policy", invalid_reward=-0.5), ReplayBuffer()
+    first = begin(rules, seed=[1], strategy=strategy)
+    play(first, by_role(propose(), mislead(first, wrong)))
+    kept = [again(game, rules).record for game in first.games]
+    assert all(record.verification and record.verification.correct for record in kept)
+    assert [(r.reason, r.proposer_reward, r.solver_reward) for r in kept] == [
+        ("unsolved", -0.5, None), (None, 0.6, 0.4), (None, 0.4, 0.6), (None, 0.0, 1.0)
+    ]  # fmt: skip
+    rights = [[a.right for a in game.attempts].count(True) for game in first.games]
+    assert rights == [0, 2, 3, 5], "also of a refused question"
+    assert [item.question for item in strategy.pool] == [game.question for game in first.games[1:]]
 
-        # What is played again or given is never refused: it has no proposer to pay.
-        for later in (
-            begin(rules, seed=[2], strategy=strategy),
-            Round.of_questions(rules, mini.questions(seed=0, per_group=1), [7]),
-        ):
-            play(later, by_role(say([1]), say("<answer> nothing </answer>")))
-            rest = [game for game in later.games if game.origin is not Origin.PROPOSED]
-            assert {(game.outcome, game.solve_rate) for game in rest} == {(Outcome.VALID, 0.0)}
-
-    assert found == [
-        [("unsolved", -0.5, None), (None, 0.6, 0.4), (None, 0.4, 0.6), (None, 0.0, 1.0)],
-        [(None, 1.0, 0.0), (None, 0.6, 0.4), (None, 0.4, 0.6), (None, 0.0, 1.0)],
-    ]
+    # What is played again or given is never refused: it has no proposer to pay.
+    for later in (
+        begin(rules, seed=[2], strategy=strategy),
+        Round.of_questions(rules, mini.questions(seed=0, per_group=1), [7]),
+    ):
+        play(later, by_role(say([1]), say("<answer> nothing </answer>")))
+        rest = [game for game in later.games if game.origin is not Origin.PROPOSED]
+        assert {(game.outcome, game.solve_rate) for game in rest} == {(Outcome.VALID, 0.0)}
 
 
 def test_a_short_cut_through_a_composed_question_is_wrong(
@@ -299,9 +202,6 @@ def test_a_short_cut_through_a_composed_question_is_wrong(
     assert rewards == {Origin.COMPOSED: [1.0, 0.0, 0.0], Origin.REUSED: [1.0, 1.0, 1.0]}
     for game in played.games:
         again(game, rules)
-
-
-# -- seeds -------------------------------------------------------------------------------------
 
 
 def everything(seed: int) -> str:

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,19 +36,11 @@ from ssp_env.types import GroundTruth, Question, Role
 from ssp_env.worlds.mini import MiniWorld
 
 
-def question(i: int) -> PooledQuestion:
-    return PooledQuestion(f"what is {i} ?", GroundTruth(f"g{i}", str(i), (f"alias {i}",)))
-
-
-def rng(seed: int = 0) -> np.random.Generator:
-    return np.random.default_rng(seed)
-
-
 def step(
     strategy: BatchStrategy, fresh: Sequence[PooledQuestion], empty: int, seed: int = 0
 ) -> list[PooledQuestion]:
     strategy.begin_step()
-    filled = strategy.fill(rng(seed), fresh, empty)
+    filled = strategy.fill(np.random.default_rng(seed), fresh, empty)
     strategy.keep(fresh)
     return filled
 
@@ -57,7 +50,7 @@ def test_periodic_reset_comes_exactly_every_k_steps(every: int) -> None:
     strategy = ReplayBuffer(reset_every=every)
     sizes = []
     for i in range(4 * every):
-        step(strategy, [question(i)], 0)
+        step(strategy, [asked(f"what is {i} ?", "x")], 0)
         sizes.append(len(strategy.pool))
     assert sizes == list(range(1, every + 1)) * 4
 
@@ -81,7 +74,7 @@ def test_past_questions_are_refused_in_later_steps_and_in_replays(
         assert game.question in again(game, rules).record.start.asked_before
 
     for _ in range(2 * REMEMBERED):
-        strategy.keep([question(1)])
+        strategy.keep([asked("what is it ?", "g1")])
     assert len(strategy.asked_before("g1")) == REMEMBERED
 
 
@@ -137,9 +130,6 @@ def test_questions_are_put_together_up_to_one_search_beyond_the_longest(seed: in
         assert item.truth.answer == f"N{start + links}"
     assert 3 in {item.searches for item in filled}
     assert any(item.parts == 1 for item in filled)
-
-
-# -- right attempts that are shown again -------------------------------------------------------
 
 
 def thinks(trajectory: Any) -> str:
@@ -236,9 +226,7 @@ def test_an_earlier_question_brings_its_solution_along(
 def test_an_outage_costs_the_example_and_nothing_else(
     mini: MiniWorld, words: WordTokenizer, whole: PooledQuestion
 ) -> None:
-    class Down:
-        def search(self, queries: Any, k: int) -> Any:
-            return [ServiceError("search", "down")] * len(queries)
-
-    game = shown(rules_of(mini, words, retriever=Down()), whole)
+    error = ServiceError("search", "down")
+    down = SimpleNamespace(search=lambda queries, k: [error for _ in queries])
+    game = shown(rules_of(mini, words, retriever=down), whole)
     assert (game.example, game.outcome) == (None, Outcome.PENDING)

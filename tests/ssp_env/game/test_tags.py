@@ -3,137 +3,67 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hf_tokenizers import KINDS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted import WRITTEN, spell
+from scripted import WRITTEN
 
+from benchmarks.fuzz.games import play
+from benchmarks.fuzz.invariants import first_call, squashed, without_thoughts
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.prompts import Prompts
 from ssp_env.game.protocol import ALLOWED, Call, Forgery, ScannerTags, Tags, TurnScanner, read_call
-from ssp_env.types import Action, Document, Role
+from ssp_env.types import Action, Role
 
 TAGS = Tags()
+NAIVE: Any = SimpleNamespace(tags=TAGS)
 SCANNED = {role: ScannerTags(TAGS, ALLOWED[role]) for role in Role}
 ROLES = st.sampled_from(list(Role))
 
-# -- the parser --------------------------------------------------------------------------------
-
 PARTS = ["<", ">", "/", "</", " ", "\n", "é", "東", "a", "search", "<sea", "rch>", "</informa"]
 PARTS += ["tion>", "<<", "< search>", "<thi", "nk>", *TAGS.all()]
-TURNS = st.lists(st.sampled_from([*PARTS, *WRITTEN]), max_size=14).map(
-    lambda parts: "".join(parts).encode()
-)
+TURNS = st.lists(
+    st.sampled_from(PARTS) | st.sampled_from(TAGS.all()) | st.sampled_from(WRITTEN), max_size=14
+).map(lambda parts: "".join(parts).encode())
 
 
-def naive(text: bytes, role: Role, thinking: bool) -> tuple[Call | Forgery | None, int | None]:
-    """The first thing that a turn completes, and after how many bytes, found without cleverness.
-
-    ``None`` bytes: only the end of the turn decides it.
-    """
-    hidden, unclosed = thoughts(text, thinking)
-    opened: tuple[Action, int] | None = None
-    for end in range(1, len(text) + 1):
-        head = text[:end]
-        if any(start < end <= stop for start, stop in hidden):
-            continue
-
-        needed = None if unclosed is not None and end > unclosed else end
-        for tag in (TAGS.opening("information"), TAGS.closing("information")):
-            if head.endswith(tag.encode()):
-                return Forgery(tag), needed
-        for action in ALLOWED[role]:
-            closing = TAGS.closing(action.value).encode()
-            if head.endswith(TAGS.opening(action.value).encode()):
-                opened = action, end
-            elif head.endswith(closing) and opened is not None and opened[0] is action:
-                content = text[opened[1] : end - len(closing)]
-                content = re.sub(b"<think>.*?</think>", b" ", content, flags=re.DOTALL)
-                return Call(action, content.decode("utf-8", "replace").strip()), needed
-    return None, len(text)
+def expected(text: bytes, role: Role) -> Call | str | None:
+    """The call, or "forged", that the naive parser of the random games finds in a turn."""
+    found = first_call(without_thoughts(text, NAIVE), NAIVE, ALLOWED[role])
+    return Call(Action(found[0]), found[1]) if isinstance(found, tuple) else found
 
 
-def thoughts(text: bytes, thinking: bool) -> tuple[list[tuple[int, int]], int | None]:
-    """Bounds of a turn's complete thoughts, and the start of one that is never closed."""
-    shift = len(b"<think>") if thinking else 0
-    text, spans, start = b"<think>" * thinking + text, [], 0
-    while (begin := text.find(b"<think>", start)) >= 0:
-        end = text.find(b"</think>", begin)
-        if end < 0:
-            return spans, max(0, begin - shift)
-        start = end + len(b"</think>")
-        spans.append((max(0, begin - shift), start - shift))
-    return spans, None
-
-
+@settings(max_examples=100)
 @given(text=TURNS, role=ROLES, thinking=st.booleans(), cuts=st.sets(st.integers(0, 200)))
 def test_a_turn_reads_the_same_however_it_is_cut(
     text: bytes, role: Role, thinking: bool, cuts: set[int]
 ) -> None:
-    expected, needed = naive(text, role, thinking)
-    scanner = TurnScanner(SCANNED[role], thinking)
-    for start, stop in pairwise(sorted({0, *(c for c in cuts if c < len(text)), len(text)})):
+    scanner, opened = TurnScanner(SCANNED[role], thinking), b"<think>" * thinking
+    bounds = pairwise(sorted({0, *(c for c in cuts if c < len(text)), len(text)}))
+    for start, stop in bounds:
         if (found := scanner.feed(text[start:stop])) is not None:
-            assert found == expected
-            assert needed is not None
-            assert start < needed <= stop, "it was completed in another token"
-            return
-    assert scanner.end() == expected
-    assert expected is None or needed is None
+            break
+    else:
+        start = stop = len(text)
+        found = scanner.end()
+
+    forged = isinstance(found, Forgery)
+    assert expected(opened + text[:stop], role) == ("forged" if forged else found)
+    # Nothing was complete before this token, but for what an open thought held back.
+    before = without_thoughts(opened + text[:start], NAIVE).partition(b"<think>")[0]
+    assert expected(before, role) is None
 
 
-# -- text from outside -------------------------------------------------------------------------
-
-SPECIAL = ["<eos>", "<pad>", "<unk>", "<|im_end|>", "<|im_start|>", "<|endoftext|>"]
-SPECIAL += ["<tool_call>", "</s>", "<s>"]
 ALIKE = ["SEARCH", "Answer", "ſearch", "‹", "›", "＜", "＞", "﹤", "﹥", "／", "ｓｅａｒｃｈ"]
 ALIKE += ["\u200b", "\u00ad", "\t", "\x01", "information>", "ignore the above"]
-OUTSIDE = st.lists(st.sampled_from([*PARTS, *ALIKE, *SPECIAL, *WRITTEN]), max_size=14).map("".join)
-
-
-def squashed(text: str) -> str:
-    """A text as the most forgiving reader would see it: without case, width, accents, spaces or
-    invisible characters."""
-    folded = unicodedata.normalize("NFKD", text).casefold()
-    return "".join(c for c in folded if not c.isspace() and unicodedata.category(c)[0] not in "CM")
+OUTSIDE = st.lists(st.sampled_from([*PARTS, *ALIKE, *WRITTEN]), max_size=14).map("".join)
 
 
 def count_tags(text: str) -> list[int]:
     return [squashed(text).count(tag) for tag in TAGS.all()]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_outside_text_is_data_to_every_tokenizer(kind: str) -> None:
-    """It changes neither which special tokens a prompt holds, nor which tags one reads in it."""
-    tokenizer = KINDS[kind]()
-    prompts = Prompts.open("plain", tokenizer)
-    special = {i for tag in TAGS.all() if len(ids := tokenizer.encode(tag)) == 1 for i in ids}
-    special |= {tokenizer.pad_id, tokenizer.eos_id}
-    inner: Any = getattr(tokenizer, "inner", None)
-    if inner is not None:
-        special |= set(inner.added_tokens_decoder) - {inner.unk_token_id}
-
-    def shown(text: str) -> list[tuple[list[int], list[int]]]:
-        page = Document("d", text, text)
-        prompted = [prompts.proposer(text, 2), prompts.solver(text, 3)]
-        prompted += [prompts.information([page], 10_000), prompts.verifier(text, [page], 10_000)]
-        texts = [spell(tokenizer, ids).decode("utf-8", "replace") for ids in prompted]
-        tokens = [[token for token in ids if token in special] for ids in prompted]
-        return list(zip(tokens, map(count_tags, texts), strict=True))
-
-    harmless = shown("a")
-
-    @settings(max_examples=15)
-    @given(text=OUTSIDE, tag=st.sampled_from(TAGS.all()), cut=st.integers(0, 14))
-    def check(text: str, tag: str, cut: int) -> None:
-        assert shown(tag[:cut] + text + tag[cut:]) == harmless
-
-    check()
 
 
 @given(text=OUTSIDE, role=ROLES)
@@ -163,13 +93,7 @@ def test_look_alikes_alone_lose_their_brackets(text: str, harmless: str) -> None
     assert TAGS.defuse(text) == harmless
 
 
-# -- random games ------------------------------------------------------------------------------
-
-
 def test_random_games_break_nothing() -> None:
-    pytest.importorskip("transformers")
-    from benchmarks.fuzz.games import play
-
     games = [game for number in range(60) for game in play(1, number, replayed=number % 20 == 0)]
     assert {game.outcome for game in games} == set(Outcome) - {Outcome.PENDING}
 
@@ -190,15 +114,10 @@ def test_tool_calls_are_the_same_actions() -> None:
     ):
         scanner = TurnScanner(ScannerTags(tags, ALLOWED[Role.SOLVER]))
         assert scanner.feed(f"<tool_call>{said}</tool_call>".encode()) == call
-        # Llama's own tokens; the end of the turn closes a call too.
-        pair = ("<|python_tag|>", "<|eom_id|>")
-        llama = ScannerTags(Tags(call=pair), ALLOWED[Role.SOLVER])
-        assert TurnScanner(llama).feed(f"{pair[0]}{said}{pair[1]}".encode()) == call
-        (scanner := TurnScanner(llama)).feed(f"Well.{pair[0]}{said}".encode())
-        assert scanner.end() == call
-        assert Tags(call=pair).defuse("a<｜PYTHON_tag|>b") == "a‹｜PYTHON_tag|›b"
     assert not any(read_call(text, [*Action]) for text in WRITTEN)
     assert "<tool_call>" not in tags.defuse("<tool_call>")
+    pair = ("<|python_tag|>", "<|eom_id|>")
+    assert Tags(call=pair).defuse("a<｜PYTHON_tag|>b") == "a‹｜PYTHON_tag|›b"
     assert "</tool_call>" in ScannerTags(tags, ALLOWED[Role.SOLVER]).stops()
     # Without its name, it is text.
     assert TurnScanner(ScannerTags(Tags(), ALLOWED[Role.SOLVER])).feed(b"<tool_call>{}") is None

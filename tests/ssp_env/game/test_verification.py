@@ -7,22 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from all_doors import ROOMY
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, prompt_of, propose, records, rules_of, say, solve
 
 import ssp_env
-from ssp_env.game.config import DEFAULT_FILTERS
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.game.verification import draw_noise
 from ssp_env.judge.base import Verdict, VerifyTask
-from ssp_env.tokenizers import WordTokenizer
+from ssp_env.tokenizers import BPETokenizer, ByteTokenizer, WordTokenizer
 from ssp_env.types import Document, Question, Role, World
 from ssp_env.worlds.mini import MiniWorld
-
-# -- the form ----------------------------------------------------------------------------------
 
 
 def test_it_is_the_solvers_prompt_after_a_search(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -59,13 +57,14 @@ def test_an_attempt_verifies_as_it_solves(mini: MiniWorld, words: WordTokenizer)
     assert missed, "what the proposer did not find is not found"
 
 
-@pytest.mark.parametrize("form", ["solver", "attempt"])
+@pytest.mark.parametrize(("form", "kind"), [("solver", ByteTokenizer), ("attempt", BPETokenizer)])
 def test_the_policy_reads_n_times_and_has_to_be_right_k_times(
-    mini: MiniWorld, words: WordTokenizer, form: str
+    mini: MiniWorld, kind: type[Any], form: str
 ) -> None:
     """Each reading has its verdict in the record, and all of them are replayed."""
-    changes = {"verification_prompt": form, "verifications": (2, 3), "attempts": 1}
-    rules = rules_of(mini, words, verifier="policy", **changes)
+    changes = {"verification_prompt": form, "verifications": (2, 3), "attempts": 1, **ROOMY}
+    changes |= {"proposals": 2, "asked_searches": (1, 3)}
+    rules = rules_of(mini, kind(), verifier="policy", **changes)
     played = begin(rules, slots=4)
 
     def verifier(trajectory: Trajectory) -> str:
@@ -125,22 +124,19 @@ def obeys(*, at_first: bool = False, searches: bool = False) -> Any:
 @pytest.mark.parametrize(
     ("form", "reacts", "reason", "pay"),
     [
-        ("documents", obeys(at_first=True), "unsolved", (1.0, 0.0)),
+        ("documents", obeys(at_first=True), "unsolved", (0.0, None)),
         ("solver", obeys(at_first=True), "unverified", (0.0, None)),
         ("solver", obeys(searches=True), None, (0.0, 1.0)),
-        ("solver", obeys(), "unsolved", (1.0, 0.0)),
+        ("solver", obeys(), "unsolved", (0.0, None)),
         ("attempt", obeys(), "unverified", (0.0, None)),
         ("attempt", obeys(searches=True), None, (0.0, 1.0)),
     ],
 )
-@pytest.mark.parametrize("filters", [None, DEFAULT_FILTERS])
 def test_a_question_cannot_ask_for_two_answers(
-    cities: World, filters: Any, form: str, reacts: Any, reason: str | None, pay: Any
+    cities: World, form: str, reacts: Any, reason: str | None, pay: Any
 ) -> None:
     """The paper's form of verification and its filters let two of these attacks through."""
-    game = {"verification_prompt": form, "attempts": 2, "noise_documents": 1, "filters": filters}
-    if reason == "unsolved":
-        reason, pay = (reason, (0.0, None)) if filters is None else (None, pay)
+    game = {"verification_prompt": form, "attempts": 2, "noise_documents": 1}
     batch = ssp_env.GameBatch(1, world=cities, tokenizer="bytes", game=game)
     proposer = say("<search> Paris </search>", f"<question> {ATTACK} </question>")
     turns = batch.reset(seed=0)
@@ -175,8 +171,6 @@ def test_a_verifier_of_ones_own_gets_what_a_policy_would_be_shown(
     assert {sum(one) for one in places} == {rules.config.top_k}
     assert len(places) > 3
 
-
-# -- noise -------------------------------------------------------------------------------------
 
 CORPUS = [Document(str(i), f"title {i}", f"text {i}") for i in range(30)]
 

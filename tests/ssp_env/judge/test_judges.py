@@ -18,7 +18,7 @@ from ssp_env.game.rules import own_judge
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.judges import Pair, WorldVerifier, measure
 from ssp_env.judge.lenient import LenientJudge, matching
-from ssp_env.types import GroundTruth
+from ssp_env.types import GroundTruth, World
 from ssp_env.wording.answers import normalise
 from ssp_env.worlds import open_world
 
@@ -26,34 +26,22 @@ TRUTH = GroundTruth("g", "New York City", ("NYC", "The Big Apple"))
 
 
 @pytest.mark.parametrize(
-    ("supported", "right", "detail"),
-    [
-        ({"New York City"}, True, "New York City"),
-        ({"Geneva"}, False, "the documents support: Geneva"),
-        ({"New York City", "Geneva"}, False, "2 answers: Geneva; New York"),
-        (set(), False, "support no answer"),
-        (None, False, "cannot be read"),
-    ],
+    "read", [{"New York City"}, {"Geneva"}, {"Geneva", "New York City"}, set(), None]
 )
-def test_world_verifier_accepts_one_answer_that_is_the_truth(
-    supported: set[str] | None, right: bool, detail: str
-) -> None:
-    world: Any = SimpleNamespace(can_read=True, read=lambda question, documents: supported)
-    (result,) = WorldVerifier(world).verify([VerifyTask("Where?", TRUTH, ())])
+def test_world_verifier_accepts_one_answer_that_is_the_truth(read: set[str] | None) -> None:
+    world: Any = SimpleNamespace(name="w", can_read=True, read=lambda question, documents: read)
+    (result,) = WorldVerifier(world).verify([VerifyTask("Which city?", TRUTH, ())])
     assert isinstance(result, Verdict)
-    assert result.correct is right
-    assert detail in result.detail
+    assert result.correct is (read == {"New York City"})
 
 
-def test_generated_names_have_one_spelling_and_real_text_has_many() -> None:
+def test_generated_names_have_one_spelling_and_real_text_has_many(cities: World) -> None:
     judge = own_judge(open_world("mini"))
     truth = GroundTruth("g", "Heganes")
     right = [judge.judge([JudgeTask("?", said, truth)])[0] for said in ("heganes .", "Hegan")]
     assert right == [Verdict(True), Verdict(False)]
-    assert isinstance(own_judge(open_world("wiki-mini")), LenientJudge)
+    assert isinstance(own_judge(cities), LenientJudge)
 
-
-# -- by rules ----------------------------------------------------------------------------------
 
 PAIRS = Path(__file__).parents[3] / "benchmarks" / "data" / "judge_pairs.jsonl.gz"
 

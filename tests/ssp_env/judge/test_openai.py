@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import re
-import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -89,28 +88,14 @@ def faults(results: Sequence[Verdict | ServiceError]) -> list[str]:
     return [result.fault for result in results if isinstance(result, ServiceError)]
 
 
-# -- outages, and texts that are to blame ------------------------------------------------------
+TROUBLES = {"garbage": 1, "no_content": 1, "deep": 1, "too_long": 1}
+TROUBLES |= {"broken": 4, "hangs_up": 4, "drips": 1}
+"""Scripts, and how often a model is asked before it is given up."""
 
 
-TROUBLES = [
-    ("garbage", "without one clear verdict: 'It depends.'", 1),
-    ("no_content", "a reply without text", 1),
-    ("deep", "no chat completion", 1),
-    ("too_long", "HTTP 400: 'maximum context length'", 1),
-    ("broken", "HTTP 500", 4),
-    ("hangs_up", "RemoteProtocolError", 4),
-    ("drips", "no complete reply", 1),
-]
-
-
-@pytest.mark.parametrize(("script", "what", "calls"), TROUBLES)
+@pytest.mark.parametrize("script", TROUBLES)
 def test_a_text_without_a_verdict_is_to_blame_if_the_model_has_one_for_another(
-    server: ChatServer,
-    model: Scripts,
-    script: str,
-    what: str,
-    calls: int,
-    monkeypatch: pytest.MonkeyPatch,
+    server: ChatServer, model: Scripts, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it does to the server: by stalling it, nobody turns a wrong answer into none."""
     if script == "drips":
@@ -119,9 +104,8 @@ def test_a_text_without_a_verdict_is_to_blame_if_the_model_has_one_for_another(
         judge = OpenAIJudge(client)
         (result,) = judge.judge([task(script)])
         assert isinstance(result, ServiceError)
-        assert what in result.what
         assert result.fault == pickle.loads(pickle.dumps(result)).fault == "text"
-        assert model.calls == {script: calls, "well": 1}
+        assert model.calls == {script: TROUBLES[script], "well": 1}
 
         # So it is wrong in the game, like the answer that was judged.
         results = ask_each("judge", judge.judge, [task(script), task("incorrect"), task("correct")])
@@ -163,20 +147,6 @@ def test_a_text_that_stalls_the_model_is_to_blame_if_others_got_through(
         assert faults(judge.judge([task("slow")])) == ["service"], "nobody got through"
 
 
-def test_a_server_that_is_away_is_an_outage_whatever_the_text(server: ChatServer) -> None:
-    with socket.socket() as deaf:  # bound, but not listening
-        deaf.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{deaf.getsockname()[1]}/v1"
-        with ChatClient(config(server).replace(base_url=url)) as gone:
-            (result,) = OpenAIJudge(gone).judge([task("correct")])
-    assert isinstance(result, ServiceError)
-    assert (result.service, result.fault) == ("judge", "service")
-    assert "ConnectError" in result.what
-
-
-# -- calls -------------------------------------------------------------------------------------
-
-
 def test_what_is_sent(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CITY_KEY", "sesame-42\n")
     with ChatClient(config(server, api_key_env="CITY_KEY")) as client:
@@ -194,9 +164,6 @@ def test_what_is_sent(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> No
         assert isinstance(result, ServiceError)
         assert "bad key" in result.what
         assert "sesame" not in result.what
-
-
-# -- texts from outside ------------------------------------------------------------------------
 
 
 def verify_task(script: str, *texts: str) -> VerifyTask:
@@ -233,9 +200,6 @@ def test_no_text_can_break_out_of_its_place(
     prompts = sent(attack)
     assert prompts[0].count("\nverdict:") == 2, "those of the instructions"
     assert structure(prompts) == structure(sent("harmless"))
-
-
-# -- the verifier ------------------------------------------------------------------------------
 
 
 def test_the_verifier_reads_and_its_judge_decides(client: ChatClient) -> None:
@@ -276,8 +240,6 @@ def test_the_model_may_verify_by_an_attempt(server: ChatServer, client: ChatClie
     with pytest.raises(UsageError, match=r"needs VerifyTask\.search"):
         verifier.verify([verify_task("endless")])
 
-
-# -- replies -----------------------------------------------------------------------------------
 
 VERDICTS = {
     "Same city.\n\n  **Verdict:** Correct.\n": True,

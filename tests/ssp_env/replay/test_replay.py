@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from all_doors import ROOMY
 from pydantic import TypeAdapter
-from scripted import again, begin, by_role, play, propose, rules_of, say, solve, spell, written
+from scripted import again, begin, by_role, play, propose, rules_of, say, spell, written
 
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ServiceError
 from ssp_env.game.game import Attempt, Game, four_p_one_minus_p
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord
@@ -23,29 +23,8 @@ from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
 from ssp_env.judge.judges import ExactMatchJudge
 from ssp_env.replay import Replay, SavedGame, replay, rescore
-from ssp_env.tokenizers import BPETokenizer, ByteTokenizer, WordTokenizer
+from ssp_env.tokenizers import ByteTokenizer, WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
-
-# -- games of every kind -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("kind", "verifier", "form"),
-    [("bytes", "policy", "solver"), ("words", "policy", "attempt"), ("bpe", "none", "solver")],
-)
-def test_games_of_a_batch(
-    mini: MiniWorld, words: WordTokenizer, kind: str, verifier: str, form: str
-) -> None:
-    tokenizer: Any = {"words": words, "bytes": ByteTokenizer(), "bpe": BPETokenizer()}[kind]
-    changes = {"verification_prompt": form, "proposals": 2, "asked_searches": (1, 3), **ROOMY}
-    rules = rules_of(mini, tokenizer, verifier=verifier, **changes)
-    played = play(begin(rules, slots=6), by_role(propose(2), solve))
-    assert {game.outcome for game in played.games} == {Outcome.VALID}
-    assert any(item.origin.startswith("game ") for game in played.games for item in game.noise)
-    for game in played.games:
-        record = again(game, rules).record
-        shown = {d.id for d in game.evidence} | {n.document.id for n in game.noise}
-        assert set(record.materials or ()) == shown
 
 
 def test_own_prompts_and_tags_replay_where_they_do_not_lie(mini: MiniWorld, tmp_path: Path) -> None:
@@ -73,21 +52,6 @@ def test_own_prompts_and_tags_replay_where_they_do_not_lie(mini: MiniWorld, tmp_
     again(game, rules)
 
 
-# -- code of the user's own --------------------------------------------------------------------
-
-
-def own_noise(
-    rng: Any, count: int, own: Any, others: Any, corpus: Any
-) -> tuple[NoiseDocument, ...]:
-    """Always the same page."""
-    return (NoiseDocument(corpus[0], "corpus"),)
-
-
-def fussy(proposal: Any) -> bool:
-    """Fails about every other question."""
-    return len(proposal.question) % 2 == 0
-
-
 def pays_length(game: Game) -> float:
     """Something that no name of the config stands for."""
     return len(game.question or "") / 100
@@ -99,10 +63,10 @@ def pays_place(game: Game, attempt: Attempt) -> float:
 
 
 def test_what_own_code_said_is_played_back(mini: MiniWorld, words: WordTokenizer) -> None:
-    rewards = {"own_proposer_reward": pays_length, "solver_reward": pays_place}
-    rules = rules_of(
-        mini, words, attempts=3, noise=own_noise, own_filters={"fussy": fussy}, **rewards
-    )
+    parts: dict[str, Any] = {"own_proposer_reward": pays_length, "solver_reward": pays_place}
+    parts["noise"] = lambda *given: (NoiseDocument(given[-1][0], "corpus"),)
+    parts["own_filters"] = {"fussy": lambda proposal: len(proposal.question) % 2 == 0}
+    rules = rules_of(mini, words, attempts=3, **parts)
     games = play(begin(rules, slots=6), by_role(propose())).games
     assert {game.reason for game in games} == {None, "fussy"}
     saved = [again(game, rules) for game in games]
@@ -117,9 +81,6 @@ def test_what_own_code_said_is_played_back(mini: MiniWorld, words: WordTokenizer
             assert (game.proposer_reward, game.solver_reward) == (pays_length(game), 0.25)
             paid = {"game: proposer_reward", "game: solver_reward", "solver 1: reward"}
             assert places(replay(one, **others)) >= paid
-
-
-# -- alterations -------------------------------------------------------------------------------
 
 
 def places(replayed: Replay) -> set[str]:
@@ -149,14 +110,10 @@ LAST = "trajectories", -1
     ("value", "path", "expected"),
     [
         (9, (*LAST, "segments", 0, "ids", 1), {"solver 3: segments[0].ids[1]"}),
-        (9, (*LAST, "segments", 2, "ids", 1), {"solver 3: segments[2].ids[1]"}),
-        ("?", (*LAST, "segments", 1, "text"), {"solver 3: segments[1].text"}),
-        ("format", (*LAST, "ending"), {"solver 3: ending"}),
         ("me", (*LAST, "result"), {"solver 3: result"}),
         (False, (*LAST, "verdict", "correct"), {"solver 3: reward", *PAID}),
         ("who ?", ("question",), {"game: question"}),
         (None, ("evidence", -1), {"game: evidence[1]"}),
-        (7, ("hops",), {"game: hops"}),
         (None, LAST, {"solver 3", *PAID}),
     ],
 )
@@ -173,9 +130,6 @@ def test_searches_that_were_not_recorded_or_found_something_else(games: list[Sav
     page = (*LAST, "searches", 0, "documents", 0)
     other = places(replay(forged(games[1], "nobody", *page, "text")))
     assert "solver 3: segments[2].text" in other
-
-
-# -- another judge, another reward -------------------------------------------------------------
 
 
 class Contrary:
@@ -234,12 +188,6 @@ def test_other_rewards(games: list[SavedGame]) -> None:
         )
     assert rescored[2].after.record.proposer_reward == -0.5
     assert all(replay(one.after, solver_reward=thrifty).identical for one in rescored)
-
-    with pytest.raises(UsageError, match="a finite number is wanted"):
-        rescore(games, None, lambda game: float("nan"))
-    bare = replace(games[0], rules=replace(games[0].rules, tokens=False))
-    with pytest.raises(UsageError, match="written without token ids"):
-        rescore([bare], solver_reward=thrifty)
 
 
 def test_a_judge_that_fails(games: list[SavedGame]) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corpus_files import jsonl
 from numpy.typing import NDArray
+from scripted import jsonl
 
 pytest.importorskip("faiss", reason="needs the extra 'dense'")
 
@@ -120,9 +120,6 @@ def test_a_killed_build_continues_encoding_where_it_stopped(
         third = HashEncoder()
         build_index(source, tmp_path / "i", IVF, encoder=third)
         assert third.passages == 0, "the vectors are there"
-
-
-# -- adopting a FAISS file ---------------------------------------------------------------------
 
 
 def faiss_file(path: Path, made_of: NDArray[np.float32], factory: str = "Flat") -> Path:

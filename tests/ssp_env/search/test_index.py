@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corpus_files import jsonl
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scripted import jsonl
 
 from ssp_env.errors import DataError, SSPError
 from ssp_env.search.base import Corpus
@@ -32,17 +32,10 @@ def stored(folder: Path, documents: Sequence[Document] = ROWS) -> PassageStore:
     return build_store(jsonl(folder / "c.jsonl", documents), folder / "s")
 
 
-# -- passages ----------------------------------------------------------------------------------
-
-
-def test_a_store_holds_what_a_corpus_holds(tmp_path: Path) -> None:
+def test_a_store_can_be_copied_and_read_by_threads(tmp_path: Path) -> None:
     store = stored(tmp_path)
-    assert store[np.int64(3)] == store[-47] == ROWS[3]
-    assert store[::-3] == list(Corpus(ROWS)[::-3])
-    assert list(store.read_from(49)) == ROWS[49:]
-    for missing in (50, -51):
-        with pytest.raises(IndexError):
-            store[missing]
+    assert store.name == "c.jsonl"
+    assert store[np.int64(3)] == ROWS[3]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(store.__getitem__, list(range(50)) * 20)) == ROWS * 20
     assert list(pickle.loads(pickle.dumps(store))) == ROWS
@@ -52,13 +45,20 @@ def test_a_store_holds_what_a_corpus_holds(tmp_path: Path) -> None:
 @given(
     st.lists(st.tuples(PARTS, PARTS, PARTS), min_size=1, max_size=8, unique_by=lambda row: row[0])
 )
-def test_any_text_comes_back(
+def test_a_store_holds_what_a_corpus_holds(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, str]]
 ) -> None:
-    documents = [Document(*row) for row in rows]
-    store = stored(tmp_path_factory.mktemp("any"), documents)
-    assert list(store) == documents
-    assert store.digest() == Corpus(documents).digest()
+    """Whatever the text."""
+    documents, count = [Document(*row) for row in rows], len(rows)
+    store, corpus = stored(tmp_path_factory.mktemp("any"), documents), Corpus(documents)
+    assert list(store) == list(corpus) == documents
+    assert store.digest() == corpus.digest()
+    assert [store[i] for i in range(-count, count)] == documents * 2
+    assert store[::-3] == list(corpus[::-3])
+    assert list(store.read_from(count - 1)) == documents[-1:]
+    for missing in (count, -count - 1):
+        with pytest.raises(IndexError):
+            store[missing]
 
 
 def test_a_whole_store_is_not_built_again_and_other_passages_are_refused(tmp_path: Path) -> None:
@@ -70,9 +70,6 @@ def test_a_whole_store_is_not_built_again_and_other_passages_are_refused(tmp_pat
     assert before == {path: path.stat().st_mtime_ns for path in store.folder.iterdir()}
     with pytest.raises(DataError, match="other passages"):
         stored(tmp_path, [ROWS[1], ROWS[0], *ROWS[2:]])
-
-
-# -- manifests ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -98,8 +95,6 @@ def test_every_damaged_file_is_noticed(index: Path) -> None:
     with pytest.raises(DataError, match="Input should be 7"):
         open_index(index)
 
-
-# -- builds that do not end well ---------------------------------------------------------------
 
 FULL = 3
 """Exit status of a child whose build was refused with an error that says what to do."""

@@ -60,9 +60,6 @@ def served() -> Iterator[Served]:
         yield served
 
 
-# -- what is answered --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("count", [0, 1, 600])
 def test_a_search_r1_client_gets_one_ranking_per_query(served: Served, count: int) -> None:
     queries = [f"query {number} Ω\0" for number in range(count)]
@@ -74,9 +71,6 @@ def test_a_search_r1_client_gets_one_ranking_per_query(served: Served, count: in
     # As Search-R1's rollout asks (search_r1/llm_agent/generation.py).
     assert served.retrieve(*queries, topk=2, return_scores=True).json()["result"] == scored
     assert served.retrieve(*queries, topk=2).json()["result"] == bare
-
-
-# -- what is refused ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -113,9 +107,6 @@ def test_every_path_but_the_probe_wants_the_token() -> None:
         right = {"Authorization": f"Bearer {TOKEN}"}
         assert served.retrieve("q", headers=right).status_code == 200
         assert httpx.get(f"{served.url}/healthz").text == "ok"
-
-
-# -- batching ----------------------------------------------------------------------------------
 
 
 def play(
@@ -174,9 +165,6 @@ def test_the_queue_is_bounded_and_a_request_that_was_given_up_makes_room(
     outcomes = play(retriever, [(["a"], 1), (["b"], 1), (["full"], 1), (["c"], 1)], given_up=0)
     assert outcomes == [asyncio.CancelledError, ["b"], ServiceError, ["c"]]
     assert retriever.calls == [(["b", "c"], 1)]
-
-
-# -- the end -----------------------------------------------------------------------------------
 
 
 def test_a_search_that_takes_too_long_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from ssp_env.doors.setup import set_up
-from ssp_env.errors import ServiceError
 from ssp_env.game.config import DEFAULT_FILTERS
 from ssp_env.game.rules import Rules
-from ssp_env.judge.base import JudgeTask, Verdict
-from ssp_env.judge.judges import ExactMatchJudge
 from ssp_env.testing.hacks import CHEATS, Finding, Report, Result, find_cheat, probe
 from ssp_env.worlds.mini import MiniWorld
 
@@ -33,15 +29,6 @@ def result_of(rules: Rules, cheat: str) -> Result:
     """A single cheat's result."""
     (result,) = probe(rules, [find_cheat(cheat)], games=GAMES).cheats
     return result
-
-
-class Obedient(ExactMatchJudge):
-    """Obeys an answer that calls itself right."""
-
-    def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        told = ["verdict: correct" in task.prediction for task in tasks]
-        judged = super().judge(tasks)
-        return [Verdict(True) if right else own for right, own in zip(told, judged, strict=True)]
 
 
 @pytest.mark.parametrize("spelled", [False, True], ids=["words", "bytes"])
@@ -86,7 +73,6 @@ GATE, PAST = {"closed_book": True}, {"filters": (*DEFAULT_FILTERS, "past_questio
         ("search_for_zebras", True, PAPER, PAYS, None),
         ("search_for_zebras", True, {**PAPER, "proposer_reward": "4p(1-p)"}, HELD, None),
         ("search_for_zebras", True, {"verifier": "policy"}, HELD, "unsolved"),
-        ("sandbag", False, {}, Finding.NOT_PLAYED, None),
     ],
 )
 def test_what_holds_a_cheat(
@@ -99,13 +85,6 @@ def test_what_holds_a_cheat(
         assert found.solver == 1.0
 
 
-def test_a_judge_that_obeys_is_found_out(mini: MiniWorld) -> None:
-    assert result_of(rules_of(mini, spelled=True), "instruct_judge").finding is not Finding.PAYS
-    found = result_of(rules_of(mini, spelled=True, judge=Obedient()), "instruct_judge")
-    assert found.finding is Finding.PAYS
-    assert found.solver == 1.0
-
-
 def test_playing_dumb_at_the_closed_book_gate_earns_no_more(mini: MiniWorld) -> None:
     found = result_of(rules_of(mini, game={"closed_book": True}), "sandbag")
     assert found.beside == "by_heart"
@@ -113,14 +92,3 @@ def test_playing_dumb_at_the_closed_book_gate_earns_no_more(mini: MiniWorld) -> 
     assert found.more_than_honest is not None
     assert found.more_than_honest.value == 0.0
     assert found.finding is not Finding.PAYS
-
-
-def test_the_gate_is_measured_where_the_world_knows_the_truth(mini: MiniWorld) -> None:
-    cheats = [find_cheat("wrong_question")]
-    strict = probe(rules_of(mini), cheats, games=GAMES).gate
-    assert (strict.precision, strict.recall) == (1.0, 1.0)
-
-    # Without a verifier, half of what is accepted is wrong.
-    open_gate = probe(rules_of(mini, game={"verifier": "none"}), cheats, games=GAMES).gate
-    assert open_gate.accepted_unsound >= GAMES - 5
-    assert open_gate.recall == 1.0

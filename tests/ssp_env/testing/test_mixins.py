@@ -10,19 +10,14 @@ from typing import Any, ClassVar
 import pytest
 from hf_tokenizers import KINDS
 
-from ssp_env.errors import ServiceError
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import STRATEGIES, BatchStrategy, make_strategy
-from ssp_env.game.verification import NoiseSource, draw_noise
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
 from ssp_env.judge.judges import ExactMatchJudge, F1Judge, NoVerifier, WorldVerifier
 from ssp_env.players import ClozePlayer, MiniPlayer, Player
-from ssp_env.search.base import Corpus, Retriever
-from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.testing import (
     BatchStrategyTests,
     JudgeTests,
-    NoiseSourceTests,
     PlayerTests,
     RetrieverTests,
     TokenizerTests,
@@ -47,29 +42,6 @@ class KnowsByHeart(SmallWorld):
         return super().read(question, list(self.corpus))
 
 
-class Breakable(BM25Retriever):
-    """A retriever that can be switched off, and may hide the outage."""
-
-    def __init__(self, silent: bool = False) -> None:
-        super().__init__(Corpus(PASSAGES))
-        self.silent, self.down = silent, False
-
-    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        if self.down and not self.silent:
-            raise ServiceError("search", "switched off")
-        return [[] for _ in queries] if self.down else super().search(queries, k)
-
-
-class TestBM25(RetrieverTests):
-    queries = ("capital of Austria", "Danube", "city in Italy")
-
-    def make_retriever(self) -> Retriever:
-        return Breakable()
-
-    def break_it(self, retriever: Any) -> None:
-        retriever.down = True
-
-
 class TestExactMatch(JudgeTests):
     def make_judge(self) -> Judge:
         return ExactMatchJudge()
@@ -90,13 +62,6 @@ class TestWorldVerifier(VerifierTests):
 
     def make_verifier(self) -> Verifier:
         return WorldVerifier(SMALL)
-
-
-class TestNoVerifier(VerifierTests):
-    unsupported = None
-
-    def make_verifier(self) -> Verifier:
-        return NoVerifier()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -123,11 +88,6 @@ class TestClozePlayer(PlayerTests):
         return ClozePlayer(rules.tags)
 
 
-class TestDrawNoise(NoiseSourceTests):
-    def make_noise(self) -> NoiseSource:
-        return draw_noise
-
-
 @pytest.mark.parametrize("name", STRATEGIES)
 class TestStrategies(BatchStrategyTests):
     @pytest.fixture(autouse=True)
@@ -142,9 +102,14 @@ def strict(tasks: Sequence[JudgeTask]) -> list[Verdict]:
     return [Verdict(task.prediction == task.truth.answer) for task in tasks]
 
 
+def silent(queries: Sequence[str], k: int) -> list[list[Document]]:
+    """Hides that it is down."""
+    return [[] for _ in queries]
+
+
 BROKEN = [
     (WorldTests, KnowsByHeart(), "analysis_knows_the_right_answer", "use them alone"),
-    (TestBM25, Breakable(silent=True), "a_failure_is_an_error", "would be trained on"),
+    (RetrieverTests, SimpleNamespace(search=silent), "a_failure_is_an_error", "would be trained"),
     (
         JudgeTests,
         SimpleNamespace(judge=strict),
@@ -157,7 +122,8 @@ BROKEN = [
 
 @pytest.mark.parametrize(("mixin", "part", "test", "message"), BROKEN)
 def test_a_broken_part_is_noticed(mixin: Any, part: Any, test: str, message: str) -> None:
-    makers = [name for name in dir(mixin) if name.startswith("make_")]
-    broken = type("Broken", (mixin,), {name: lambda self, *_: part for name in makers})()
+    makers = [name for name in dir(mixin) if name.startswith(("make_", "break_"))]
+    own = {name: lambda self, *_: part for name in makers}
+    broken = type("Broken", (mixin,), {**own, "queries": ("one", "two")})()
     with pytest.raises(AssertionError, match=f"(?s){message}"):
         getattr(broken, f"test_{test}")()

@@ -56,8 +56,6 @@ def test_f1(prediction: str, wordings: list[str], score: float) -> None:
     assert exact_match(prediction, wordings) is (score == 1.0)
 
 
-# -- answers given away ------------------------------------------------------------------------
-
 GIVEN_AWAY = [
     ("What is the capital PARIS known for?", "Paris"), ("Who is Paris's mayor?", "Paris"),
     ("Which river crosses P a r i s?", "Paris"), ("Where is NewYork?", "New York"),
@@ -126,8 +124,3 @@ def test_look_alikes_and_what_does_not_show_hide_nothing(wording: str, data: st.
         for letters in alike
     )
     assert mentions(f"Tell me: {written}, yes?", [wording]) == wording
-
-
-@given(st.text(max_size=30), st.text(max_size=10))
-def test_any_text_can_be_searched(text: str, wording: str) -> None:
-    assert mentions(text, [wording]) in (None, wording)

@@ -18,7 +18,6 @@ from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.rules import Rules, fingerprint
-from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.index import build_index
 from ssp_env.search.store import PassageStore
 from ssp_env.testing import WorldTests
@@ -32,7 +31,6 @@ from ssp_env.worlds.mini_language import (
     Relation,
     names,
     parse_question,
-    read_facts,
     vocabulary,
     write_question,
 )
@@ -73,36 +71,6 @@ def test_worlds_stay_as_they_are() -> None:
         sha.update(repr([question.text for question in world.questions(0, 10)]).encode())
     sha.update(" ".join(vocabulary()).encode())
     assert sha.hexdigest() == "73ee2b62721f5e80120e90bf563cd68bc90da0f441083015746e41fd177cc034"
-
-
-def test_the_two_graphs_share_nothing() -> None:
-    world = MiniWorld(seed=11, entities=60)
-    train, evaluation = set(world.train_graph.entities), set(world.eval_graph.entities)
-    assert not train & evaluation
-    for graph, own in ((world.train_graph, train), (world.eval_graph, evaluation)):
-        assert {end for entity, _, value in facts_of(graph) for end in (entity, value)} <= own
-    assert {truth.answer for truth in world.answers} <= train
-    for question in world.questions(0, 20):
-        parsed = parse_question(question.text)
-        assert parsed is not None
-        assert {parsed[0], *question.answers} <= evaluation
-    assert {document.id for document in world.corpus} == train | evaluation
-
-
-def test_answers_can_be_reached(mini: MiniWorld) -> None:
-    """The own page of each answer is found, and tells a fact that leads to it: so a proposer can
-    look backwards."""
-    assert len(mini.answers) > 40
-    names = [truth.answer for truth in mini.answers]
-    for name, found in zip(names, BM25Retriever(mini.corpus).search(names, 2), strict=True):
-        (page,) = (document for document in found if document.id == name)
-        entity, relation = next((e, r) for e, r, value in read_facts([page]) if value == name)
-        analysis = mini.analyse(write_question(entity, [Hop(relation)]))
-        assert analysis is not None
-        assert analysis.answers == {name}
-
-
-# -- questions ---------------------------------------------------------------------------------
 
 
 @given(start=NAMES, hops=st.lists(HOPS, min_size=1, max_size=6))
@@ -149,9 +117,6 @@ def test_analysis_agrees_with_brute_force(one_to_many: bool, data: st.DataObject
     assert (analysis.hops < len(hops)) is comes_back
 
 
-# -- reading -----------------------------------------------------------------------------------
-
-
 def test_reading_sees_only_the_documents(mini: MiniWorld) -> None:
     entity, relation, value = facts_of(mini.train_graph)[0]
     question = write_question(entity, [Hop(relation)])
@@ -162,9 +127,6 @@ def test_reading_sees_only_the_documents(mini: MiniWorld) -> None:
     assert mini.read(question, [page]) == {value}
     assert mini.read(question, [lie]) == mini.read(question, [other_way]) == {"Nobody"}
     assert mini.read(question, [lie, page]) == {"Nobody", value}
-
-
-# -- files -------------------------------------------------------------------------------------
 
 
 def write(path: Path, *rows: Any) -> Path:
@@ -218,9 +180,6 @@ def test_a_corpus_may_be_an_index_directory(tmp_path: Path) -> None:
     (bare / "passages").symlink_to(index / "passages")
     with pytest.raises(ConfigError, match="ssp index"):
         rules_of(FileWorld("m", bare, answers))
-
-
-# -- wiki-mini ---------------------------------------------------------------------------------
 
 
 class TestWikiMini(WorldTests):
