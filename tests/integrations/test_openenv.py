@@ -138,7 +138,7 @@ def test_mistakes_are_errors_in_their_form(url: str) -> None:
         asyncio.run(play(url, 3, "referee", []))
 
 
-def test_a_search_server_that_is_gone_is_no_reward(
+def test_a_search_server_that_is_gone_is_no_reward_and_a_game_that_is_none_is_refused(
     monkeypatch: pytest.MonkeyPatch, without_search: Callable[[Rules], None]
 ) -> None:
     from ssp_openenv.models import SspAction
@@ -147,6 +147,8 @@ def test_a_search_server_that_is_gone_is_no_reward(
     from ssp_openenv.server import app
 
     env = app.SspEnvironment()
+    with pytest.raises(IndexError):
+        env.get_task("solver", app.SEEDS)
     env.reset(seed=0)
     without_search(app.RULES)
     last = env.step(SspAction(text="<search> Tatal </search>"))

@@ -105,6 +105,9 @@ def test_a_model_that_does_not_fit_tokenizer_tags_or_budgets(
     (tmp_path / "own" / "tags.json").write_text('{"search": "lookup"}')
     own = refused(f"game.prompts={tmp_path / 'own'}")
     assert "cannot spell the tag <lookup>" in own
+    wiki = ("world=wiki-mini", "game.max_prompt_tokens=512")
+    assert "cannot read documents" in refused(*wiki, "game.verifier=world")
+    assert "take a model with a vocabulary for any text" in refused(*wiki)
     vocabulary = json.loads((copy / "config.json").read_text())["vocab_size"]
     rewrite(copy / "config.json", max_position_embeddings=300)
     assert refused(model=copy).endswith("; give at most 44")
@@ -150,8 +153,6 @@ MISTAKES = [
     ("train --set game.max_prompt_tokens=5", "game.max_prompt_tokens = 5: "),
     ("train --set world_options.sede=1", "did you mean 'seed'"),
     ("train --set per_group=3000", "per_group = 3000: "),
-    ("train --world wiki-mini --verifier world", "cannot read documents"),
-    ("train --world wiki-mini", "take a model with a vocabulary for any text"),
     (f"train --set judge=openai --set openai.model=m --set openai.base_url={GONE}", GONE),
     ("train --set engine.kind=vllm", "engine.kind=vllm needs a package"),
     ("train --set tracker=wandb", "run: pip install 'ssp-env[track]'"),
