@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,6 @@ TOGETHER = {
     "tests/test_docs.py": "forked",
     "tests/agents/rllib/test_algorithm.py": "agents on Ray",
     "tests/agents/rllib/test_runners.py": "agents on Ray",
-    "tests/experiments/commands/test_services.py": "runs with services",
     "tests/experiments/commands/test_eval.py": "runs with services",
     "tests/experiments/commands/test_kinds_of_runs.py": "kinds of runs",
     "tests/ssp_env/search/": "servers and clocks",
@@ -51,15 +51,38 @@ def pytest_configure(config: pytest.Config) -> None:
 
     from ray.cluster_utils import Cluster
 
-    # Actors import what lies beside the tests, and compute with one thread.
-    folders = {str(file.parent) for file in Path(__file__).parent.rglob("*.py")}
-    os.environ["PYTHONPATH"] = os.pathsep.join([*sorted(folders), *sys.path])
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ.update(of_actors())
     # It believes in GPUs, which only those that ask for them are given.
     has = {"num_cpus": 32, "num_gpus": 16, "object_store_memory": 512 * 1024**2}
     cluster = Cluster(initialize_head=True, head_node_args={**has, "include_dashboard": False})
     os.environ["RAY_ADDRESS"] = cluster.address
     config.add_cleanup(cluster.shutdown)
+
+
+def of_actors() -> dict[str, str]:
+    """Environment of Ray's actors: they import what lies beside the tests, and have one thread."""
+    folders = {str(file.parent) for file in Path(__file__).parent.rglob("*.py")}
+    return {"PYTHONPATH": os.pathsep.join([*sorted(folders), *sys.path]), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[None]:
+    """One Ray for all tests of this process."""
+    import ray
+    from playful import quicken_connectors
+
+    quicken_connectors()
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if "RAY_ADDRESS" not in os.environ:
+        # It believes in GPUs, which only those that ask for them are given.
+        quiet |= {"num_cpus": 3, "num_gpus": 16, "object_store_memory": 128 * 1024**2}
+        quiet |= {"include_dashboard": False}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in of_actors().items():
+            patch.setenv(name, value)
+        ray.init(os.environ.get("RAY_ADDRESS", "local"), **quiet)
+        yield
+        ray.shutdown()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -93,13 +116,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not hasattr(config, "workerinput"):
         return
 
-    order = list(dict.fromkeys(TOGETHER.values()))
-
-    def place(item: pytest.Item) -> int:
-        group = group_of(item.nodeid)
-        return order.index(group) if group in order else len(order)
-
-    items.sort(key=place)
+    order = {group: place for place, group in enumerate(dict.fromkeys(TOGETHER.values()))}
+    items.sort(key=lambda item: order.get(group_of(item.nodeid), len(order)))
 
 
 def group_of(nodeid: str) -> str:

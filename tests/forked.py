@@ -7,9 +7,9 @@ import atexit
 import multiprocessing
 import os
 import runpy
+import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 PRELOADED = [
     "torch._dynamo",  # what an optimizer imports at its first step
@@ -23,15 +23,7 @@ LONGEST = 580.0
 """Seconds."""
 
 
-class Ended(NamedTuple):
-    """A process that is over, and all that it wrote."""
-
-    status: int | None
-    output: str
-    errors: str
-
-
-def run_forked(script: Path | str, *arguments: str, cwd: Path) -> Ended:
+def run_forked(script: Path | str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Runs a file as ``python script ...`` would; a name without ``.py`` as ``python -m``."""
     # tianshou would spend 13 seconds on compiling what runs here for less than one.
     os.environ.update(OMP_NUM_THREADS="1", NUMBA_DISABLE_JIT="1")
@@ -45,7 +37,7 @@ def run_forked(script: Path | str, *arguments: str, cwd: Path) -> Ended:
         process.kill()
         process.join()
     output, errors = (file.read_text(encoding="utf-8") for file in written)
-    return Ended(process.exitcode, output, errors)
+    return subprocess.CompletedProcess(script, process.exitcode, output, errors)
 
 
 def _run(script: str, arguments: tuple[str, ...], cwd: Path, written: list[Path]) -> None:

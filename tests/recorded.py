@@ -3,7 +3,6 @@ a partner records of them has to equal them."""
 
 from __future__ import annotations
 
-import json
 import zlib
 from typing import Any
 
@@ -16,8 +15,6 @@ from ssp_env.types import Role
 
 SETUP: dict[str, Any] = {"world": "mini", "tokenizer": "bpe"}
 """A game of five attempts that takes no time."""
-
-
 SURPLUS = " and so on"
 """What follows a complete action, and is dropped."""
 
@@ -61,29 +58,9 @@ class Recorded:
         known = self.turns.get(contents.replace(SURPLUS, ""))
         return known or (404, f"nothing was recorded after {contents!r}".encode())
 
-    def server(self) -> RecordedServer:
+    def server(self) -> ChatServer:
         """An OpenAI-compatible server that writes the same turns."""
-        return RecordedServer(self)
-
-
-class RecordedServer(ChatServer):
-    """It stops where its caller wants it to, as vLLM does."""
-
-    def __init__(self, recorded: Recorded) -> None:
-        super().__init__(recorded.next_turn)
-
-    def success(self, reply: str, body: Any) -> bytes:
-        for stop in body.get("stop") or ():
-            head, found, _ = reply.partition(stop)
-            reply = head + found
-        choice = {
-            "index": 0,
-            "message": {"role": "assistant", "content": reply},
-            "finish_reason": "stop",
-        }
-        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-        answer = {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"]}
-        return json.dumps({**answer, "choices": [choice], "usage": usage}).encode()
+        return ChatServer(self.next_turn)
 
 
 def by_trajectory(games: list[Game]) -> list[tuple[str, int, float | None]]:

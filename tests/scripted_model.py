@@ -1,9 +1,5 @@
 """Servers that answer by script, and a scripted model behind an OpenAI-compatible API, for probes
-of settings that need one.
-
-It stands for a language model without being one, so a probe of it says what a *careful* or an
-*obedient* reader lets through, not what yours does.
-"""
+of settings that need one: it says what a *careful* or an *obedient* reader lets through."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ import socket
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -121,7 +117,7 @@ class ChatServer(ScriptedServer):
         return [message["content"] for message in body["messages"]]
 
     def success(self, reply: str, body: Any) -> bytes:
-        return completion(reply)
+        return completion(cut(reply, body.get("stop") or ()))
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -200,9 +196,21 @@ def drip(handler: Handler) -> None:
     handler.close_connection = True
 
 
+def cut(text: str, stops: Iterable[str]) -> str:
+    """A text as vLLM writes it that stops behind the first of these."""
+    for stop in stops:
+        head, found, _ = text.partition(stop)
+        text = head + found
+    return text
+
+
 def completion(content: object) -> bytes:
     """The body of an answer with this content."""
-    return json.dumps({"choices": [{"message": {"content": content}}]}).encode()
+    message = {"role": "assistant", "content": content}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    answer = {"id": "1", "object": "chat.completion", "created": 0, "model": "scripted"}
+    return json.dumps({**answer, "choices": [choice], "usage": usage}).encode()
 
 
 def _judge(prompt: str, candidate: str) -> str:
@@ -241,10 +249,7 @@ def _turn(prompt: str) -> str:
 
 
 def _met(question: str, prompt: str) -> bool:
-    """Whether the condition of a question holds; one without a condition has nothing to fail.
-
-    A condition is part of a question: it is read as the solver reads it, not passed over.
-    """
+    """Whether the condition of a question holds; one without a condition has nothing to fail."""
     if _is_a("if_given_passages", question):
         return "passages" in prompt.replace(question, "")
     if _is_a("if_many_documents", question):
@@ -270,10 +275,8 @@ def _parted(question: str) -> tuple[str, str]:
 
 
 def _read(prompt: str) -> str:
-    """What stands in the gap that a prompt asks about; nothing if it asks for something else.
-
-    Several different answers are none.
-    """
+    """What stands in the gap that a prompt asks about; nothing if it asks for something else, or
+    if different answers do."""
     asked = _CLOZE.findall(prompt)
     if not asked:
         return ""

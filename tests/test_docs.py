@@ -54,7 +54,7 @@ def test_every_block_works_when_pasted_alone(tmp_path: Path) -> None:
     ran = run_forked(script, cwd=tmp_path)
 
     # A traceback names the document and the line.
-    assert ran.status == 0, f"{ran.output[-6000:]}{ran.errors[-4000:]}"
+    assert ran.returncode == 0, f"{ran.stdout[-6000:]}{ran.stderr[-4000:]}"
 
 
 @pytest.mark.parametrize("document", [d for d in DOCUMENTS if name_of(d) not in ALONE], ids=name_of)
@@ -69,9 +69,9 @@ def test_python_of_a_document_runs(document: Path, tmp_path: Path) -> None:
     options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", "."]
     ran = run_forked("pytest", *options, script.name, cwd=tmp_path)
 
-    assert ran.status in (0, NO_TESTS), f"{name_of(document)}:\n{ran.output}{ran.errors}"[-8000:]
+    assert ran.returncode in (0, NO_TESTS), f"{ran.stdout}{ran.stderr}"[-8000:]
     shown = len(re.findall(r"^class Test", code, re.MULTILINE))
-    assert (ran.status == NO_TESTS) == (shown == 0)
+    assert (ran.returncode == NO_TESTS) == (shown == 0)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)

@@ -1,12 +1,8 @@
-"""What the tests of the agents share: a small model directory, and one Ray for all that need it."""
+"""What the tests of the agents share: a small policy, its rules and a round that it has played."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -68,25 +64,3 @@ def engine(model_dir: Path, rules: Rules, stop: StopRule) -> TransformersEngine:
 def played(rules: Rules, engine: TransformersEngine) -> Round:
     """A round of 16 games, played by that policy at temperature 0.8."""
     return play(new_round(rules), engine, temperature=0.8)
-
-
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[None]:
-    """One local Ray for the whole session."""
-    import ray
-
-    with pytest.MonkeyPatch.context() as patch:
-        # Actors import what lies beside the tests, and compute with one thread.
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
-        patch.setenv("OMP_NUM_THREADS", "1")
-
-        # The one that tests/experiments started, if they ran before in this process.
-        ray.shutdown()
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-        if "RAY_ADDRESS" not in os.environ:
-            # It believes in GPUs, which only those that ask for them are given.
-            quiet |= {"num_cpus": 3, "num_gpus": 16, "object_store_memory": 128 * 1024**2}
-            quiet |= {"include_dashboard": False}
-        ray.init(os.environ.get("RAY_ADDRESS", "local"), **quiet)
-        yield
-        ray.shutdown()

@@ -11,7 +11,6 @@ import torch
 from playful import LEARNING
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 
-from ssp_agents.columns import Columns, columns_of
 from ssp_agents.losses import Algorithm, reinforce_advantages, reinforce_loss
 from ssp_agents.metrics import merge_figures
 from ssp_agents.models import load_model
@@ -57,10 +56,13 @@ def share_apart(one: Weights, other: Weights) -> float:
     return float((np.concatenate(apart) > 1e-5).mean())
 
 
-def exact_logprobs(lm: Any, ids: Sequence[int] | np.ndarray) -> torch.Tensor:
-    """Those of all tokens but the first (length - 1,), by one plain pass over a lone row."""
+def exact_logprobs(
+    lm: Any, ids: Sequence[int] | np.ndarray, tokens: int | None = None
+) -> torch.Tensor:
+    """Those of all tokens but the first (length - 1,), by one plain pass over a lone row; among as
+    many tokens as are given."""
     read = torch.as_tensor(ids, dtype=torch.int64)
-    every = torch.log_softmax(lm(input_ids=read[None]).logits[0, :-1].float(), dim=-1)
+    every = torch.log_softmax(lm(input_ids=read[None]).logits[0, :-1, :tokens].float(), dim=-1)
     return every[range(len(read) - 1), read[1:]]
 
 
@@ -86,11 +88,6 @@ def some_rows(model_dir: Path, count: int = 6, noise: float = 0.0, seed: int = 0
             Row(ids.astype(np.int32), mask, behaviour * mask, role, game, advantage, weight)
         )
     return rows
-
-
-def tensors(rows: Sequence[Row]) -> Columns:
-    """Rows as an update takes them."""
-    return {name: torch.as_tensor(column) for name, column in columns_of(rows).items()}
 
 
 GROUPED = Algorithm(reinforce_advantages, reinforce_loss, grouped=True, kl=True)

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -92,30 +91,20 @@ def test_whatever_finishes_first_the_games_are_the_same(
             np.testing.assert_allclose(one.logprobs, two.logprobs, atol=1e-4)
 
 
-class Noting:
-    """The engine, and the temperatures that it was asked for."""
-
-    def __init__(self, engine: TransformersEngine) -> None:
-        self._engine = engine
-        self.asked: dict[str, set[float]] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    def submit(self, requests: Sequence[Request]) -> None:
-        for request in requests:
-            self.asked.setdefault(request.role, set()).add(request.temperature)
-        self._engine.submit(requests)
-
-
 def test_verification_has_its_own_temperature_and_is_not_learnt_from(
-    rules: Rules, engine: TransformersEngine
+    rules: Rules, engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor is it compared with the learner, which scores at the temperature of play."""
-    config = rules.config.replace(verifier="policy")
-    rules, noting = make_rules(rules.world, rules.tokenizer, config), Noting(engine)
-    round_ = play(new_round(rules), cast("Any", noting), temperature=0.8)
-    assert noting.asked == {"proposer": {0.8}, "verifier": {0.5}, "solver": {0.8}}
+    asked, submit = set[tuple[str, float]](), engine.submit
+
+    def noted(requests: Sequence[Request]) -> None:
+        asked.update((request.role, request.temperature) for request in requests)
+        submit(requests)
+
+    monkeypatch.setattr(engine, "submit", noted)
+    rules = make_rules(rules.world, rules.tokenizer, rules.config.replace(verifier="policy"))
+    round_ = play(new_round(rules), engine, temperature=0.8)
+    assert asked == {("proposer", 0.8), ("verifier", 0.5), ("solver", 0.8)}
     assert GameConfig(verifications=(1, 1)).verification_temperature == 1.0
 
     rows = rows_of(round_.games, LearningConfig())

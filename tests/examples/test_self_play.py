@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
-
 import pytest
 import torch
+from examples import self_play as page
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 
 from ssp_agents.config import LearningConfig
@@ -22,14 +20,10 @@ from ssp_agents.rows import credited, rows_of, with_loss_weights
 from ssp_env.game.round import Round
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
-EXAMPLES = str(Path(__file__).parents[2] / "examples")
-
 
 def test_the_pages_update_is_that_of_ssp_train(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(EXAMPLES)
-    page = importlib.import_module("self_play")
     tokenizer = HuggingFaceTokenizer.load(tiny_directory())
-    page.B = 8  # enough games to compare
+    monkeypatch.setattr(page, "B", 8)  # enough games to compare
     policy, reference = load_model(tiny_directory()), load_model(tiny_directory())
     optimizer = torch.optim.Adam(policy.parameters(), lr=page.LR, betas=page.BETAS)
 

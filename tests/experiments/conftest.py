@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,19 +52,6 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     Qwen2ForCausalLM(config).save_pretrained(folder)
     return folder
-
-
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[None]:
-    """One local Ray for all runs within this process."""
-    from playful import quicken_connectors
-
-    from ssp_experiments.config import RunConfig
-    from ssp_experiments.run.cluster import started_ray
-
-    quicken_connectors()
-    with started_ray(RunConfig()):
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -47,14 +46,6 @@ def arguments(
 def environment() -> dict[str, str]:
     """Of a user's shell, with one thread a process."""
     return {**os.environ, "OMP_NUM_THREADS": "1"}
-
-
-def ssp(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs the command in a process of its own."""
-    command = [SSP, *words]
-    return subprocess.run(
-        command, capture_output=True, text=True, cwd=cwd, env=environment(), timeout=400
-    )
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:

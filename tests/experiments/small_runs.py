@@ -12,7 +12,7 @@ from ssp_agents.metrics import step_figures
 from ssp_env import scripted_player
 from ssp_env.game.record import record_game
 from ssp_env.game.rules import Rules
-from ssp_env.replay import SavedRules, read_games, write_games
+from ssp_env.replay import SavedRules
 from ssp_env.types import Role
 from ssp_experiments.config import RunConfig
 from ssp_experiments.run.rundir import RunDirectory
@@ -54,8 +54,8 @@ def add_step(directory: RunDirectory, step: int, seed: int = 0) -> None:
         replace(record_game(game, rules, step - 1), first_slot=slot)
         for slot, game in enumerate(batch.games)
     ]
-    directory.write_games(step, SavedRules.of(rules), records)
-    change_game(directory, step, 2, question=HOSTILE)
+    hostile = replace(records[2], question=HOSTILE)
+    directory.write_games(step, SavedRules.of(rules), [*records[:2], hostile, *records[3:]])
 
     found = step_figures(records, GAMES, [{"loss": 0.5, "novel_figure": 0.25 * step}])
     figures = {name: value for name, value in found.items() if value is not None}
@@ -79,11 +79,3 @@ def measured(accuracy: float) -> dict[str, Any]:
         "questions": dict.fromkeys(groups, 10),
         "void_questions": 0,
     }
-
-
-def change_game(directory: RunDirectory, step: int, place: int, **fields: Any) -> None:
-    """Writes other values into a game of a file."""
-    file = directory.games / f"step_{step:06d}.jsonl"
-    games = list(read_games(file))
-    games[place] = replace(games[place], record=replace(games[place].record, **fields))
-    write_games(games, file)

@@ -1,12 +1,18 @@
-"""Intervals and comparisons, against tables and the normal approximation."""
+"""Intervals and comparisons, against tables and the normal approximation; accuracies by group."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
+from ssp_env.game.outcome import Ending
+from ssp_env.game.record import GameRecord, TrajectoryRecord
+from ssp_env.judge.base import Verdict
+from ssp_env.types import Question, Role
+from ssp_experiments.run.training import Accuracy, accuracies
 from ssp_experiments.stats import compare, over_questions, over_runs, share
 
 
@@ -45,3 +51,22 @@ def test_a_difference_in_every_question_is_no_chance() -> None:
     low, high = found["interval"]
     assert 0.3 < low < found["difference"] == 0.5 < high
     assert found["p"] < 0.001
+
+
+def record(outcome: str, *right: bool) -> GameRecord:
+    empty: dict[str, Any] = dict.fromkeys(GameRecord.__dataclass_fields__)
+    # One's own reward may pay wrong answers a little, and right ones nothing.
+    plays = tuple(
+        TrajectoryRecord(
+            Role.SOLVER, (), (), Ending.ACTION, "x", Verdict(correct), 0.0 if correct else -0.05
+        )
+        for correct in right
+    )
+    return GameRecord(**{**empty, "outcome": outcome, "trajectories": plays})
+
+
+def test_accuracy_is_the_first_attempt_s_by_group() -> None:
+    asked = [Question("q", "what ?", ("x",), group) for group in ("2", "1", "2", "2", "1")]
+    valid = record("valid", True), record("valid", False, True), record("valid", False)
+    played = [*valid, record("void"), record("invalid")]
+    assert accuracies(asked, played) == {"1": Accuracy(0, 2), "2": Accuracy(1, 2, 1)}

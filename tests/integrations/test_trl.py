@@ -71,15 +71,9 @@ def trainer_of(folder: Path, tokenizer: Any, rows: list[dict[str, Any]], **more:
 
 
 def packaged_tokenizer() -> Any:
-    from transformers import PreTrainedTokenizerFast
+    from transformers import AutoTokenizer
 
-    import ssp_env.tokenizers as ours
-
-    file = Path(ours.__file__).parent / "data" / "bpe" / "tokenizer.json"
-    own = ours.BPETokenizer()
-    inner = PreTrainedTokenizerFast(tokenizer_file=str(file))
-    inner.pad_token, inner.eos_token = inner.convert_ids_to_tokens([own.pad_id, own.eos_id])
-    return inner
+    return AutoTokenizer.from_pretrained(Path(ssp_env.__file__).parent / "tokenizers/data/bpe")
 
 
 def test_tokens_masks_and_rewards_equal_ours(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from recorded import Recorded, by_trajectory
-from scripted_model import ChatServer
+from scripted_model import ChatServer, cut
 
 import ssp_env
 from ssp_env import Rules
@@ -111,19 +111,6 @@ def test_outages_are_errors_of_their_kind(
     assert trace.info["ssp"]["reason"] == "engine"
 
 
-def test_games_out_of_range_are_none() -> None:
-    """An index that no game has is left out, in verifiers' own way."""
-    from ssp_verifiers import SspTaskset, SspTasksetConfig
-
-    games = SspTaskset(SspTasksetConfig(id="ssp-verifiers", games=3, first_seed=5))
-    assert [task.data.seed for task in games] == [5, 6, 7]
-    assert [task.data.seed for task in games.include(idx=["2:9"])] == [7]
-    assert list(games.include(idx=["7:9"])) == []
-
-
-THOUGHT = "<think>well</think>"
-
-
 class GenerateServer(ChatServer):
     """vLLM's endpoint of token ids in and out, which writes what was recorded."""
 
@@ -132,17 +119,13 @@ class GenerateServer(ChatServer):
     def __init__(self, recorded: Recorded) -> None:
         self.tokenizer = recorded.rules.tokenizer
         known = {self.tokenizer.decode(ids): text for ids, text in recorded.writing.items()}
-        known |= {text.replace(THOUGHT, ""): turn for text, turn in known.items()}
         super().__init__(lambda text: known.get(text) or (404, text.encode()))
 
     def texts(self, body: Any) -> list[str]:
         return [self.tokenizer.decode(body["token_ids"])]
 
     def success(self, reply: str, body: Any) -> bytes:
-        for stop in body["sampling_params"]["stop"]:
-            head, found, _ = reply.partition(stop)
-            reply = head + found
-        ids = self.tokenizer.encode(reply)
+        ids = self.tokenizer.encode(cut(reply, body["sampling_params"]["stop"]))
         told = [{"token": f"token_id:{i}", "logprob": -0.5, "top_logprobs": []} for i in ids]
         choice = {"index": 0, "token_ids": ids, "logprobs": {"content": told}}
         return json.dumps(
@@ -150,22 +133,18 @@ class GenerateServer(ChatServer):
         ).encode()
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_the_gateways_own_tokens_are_ours(
-    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_gateways_own_tokens_are_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their training client renders messages itself. With a template that adds nothing and keeps
     thoughts, its text and the ids that the policy wrote are those of our trajectories. The ids of
     prompts and documents are not: theirs are of the whole text, while no token of ours spans the
-    edge of outside text. A template that drops the thoughts of earlier turns parts from us in the
-    text too, and makes each turn a sequence of its own."""
+    edge of outside text."""
     import verifiers.v1 as vf
 
     monkeypatch.setenv("KEY", "x")
     packaged = Path(ssp_env.__file__).parent / "tokenizers" / "data" / "bpe"
     for file in packaged.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    thought = "<think>{{ m['reasoning_content'] }}</think>" if kept else ""
+    thought = "<think>{{ m['reasoning_content'] }}</think>"
     shown = "{% if m['reasoning_content'] %}" + thought + "{% endif %}{{ m['content'] }}"
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     config["chat_template"] = "{% for m in messages %}" + shown + "{% endfor %}"
@@ -183,12 +162,9 @@ def test_the_gateways_own_tokens_are_ours(
     told = recorded.rules.tokenizer.decode
     for trace, own in zip(traces, recorded.games[0].trajectories(), strict=True):
         assert trace.info["ssp"]["tokens"] == len(own.ids)
-        text, *earlier = [told(branch.token_ids) for branch in trace.branches[::-1]]
-        if not kept:
-            assert (text, len(earlier)) == (told(own.ids).replace(THOUGHT, "", 1), 1)
-            continue
         (branch,) = trace.branches
         theirs = list(compress(branch.token_ids, branch.sampled_mask))
-        assert (text, theirs) == (told(own.ids), list(compress(own.ids, own.mask)))
+        assert told(branch.token_ids) == told(own.ids)
+        assert theirs == list(compress(own.ids, own.mask))
         assert branch.token_ids != own.ids
         assert branch.logprobs == [-0.5 * one for one in branch.sampled_mask]

@@ -1,30 +1,43 @@
-"""The transformers engine: what every engine promises, and what it alone does."""
+"""The transformers engine: what every engine promises, and what it alone does. Engine and learner
+compared: engines that are wrong on purpose, and a frozen partner."""
 
 from __future__ import annotations
 
 from copy import deepcopy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from engine_tests import SIZES, STOPS, Conversation, EngineTests, finish, made, requests, words
+from engine_tests import (
+    SIZES,
+    STOPS,
+    Conversation,
+    EngineTests,
+    finish,
+    made,
+    requests,
+    scored_by,
+    words,
+)
+from playful import new_round, playful_model
 from transformers import GraniteConfig, MistralConfig
 from transformers.models.auto import AutoModelForCausalLM
 
-from ssp_agents.config import EngineConfig
+from ssp_agents.config import EngineConfig, LearningConfig
 from ssp_agents.engines.base import Engine, StopRule, generate
-from ssp_agents.engines.opening import open_engine
+from ssp_agents.engines.gap import MOST_NATS, MOST_ROWS, compared_rows, measure
+from ssp_agents.engines.opening import Partnered, open_engine
 from ssp_agents.engines.transformers_engine import TransformersEngine
+from ssp_agents.rollout import play
 from ssp_env.errors import ModelError, ServiceError
+from ssp_env.game.record import record_game
+from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
 from ssp_env.tokenizers.base import Tokenizer
 
 
 class TestTransformersEngine(EngineTests):
-    @pytest.fixture(params=["lfm2", "qwen2"])
-    def name(self, request: pytest.FixtureRequest) -> str:
-        """One of each kind of layer: Llama's are Qwen's without their biases."""
-        return str(request.param)
-
     def engine(
         self, lm: Any, tokenizer: Tokenizer, stop: StopRule, dtype: str = "float32"
     ) -> Engine:
@@ -107,3 +120,49 @@ def test_weights_that_are_no_numbers_are_an_outage() -> None:
 def test_an_architecture_that_would_be_wrong_silently_is_refused(config: Any, what: str) -> None:
     with pytest.raises(ModelError, match=rf"{config.model_type}.*{what}"):
         engine_for(AutoModelForCausalLM.from_config(config))
+
+
+# -- engine against learner --------------------------------------------------------------------
+
+ROLES = ("proposer", "solver")
+
+
+def test_an_engine_passes_with_its_own_weights_and_names_the_worst_token_with_others(
+    played: Round, engine: TransformersEngine
+) -> None:
+    tokenizer = played.rules.tokenizer
+    rows = compared_rows([record_game(game, played.rules) for game in played.games])
+    assert len(rows) == MOST_ROWS
+    gap = measure(rows, scored_by(engine.model), tokenizer)
+    assert gap.tokens == sum(row.tokens for row in rows)
+    assert gap.mean <= gap.largest < 1e-4
+    gap.check()
+
+    score = scored_by(playful_model(1).eval())
+    gap, learner = measure(rows, score, tokenizer), score(rows)
+    apart = np.abs(np.concatenate([row.logprobs[row.mask > 0] for row in rows]) - learner)
+    assert gap.mean == pytest.approx(apart.mean(), rel=1e-5)
+    token = np.concatenate([row.ids[row.mask > 0] for row in rows])[int(np.argmax(apart))]
+    with pytest.raises(ServiceError, match=rf"a run ends beyond 0\.05.*token {token} "):
+        gap.check()
+
+
+@pytest.mark.parametrize("learning", ROLES)
+def test_each_role_is_written_by_its_own_policy(
+    learning: str, rules: Rules, stop: StopRule, engine: TransformersEngine
+) -> None:
+    models = {"policy": engine.model, "partner": playful_model(1).eval()}
+    partner = TransformersEngine(models["partner"], rules.tokenizer, stop)
+    plays = LearningConfig(learning_roles=(learning,), partner="its directory").plays
+
+    together = Partnered(engine, partner, plays)
+    games = play(new_round(rules), together, temperature=0.8).games
+    assert together.running == engine.running == partner.running == 0
+
+    # The log-probabilities that a role's tokens were sampled with are those of one policy alone.
+    for role in ROLES:
+        rows = compared_rows([record_game(game, rules) for game in games], role.__eq__)
+        gaps = {n: measure(rows, scored_by(lm), rules.tokenizer) for n, lm in models.items()}
+        mine, other = ("policy", "partner") if role == learning else ("partner", "policy")
+        assert gaps[mine].largest < 1e-4
+        assert gaps[other].mean > MOST_NATS

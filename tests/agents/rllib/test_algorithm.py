@@ -14,7 +14,7 @@ import pytest
 import ray
 import torch
 from learning import Weights, distance, share_apart
-from playful import GAME, LEARNING, WORLD, lethal_rules
+from playful import GAME, LEARNING, WORLD, damage, lethal_rules
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.learner import learner_group
 from ray.rllib.core.learner.torch import torch_learner
@@ -27,7 +27,7 @@ from ssp_agents.config import SHARED
 from ssp_agents.rllib import SSP, SSPConfig, SSPLearner, env_runner
 from ssp_agents.rllib.env_runner import SSPEnvRunner
 from ssp_agents.rllib.module import LLMModule
-from ssp_env.errors import LearnerDied, ServiceError, UsageError
+from ssp_env.errors import LearnerDied, ModelError, ServiceError, UsageError
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -174,7 +174,6 @@ def test_weights_from_elsewhere_are_learnt_from_and_played_with(
 
         for call, says in (
             (algorithm.get_policy, r"solve\(questions\)"),
-            (partial(algorithm.compute_single_action, {"ids": [1]}), r"get_module\(\)"),
             (partial(algorithm.add_module, "other", RLModuleSpec()), "one RLModule plays both"),
             (partial(algorithm.env_runner.sample, num_episodes=1), r"call train\(\)"),
         ):
@@ -183,7 +182,7 @@ def test_weights_from_elsewhere_are_learnt_from_and_played_with(
 
 
 def test_rllibs_way_to_serve_finds_the_module_of_a_checkpoint(
-    uninterrupted: dict[str, Any], tmp_path: Path
+    uninterrupted: dict[str, Any],
 ) -> None:
     folder = uninterrupted["checkpoint"] / "learner_group" / "learner" / "rl_module" / "llm"
     module = RLModule.from_checkpoint(folder)
@@ -194,10 +193,6 @@ def test_rllibs_way_to_serve_finds_the_module_of_a_checkpoint(
     with torch.no_grad():
         logits = module.forward_inference(batch)["action_dist_inputs"]
     assert logits.shape == (2, module.vocab_size)
-
-    # And RLlib's own form of it, with the weights inside.
-    again = RLModule.from_checkpoint(module.save_to_path(tmp_path))
-    assert torch.equal(again.forward_inference(batch)["action_dist_inputs"], logits)
 
 
 def test_with_overlap_games_are_one_update_old_and_a_resumed_run_learns_from_the_same(
@@ -229,6 +224,10 @@ def test_with_overlap_games_are_one_update_old_and_a_resumed_run_learns_from_the
         assert algorithm.last_games == games
         assert distance(weights_of(algorithm), weights) == 0.0
         assert algorithm.last_gap.mean < 1e-5, "compared are games of the present weights"
+
+        damage(share := max(tmp_path.glob("learner/*.safetensors")))
+        with pytest.raises(ModelError, match=f"{share} is damaged"):
+            algorithm.restore_from_path(tmp_path)
 
 
 def on_cpu(*_: Any) -> torch.device:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ssp_agents.tiny import bootstrap as bootstrap_module
-from ssp_agents.tiny.bootstrap import bootstrap, save_policy, tiny_tokenizer
+from ssp_agents.tiny.bootstrap import bootstrap, save_policy
 from ssp_agents.tiny.traces import Trace, TraceWriter
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.outcome import Ending
@@ -20,11 +20,6 @@ from ssp_env.game.trajectory import Trajectory
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import GroundTruth, Question
 from ssp_env.worlds.mini import MiniWorld
-
-
-@pytest.fixture(scope="module")
-def words() -> HuggingFaceTokenizer:
-    return HuggingFaceTokenizer(tiny_tokenizer())
 
 
 def acted_out(played: Round, trace: Trace) -> Trajectory:
@@ -41,17 +36,17 @@ def acted_out(played: Round, trace: Trace) -> Trajectory:
     return trajectory
 
 
-def test_the_game_accepts_what_is_demonstrated(words: HuggingFaceTokenizer) -> None:
+def test_the_game_accepts_what_is_demonstrated(tokenizer: HuggingFaceTokenizer) -> None:
     """Solvers are right, by as many searches as there are hops; proposals are verified and true."""
-    writer = TraceWriter(MINI_GAME, words, np.random.default_rng(3), faults=False)
+    writer = TraceWriter(MINI_GAME, tokenizer, np.random.default_rng(3), faults=False)
     # The first number that is drawn is the first world's seed.
     world = MiniWorld(seed=int(np.random.default_rng(3).integers(1 << 31)))
-    rules = Rules.build(world, words, MINI_GAME.replace(attempts=1))
+    rules = Rules.build(world, tokenizer, MINI_GAME.replace(attempts=1))
     names = set(world.train_graph.entities)
     hops: dict[str, set[int]] = {"proposer": set(), "solver": set()}
     for trace in islice(writer.stream(), 120):
-        prompt = words.decode(trace.ids[: trace.mask.index(1)]).split()
-        proposes = trace.ids[-1] == words.encode("</question>")[0]
+        prompt = tokenizer.decode(trace.ids[: trace.mask.index(1)]).split()
+        proposes = trace.ids[-1] == tokenizer.encode("</question>")[0]
         if proposes:
             (answer,) = names.intersection(prompt)
             truth = GroundTruth("a", answer)

@@ -12,7 +12,7 @@ import torch
 from tests.ssp_env.worlds.few import few_passages
 
 from ssp_agents.wiki_small import bootstrap as module
-from ssp_agents.wiki_small.bootstrap import bootstrap, wiki_model, wiki_tokenizer
+from ssp_agents.wiki_small.bootstrap import bootstrap, wiki_tokenizer
 from ssp_agents.wiki_small.traces import TraceWriter
 from ssp_env.game.config import WIKI_GAME
 from ssp_env.game.protocol import Tags
@@ -61,15 +61,6 @@ def test_with_tags_of_several_tokens_a_thought_begins_with_a_document(few_passag
         thoughts += re.findall("<think>(.*?)</think>", text, re.DOTALL)
     assert thoughts
     assert [thought for thought in thoughts if not thought.startswith("[")] == []
-
-
-def test_a_fresh_model_attends_to_its_like() -> None:
-    model = wiki_model(500, torch.Generator().manual_seed(0))
-    assert sum(p.numel() for p in model.parameters()) < 3_000_000
-    ids = torch.tensor([[7, 30, 31, 32, 33, 34, 35, 7]])
-    looked = model.model(input_ids=ids, output_attentions=True).attentions[-1][0, :, -1]
-    among = looked[:, :-1].mean(0)
-    assert int(among.argmax()) == 0
 
 
 def test_a_stopped_bootstrap_ends_with_the_same_weights(

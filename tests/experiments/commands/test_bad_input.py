@@ -1,21 +1,62 @@
-"""Mistakes are refused before a run starts: status 2, one line, and nothing left behind."""
+"""``ssp`` itself: commands and their help. Mistakes are refused before a run starts: status 2, one
+line, and nothing left behind."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import SETTINGS, arguments
+from runs import SETTINGS, SSP, arguments, environment
 
 from ssp_env.cli import main
 from ssp_env.errors import ModelError
+from ssp_experiments.config import shipped
 from ssp_experiments.run.checks import check_model
+
+NAMES = """bootstrap eval export imitate index judge league plan play plot probe questions replay
+report search serve submit sweep train view"""
+COMMANDS = NAMES.split()
+
+
+def test_installed_command_lists_its_commands_and_each_has_help(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = subprocess.run([SSP, "--help"], capture_output=True, text=True, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    named = [line.split()[1] for line in result.stdout.splitlines() if line.startswith("│ ")]
+    assert set(COMMANDS) <= set(named)
+    for name in COMMANDS:
+        assert main([name, "--help"]) == 0
+        shown = capsys.readouterr().out
+        assert shown.startswith(f"Usage: ssp {name}")
+        assert name != "train" or all(preset in shown for preset in shipped("presets"))
+
+
+def test_a_closed_pipe_ends_the_command_quietly() -> None:
+    command = f"set -o pipefail; {SSP} sweep | true"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, env=environment())
+    assert (result.returncode, result.stderr) == (141, b"")
+
+
+def test_missing_extra_is_named_with_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "ssp_experiments.commands.models", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert main(["export", "run", "-o", "new"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("ssp: ssp export (torch is missing) needs a package")
+    assert said.endswith("run: pip install 'ssp-env[train]'\n")
+
+
+# -- settings and models -------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -48,18 +89,13 @@ def test_broken_and_missing_files_of_a_model(refused: Callable[..., str], copy: 
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
     assert refused(model=copy).startswith(f"{file} cannot be read: ")
+    file.unlink()
+    assert "(model.safetensors is missing)" in refused(model=copy)
     file.write_bytes(whole)
-    known = (copy / "config.json").read_text()
     mamba = '{"model_type": "mamba", "num_hidden_layers": 1, "hidden_size": 8, "vocab_size": 10}'
     for config in ("{", '{"model_type": "t5"}', mamba):
         (copy / "config.json").write_text(config)
         assert len(refused(model=copy)) < 1000
-
-    (copy / "config.json").write_text(known)
-    for name in ("tokenizer.json", "model.safetensors", "config.json"):
-        for file in copy.glob(name.replace(".json", "*")):
-            file.unlink()
-        assert f"({name} is missing)" in refused(model=copy)
 
 
 def test_a_model_that_does_not_fit_tokenizer_tags_or_budgets(
@@ -69,45 +105,21 @@ def test_a_model_that_does_not_fit_tokenizer_tags_or_budgets(
     (tmp_path / "own" / "tags.json").write_text('{"search": "lookup"}')
     own = refused(f"game.prompts={tmp_path / 'own'}")
     assert "cannot spell the tag <lookup>" in own
-    line = refused("game.max_prompt_tokens=5")
-    assert line.startswith("game.max_prompt_tokens = 5: the ")
-    vocabulary = json.loads((copy / "config.json").read_text())["vocab_size"]
-    rewrite(copy / "config.json", max_position_embeddings=300)
-    line = refused(model=copy)
-    assert line.startswith("game.max_response_tokens = 64: with the prompt it makes 320")
-    assert line.endswith("; give at most 44")
-    named = (copy / "tokenizer_config.json").read_text()
-    rewrite(copy / "tokenizer_config.json", eos_token=None, pad_token=None)
-    assert "no token to pad with; name one in its tokenizer_config.json" in refused(model=copy)
-    (copy / "tokenizer_config.json").write_text(named)
-    rewrite(copy / "tokenizer_config.json", chat_template="{{ messages[0]['role'] }}")
-    assert "the chat template leaves out the user message; take another" in refused(model=copy)
-    (copy / "tokenizer_config.json").write_text(named)
-    rewrite(copy / "config.json", vocab_size=vocabulary - 1)
-    assert f"its tokenizer has {vocabulary} tokens" in refused(model=copy)
-
-
-def test_settings_that_do_not_fit_the_world_or_each_other(refused: Callable[..., str]) -> None:
-    assert "did you mean 'seed'" in refused("world_options.sede=1")
-    line = refused("per_group=3000")
-    assert line.startswith("per_group = 3000: this graph has only about")
     wiki = ("world=wiki-mini", "game.max_prompt_tokens=512")
     assert "cannot read documents" in refused(*wiki, "game.verifier=world")
     assert "take a model with a vocabulary for any text" in refused(*wiki)
-    missing = ("world=files", "world_options.name=mine", "world_options.corpus_path=nowhere")
-    assert "answers_path" in refused(*missing)
-
-
-def test_a_service_that_does_not_answer(
-    refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ssp_env.judge.chat.CALLS", 1)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        line = refused(f"openai.base_url={url}", "openai.model=m", "judge=openai")
-    assert line.startswith("openai: ")
-    assert url in line
+    vocabulary = json.loads((copy / "config.json").read_text())["vocab_size"]
+    rewrite(copy / "config.json", max_position_embeddings=300)
+    assert refused(model=copy).endswith("; give at most 44")
+    named = (copy / "tokenizer_config.json").read_text()
+    rewrite(copy / "tokenizer_config.json", eos_token=None, pad_token=None)
+    assert "no token to pad with" in refused(model=copy)
+    (copy / "tokenizer_config.json").write_text(named)
+    rewrite(copy / "tokenizer_config.json", chat_template="{{ messages[0]['role'] }}")
+    assert "the chat template leaves out the user message" in refused(model=copy)
+    (copy / "tokenizer_config.json").write_text(named)
+    rewrite(copy / "config.json", vocab_size=vocabulary - 1)
+    assert f"its tokenizer has {vocabulary} tokens" in refused(model=copy)
 
 
 # -- run directories that are not what a command takes them for --------------------------------
@@ -115,36 +127,49 @@ def test_a_service_that_does_not_answer(
 
 @pytest.fixture
 def place(two_runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with a run, an empty folder and a file."""
-    shutil.copytree(two_runs[0], tmp_path / "run")
+    """A working directory with a run, one whose files were edited, an empty folder and a file."""
+    for name in ("run", "torn"):
+        shutil.copytree(two_runs[0], tmp_path / name)
+    (tmp_path / "torn" / "summary.json").write_text("{")
+    (tmp_path / "torn" / "games" / "step_000001.jsonl").write_text("{")
+    (tmp_path / "torn" / "sweep.yaml").write_text("name: run")
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("mine\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
+GONE = "http://127.0.0.1:9/v1"
 MISTAKES = [
+    ("trian --preset tiny", 'Did you mean "train"?'),
+    ("train --stpes 3", "Unknown option: --stpes. Did you mean --steps?"),
+    ("train --steps x", 'unable to convert "x" into int'),
+    ("report torn", "summary.json cannot be read"),
+    ("questions torn", "step_000001.jsonl:1: "),
+    ("sweep run --out torn --resume", "sweep.yaml: has no commands"),
     ("train --preset wiki", "name a causal LM by --model DIR"),
     ("train --model Qwen/Qwen2.5-0.5B", "there is no model directory Qwen/Qwen2.5-0.5B"),
-    ("train --set learning.learning_rate=1e-4", "did you mean 'lr'?"),
     ("train --model file", "file is a file: name its directory"),
+    ("train --set game.max_prompt_tokens=5", "game.max_prompt_tokens = 5: "),
+    ("train --set world_options.sede=1", "did you mean 'seed'"),
+    ("train --set per_group=3000", "per_group = 3000: "),
+    (f"train --set judge=openai --set openai.model=m --set openai.base_url={GONE}", GONE),
     ("train --set engine.kind=vllm", "engine.kind=vllm needs a package"),
     ("train --set tracker=wandb", "run: pip install 'ssp-env[track]'"),
     ("train --set learning.solver_algorithm=own:LIMIT", "is a int, not an ssp_agents."),
     ("train --set learning.proposer_algorithm=no:X", "learning.proposer_algorithm = 'no:X'"),
     ("train --rules broken:make", "No module named 'nothing_like_it'; mend it"),
+    ("train --rules typo:make", "SyntaxError"),  # of several lines
     ("train --rules mine:make --search empty", "leave out search.source"),
     ("train --search htp://127.0.0.1:9", "give an address such as http://"),
     ("eval --out empty", "it is there already"),
-    ("index file --out file", "file is a file"),
     ("sweep --resume", "name a sweep, or give its YAML file"),
-    ("train --resume --out run --preset best", "other settings (engine."),
     ("train --resume --out empty", "empty holds no run to resume"),
     ("eval a b c", "at most two are compared"),
     ("eval --attempts 2", "greedy attempts are all alike"),
+    ("probe --rules own:LIMIT", "name a function that returns ssp_env Rules"),
     ("imitate --out run", "run is not empty; choose another --out"),
     ("imitate --out new --games nowhere", "nowhere: cannot be read"),
-    ("sweep nose", "did you mean 'noise'"),
     ("sweep batch --resume", "holds no sweep to resume"),
     ("sweep arms: {a: {}, c: {seed: 3}}", "give seeds"),
     ("sweep arms: {a: {learning.proposer_algorithm: grpo}}", "compares proposals"),
@@ -164,10 +189,12 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr("ssp_env.judge.chat.CALLS", 1)
     # Neither vLLM nor the trackers are there.
     monkeypatch.setattr("ssp_experiments.run.checks.find_spec", lambda name: None)
     (place / "own.py").write_text("LIMIT = 3\n")
     (place / "broken.py").write_text("import nothing_like_it\n")
+    (place / "typo.py").write_text("def\n")
     command, _, more = words.partition(" ")
     (place / "mine.yaml").write_text(more)
     given = ["mine.yaml"] if ": " in more else more.split()
@@ -194,43 +221,15 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_played(
     assert sorted(place.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "words", "says"),
-    [
-        ("summary.json", "{", "report run", "summary.json cannot be read"),
-        ("games/step_000001.jsonl", "{", "questions run", "step_000001.jsonl:1: "),
-        ("sweep.yaml", "name: run", "sweep run --out run --resume", "sweep.yaml: has no commands"),
-    ],
-)
-def test_files_of_a_run_that_were_edited_are_named(
-    file: str, text: str, words: str, says: str, place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (place / "run" / file).write_text(text)
-    assert main(words.split()) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("ssp: ")
-    assert says in line
-
-
-@pytest.mark.parametrize(
-    ("code", "says"),
-    [
-        ("def make_rules(world, tokenizer, game):\n    inner()\ndef inner():\n    {}['a']", "'a'"),
-        ("1 / 0", "division by zero"),
-        ("make_rules = 3", "name a function that returns ssp_env Rules"),
-    ],
-)
 def test_rules_of_a_user_s_that_raise_are_named_with_the_user_s_frames(
-    code: str, says: str, place: Path, capsys: pytest.CaptureFixture[str]
+    place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    module = f"own_{abs(hash(code))}"
-    (place / f"{module}.py").write_text(code)
-    assert main(["probe", "--rules", f"{module}:make_rules"]) == 2
+    (place / "raising.py").write_text("def make(*_):\n    inner()\ndef inner():\n    {}['a']")
+    assert main(["probe", "--rules", "raising:make"]) == 2
     *frames, line = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"ssp: rules = '{module}:make_rules': ")
-    assert says in line
-    shown = [module in frame for frame in frames if 'File "' in frame]
-    assert shown == [True] * (code.count("inner()") + code.count("1 / 0")), "none of ours"
+    assert line.startswith("ssp: rules = 'raising:make': ")
+    shown = ["raising.py" in frame for frame in frames if 'File "' in frame]
+    assert shown == [True, True], "none of ours"
 
 
 def test_remote_code_is_never_run(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

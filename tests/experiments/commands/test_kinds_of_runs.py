@@ -4,15 +4,12 @@ on one Ray."""
 from __future__ import annotations
 
 import json
-import re
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from runs import SETTINGS, SSP, all_games, arguments, environment, games, metrics, timeless
+from runs import SETTINGS, all_games, arguments, metrics, timeless
 from scripted_model import ChatServer
+from tests.ssp_env.serverkit import ssp_serve
 
 from ssp_env.cli import main
 from ssp_env.search.index import build_index
@@ -27,28 +24,6 @@ def train(policy: Path, out: Path, *more: str, settings: tuple[str, ...] = SETTI
     return out
 
 
-def test_solver_only_learns_from_the_solver_alone(policy: Path, tmp_path: Path) -> None:
-    # Without the KL there is nothing that a solver could learn from games that it always loses.
-    settings = (*SETTINGS, "learning.kl_coeff=0", "learning.drop_uniform_groups=true")
-    both = train(policy, tmp_path / "both", "--steps", "1", settings=settings)
-    alone = train(policy, tmp_path / "alone", "--steps", "1", "--solver-only", settings=settings)
-    assert json.loads((alone / "summary.json").read_text())["learning_roles"] == ["solver"]
-    assert games(alone) == games(both)
-    tokens = {run: metrics(run)[1].get("learner_trained_tokens", 0.0) for run in (both, alone)}
-    assert tokens[alone] < tokens[both]
-
-
-def test_noise_and_verdicts_are_kept_with_a_verifier(policy: Path, tmp_path: Path) -> None:
-    settings = (*(s for s in SETTINGS if "verifier" not in s), "game.noise_documents=3")
-    run = train(policy, tmp_path / "run", "--steps", "1", "--verifier", "auto", settings=settings)
-    verified = [game for game in all_games(run) if game.verification]
-    assert verified
-    assert all(len(game.noise) == 3 for game in verified)
-    drawn = [(noise.document.id, game.evidence) for game in verified for noise in game.noise]
-    assert all(name not in evidence for name, evidence in drawn)
-    assert json.loads((run / "summary.json").read_text())["verifier"] == "world"
-
-
 def test_real_passages_with_a_model_that_never_saw_the_tags(
     stranger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -58,7 +33,6 @@ def test_real_passages_with_a_model_that_never_saw_the_tags(
     assert main([*arguments(stranger, run, *world, settings=sizes)]) == 0
     said = " ".join(capsys.readouterr().err.split())
     assert "in the last step, no proposed question was valid" in said
-    assert "needs another prompt set, a model that follows instructions, or ssp imitate" in said
     assert len(metrics(run)) == 2
     played = all_games(run)
     assert len(played) == 3
@@ -80,10 +54,12 @@ def test_own_files_as_a_world(policy: Path, tmp_path: Path) -> None:
         file = tmp_path / f"{name}.jsonl"
         file.write_text("".join(json.dumps(line) + "\n" for line in lines))
         options.append(f"world_options.{name}_path={file}")
-    words = ("--world", "files", "--steps", "1")
+    words = ("--world", "files", "--steps", "1", "--solver-only")
     run = train(policy, tmp_path / "run", *words, settings=(*SETTINGS, *options))
     assert {game.answer for game in all_games(run)} == {"Samarick"}
-    assert json.loads((run / "summary.json").read_text())["questions"]["final"] == {"mine": 1}
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["questions"]["final"] == {"mine": 1}
+    assert summary["learning_roles"] == ["solver"]
 
 
 OWN_RULES = '''
@@ -115,32 +91,12 @@ def test_parts_of_your_own_are_trained_with_and_resumed(
     assert main(command) == 0
     assert "everything is in runs/tiny-seed0-2/" in capsys.readouterr().out
     assert main(["train", "--resume", "--steps", "2", "--quiet"]) == 0
-    told = capsys.readouterr().out
-    assert "2 steps" in told
-    assert "(mini, verifier: Agreeable)" in told
+    assert "(mini, verifier: Agreeable)" in capsys.readouterr().out
     run = tmp_path / "runs" / "tiny-seed0-2"
     assert metrics(run)[2]["invalid_odd"] > 0
-    assert "rules: mine_of_this_test:make" in (run / "config.yaml").read_text()
 
 
 # -- services ----------------------------------------------------------------------------------
-
-
-@contextmanager
-def serving(index: Path) -> Iterator[str]:
-    """``ssp serve`` in a process of its own; its address."""
-    command = [SSP, "serve", "--in", str(index), "--port", "0"]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=environment(), start_new_session=True
-    )
-    try:
-        assert process.stdout is not None
-        address = re.search(r"http://[\d.]+:\d+", process.stdout.readline())
-        assert address is not None
-        yield address[0]
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
 
 
 def test_a_server_plays_the_games_of_its_index_and_may_move_before_a_resume(
@@ -152,10 +108,10 @@ def test_a_server_plays_the_games_of_its_index_and_may_move_before_a_resume(
     indexed = train(policy, tmp_path / "indexed", "--search", str(index), "--steps", "2")
     run = tmp_path / "run"
     for steps, more in (("1", []), ("2", ["--resume"])):
-        with serving(index) as url:
-            train(policy, run, "--search", url, "--steps", steps, *more)
-            served = json.loads((run / "summary.json").read_text())["fingerprint"]["retriever"]
-            assert served == {"class": "HTTPRetriever", "server": f"{url}/retrieve"}
+        with ssp_serve(tmp_path / "log", "--in", str(index)) as served:
+            train(policy, run, "--search", served.url, "--steps", steps, *more)
+            known = json.loads((run / "summary.json").read_text())["fingerprint"]["retriever"]
+            assert known == {"class": "HTTPRetriever", "server": f"{served.url}/retrieve"}
     # The run that was cut in two also evaluated where it stopped. All else is the same, up
     # to the rounding of batches that came together in another order.
     for ours, theirs in zip(timeless(run), timeless(indexed), strict=True):
@@ -189,12 +145,13 @@ def test_outage_voids_the_games_that_it_hits_and_training_goes_on(
     void = [line.get("void_games", 0.0) for line in metrics(run)]
     assert void[2] > 0
     assert void[1] == void[3] == 0
+    verified = [game for game in all_games(run) if game.verification]
+    assert any(game.noise for game in verified)
     hit = [game for game in all_games(run) if game.outcome == "void"]
     assert len(hit) == void[2]
     for game in hit:
         assert game.proposer_reward is game.solve_rate is None
         assert game.outage is not None
-        assert game.outage.service == game.reason
         assert "503" in game.outage.what
     assert metrics(run)[3]["learner_updates"] == 1
     summary = json.loads((run / "summary.json").read_text())

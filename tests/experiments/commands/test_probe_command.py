@@ -65,6 +65,3 @@ def test_what_the_games_of_a_run_exploited(
     figures = json.loads(capsys.readouterr().out)["all"]
     line = next(line for line in shown.splitlines() if line.startswith("accepted"))
     assert line.split()[-1] == str(figures["accepted"])
-
-    assert probed(run, "--games", "3") == 2
-    assert "takes --json alone" in capsys.readouterr().err

@@ -1,23 +1,31 @@
-"""``ssp report`` and ``ssp plot``: the page's contents, arms, curves, and what is refused."""
+"""``ssp report`` and ``ssp plot``: the page's contents, arms, curves; ``ssp view``: the server's
+answers while a run goes on."""
 
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import re
 import zlib
 from html import unescape
+from http.client import HTTPConnection
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
-from small_runs import GAMES, HOSTILE, make_run
+from small_runs import GAMES, HOSTILE, add_step, make_run
 
 from ssp_env.cli import main
 from ssp_env.replay import read_games
+from ssp_experiments.config import make_config
 from ssp_experiments.report import curves
 from ssp_experiments.report.page import report as report_command
+from ssp_experiments.report.page import row
 from ssp_experiments.report.runs import arms_of, open_runs
+from ssp_experiments.report.server import Viewer
+from ssp_experiments.run.rundir import RunDirectory
 
 
 def held(path: Path) -> dict[str, Any]:
@@ -38,11 +46,11 @@ def test_a_page_holds_every_game_with_its_tokens(page: Path, two_runs: list[str]
     assert [run["key"] for run in data["data"]["runs"]] == ["seed0", "seed1"]
     saved = [game.record for game in read_games(Path(two_runs[1]) / "games" / "step_000002.jsonl")]
 
-    row = data["index_1"]["2"][0]
-    assert (row["slot"], row["outcome"], row["hops"]) == (0, saved[0].outcome, saved[0].hops)
-    assert (row["answer"], row["judged"]) == (saved[0].answer, len(saved[0].attempts))
+    shown = data["index_1"]["2"][0]
+    assert (shown["slot"], shown["outcome"], shown["hops"]) == (0, saved[0].outcome, saved[0].hops)
+    assert (shown["answer"], shown["judged"]) == (saved[0].answer, len(saved[0].attempts))
     right = sum(bool(a.verdict and a.verdict.correct) for a in saved[0].attempts)
-    assert row["right"] == right > 0
+    assert shown["right"] == right > 0
 
     games = data["step_2_1"]
     assert len(games) == GAMES
@@ -82,13 +90,10 @@ def test_a_text_of_a_game_never_becomes_a_part_of_the_page(page: Path) -> None:
 # -- arms and tables ---------------------------------------------------------------------------
 
 
-def configure(run: Any, **settings: Any) -> str:
+def configure(run: RunDirectory, **settings: Any) -> str:
     """Writes other settings into a run; its path."""
-    values = run.read_config()
-    for name, value in settings.items():
-        section, _, last = name.rpartition("__")
-        (values[section] if section else values)[last] = value
-    run.config.write_text(json.dumps(values))
+    changes = {name.replace("__", "."): value for name, value in settings.items()}
+    run.write_config(make_config(run.read_config(), changes))
     return str(run.path)
 
 
@@ -115,9 +120,7 @@ def test_arms_are_runs_that_differ_in_their_seed_and_named_by_what_differs(tmp_p
 # -- ssp plot ----------------------------------------------------------------------------------
 
 
-def test_plot_draws_a_line_per_arm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_plot_draws_a_line_per_arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
     save = curves.save_figure
     monkeypatch.setattr(curves, "save_figure", lambda *given: drawn.append(given) or save(*given))
@@ -130,17 +133,68 @@ def test_plot_draws_a_line_per_arm(
     out = tmp_path / "plot.png"
     assert main(["plot", *paths, "--out", str(out)]) == 0
     assert out.read_bytes().startswith(b"\x89PNG")
-    assert "4 runs, 2 lines" in capsys.readouterr().out
     ((figure, _),) = drawn
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["steps=4 · 3 seeds", "steps=2"]
-    titles = [axis.get_title() for axis in figure.axes]
-    assert titles[0] == "Unseen questions: 1 hop"
-    assert titles[4:] == ["Unseen questions: mean", "What each role is paid: solver"]
     lines = [(line.get_xdata().tolist(), line.get_ydata()[-1]) for line in figure.axes[5].lines]
     assert lines == [([1, 2, 3], 0.25), ([1, 2], 0.75)]
     assert len(figure.axes[5].collections) == 1, "the interval over three seeds"
 
-    assert main(["plot", paths[0], "--out", str(tmp_path / "plot.foo")]) == 2
-    assert "plot.foo cannot be written" in capsys.readouterr().err
-    assert not [*tmp_path.glob("*.foo*")]
+
+# -- ssp view ----------------------------------------------------------------------------------
+
+
+def ask(port: int, path: str, **headers: str) -> tuple[int, Any]:
+    """Status and answer."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("GET", path, headers={"Accept-Encoding": "gzip", **headers})
+    reply = connection.getresponse()
+    text = gzip.decompress(reply.read()).decode()
+    connection.request("GET", path, headers=headers)
+    assert connection.getresponse().read().decode() == text
+    connection.close()
+    is_json = reply.headers["Content-Type"].startswith("application/json")
+    return reply.status, json.loads(text) if is_json else text
+
+
+def test_runs_of_a_sweep_are_followed_while_they_go_on(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "trials" / "run", steps=1, finished=False)
+    with Viewer([str(tmp_path)], "127.0.0.1", 0) as server:
+        Thread(target=server.serve_forever, args=(0.02,)).start()
+        try:
+            check_followed(run, server.server_port)
+        finally:
+            server.shutdown()
+
+
+def check_followed(run: RunDirectory, port: int) -> None:
+    """The answers at its first step, the second, and when it has begun anew."""
+    status, page = ask(port, "/")
+    assert status == 200
+    assert "connect-src &#39;self&#39;" in page
+    assert ask(port, "/api/state")[1]["state"].startswith("at step 1 of ")
+
+    add_step(run, 2)
+    with open(run.metrics, "a") as file:
+        file.write('{"step": 3, "ga')  # a line that is being written
+    _, state = ask(port, "/api/state")
+    assert [step for step, _ in state["runs"][0]["steps"]] == [1, 2]
+    assert state["state"].startswith("at step 2 of ")
+
+    _, index = ask(port, "/api/index?run=0&steps=2,7")
+    records = [saved.record for saved in read_games(run.games / "step_000002.jsonl")]
+    assert index == {"2": [row(record) for record in records]}
+    _, game = ask(port, "/api/game?run=0&step=2&slot=0")
+    assert records[0].question in game
+    assert "loss mask 1" in game
+
+    # Played again after a resume: another version, other rows.
+    versions, before = dict(state["runs"][0]["steps"]), ask(port, "/api/index?run=0&steps=1")
+    run.metrics.write_text("".join(run.metrics.read_text().splitlines(True)[:1]))
+    add_step(run, 1, seed=5)
+    assert dict(ask(port, "/api/state")[1]["runs"][0]["steps"])[1] != versions[1]
+    assert ask(port, "/api/index?run=0&steps=1") != before
+
+    make_run(run.path.with_name("before it in the alphabet"), steps=2)
+    assert [len(run["steps"]) for run in ask(port, "/api/state")[1]["runs"]] == [2, 2]
+    assert {*ask(port, "/api/index?run=1&steps=1,2")[1]} == {"1", "2"}

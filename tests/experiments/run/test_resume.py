@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playful import damage
 from runs import SSP, arguments, environment, games, metrics, timeless
 
 from ssp_agents.engines.transformers_engine import TransformersEngine
@@ -93,22 +90,8 @@ def test_after_sigterm_the_step_is_done_and_saved(
     assert metrics(run)[-1]["step"] == 2
     assert " tokens so far" in said, "a sign of life where there is no terminal"
     assert f"saved up to step 2. Go on with: ssp train --resume --out '{run}'" in said
-    known = r"loading PyTorch|\s*\d+:\d\d |ssp: stopped"
-    assert [line for line in said.splitlines() if not re.match(known, line)] == []
     assert not (run / "summary.json").exists()
     check_resumed(run, 2, whole_run, capsys)
-
-
-def test_a_damaged_byte_in_a_checkpoint_ends_the_run_that_resumes(
-    whole_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = Path(shutil.copytree(whole_run, tmp_path / "run"))
-    share = max(run.glob("checkpoints/step_*/algorithm/learner/*.safetensors"))
-    damage(share)
-    assert main(["train", "--resume", "--out", str(run), "--steps", "5"]) == 2
-    said = capsys.readouterr().err
-    assert f"ssp: {share} is damaged" in said
-    assert "delete this checkpoint and resume" in said
 
 
 @pytest.mark.slow
@@ -122,16 +105,11 @@ def test_ctrl_c_again_and_again_is_status_130_and_no_dead_end(
             command,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            env={**environment(), "PYTHONFAULTHANDLER": "1", "RAY_ADDRESS": "local"},
+            env={**environment(), "RAY_ADDRESS": "local"},
             start_new_session=True,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
-    deadline = time.monotonic() + 300
-    while process.poll() is None:
-        if time.monotonic() > deadline:
-            process.send_signal(signal.SIGABRT)
-            process.wait()
-            pytest.fail(f"it does not end; where its threads are:\n{said.read_text()}")
+    while process.poll() is None:  # the test's own timeout, if it does not end
         if (run / "metrics.jsonl").exists():
             process.send_signal(signal.SIGINT)
         time.sleep(0.05)
@@ -152,31 +130,7 @@ def test_ctrl_c_again_and_again_is_status_130_and_no_dead_end(
 # -- figures that go wrong ---------------------------------------------------------------------
 
 
-def test_a_run_without_a_valid_question_is_stopped_and_can_be_gone_on_with(
-    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = tmp_path / "run"
-    hopeless = ("--set", "game.question_chars=[900,1000]", "--set", "patience=2")
-    assert main(arguments(policy, run, "--steps", "9", *hopeless)) == 3
-    said = capsys.readouterr().err
-    assert "ssp: stopped and saved: in each of the last 2 steps, no proposed question was" in said
-    assert "What usually helps: " in said
-    assert metrics(run)[-1]["step"] == 2
-    assert [folder.name for folder in (run / "checkpoints").iterdir()] == ["step_000002"]
-    stopped = json.loads((run / "stopped.json").read_text())
-    assert (stopped["sign"], stopped["step"]) == ("nothing_valid", 2)
-    assert not (run / "summary.json").exists()
-
-    resumed = ["train", "--resume", "--out", str(run), "--steps", "3"]
-    assert main([*resumed, "--set", "patience=null"]) == 0
-    said = capsys.readouterr().err
-    assert "resumed after step 2" in said
-    assert f"it was stopped after step 2: {stopped['cause']}" in said
-    assert (run / "summary.json").exists()
-    assert not (run / "stopped.json").exists()
-
-
-def test_a_run_whose_engine_is_gone_is_stopped_and_is_never_a_success(
+def test_a_run_whose_engine_is_gone_is_stopped_never_a_success_and_can_be_gone_on_with(
     policy: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -189,21 +143,27 @@ def test_a_run_whose_engine_is_gone_is_stopped_and_is_never_a_success(
             raise ServiceError("engine", "it is gone for good")
         return step(engine)
 
-    monkeypatch.setattr(TransformersEngine, "step", mortal)
     run = tmp_path / "run"
-    patience = ("--set", "patience=2", "--set", "checkpoint_every=100")
-    assert main(arguments(policy, run, "--steps", "9", *patience)) == 3
-    said = capsys.readouterr().err
-    assert "ssp: stopped and saved: in each of the last 2 steps, no game was valid" in said
-    assert "(engine: it is gone for good)" in said
-    assert [folder.name for folder in (run / "checkpoints").iterdir()] == ["step_000003"]
-    assert json.loads((run / "stopped.json").read_text())["sign"] == "outage"
+    resumed = ["train", "--resume", "--out", str(run), "--set", "patience=null", "--steps"]
+    with monkeypatch.context() as patch:
+        patch.setattr(TransformersEngine, "step", mortal)
+        patience = ("--set", "patience=2", "--set", "checkpoint_every=100")
+        assert main(arguments(policy, run, "--steps", "9", *patience)) == 3
+        said = capsys.readouterr().err
+        assert "ssp: stopped and saved: in each of the last 2 steps, no game was valid" in said
+        assert [folder.name for folder in (run / "checkpoints").iterdir()] == ["step_000003"]
+        stopped = json.loads((run / "stopped.json").read_text())
+        assert (stopped["sign"], stopped["step"]) == ("outage", 3)
 
-    # Nobody stops it now, but what it comes to cannot be measured.
-    resumed = ["train", "--resume", "--out", str(run), "--steps", "4"]
-    assert main([*resumed, "--set", "patience=null"]) == 2
+        # Nobody stops it now, but what it comes to cannot be measured.
+        assert main([*resumed, "4"]) == 2
     said = capsys.readouterr().err
+    assert f"it was stopped after step 3: {stopped['cause']}" in said
     assert "1: - (3 void: it is gone for good)" in said
-    assert "could be judged. The policy is saved: ssp eval --model" in said
     assert str(run / "checkpoints" / "step_000004" / "policy") in said
     assert not (run / "summary.json").exists()
+
+    # It is mended.
+    assert main([*resumed, "5"]) == 0
+    assert (run / "summary.json").exists()
+    assert not (run / "stopped.json").exists()

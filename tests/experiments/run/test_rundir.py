@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import shutil
 from pathlib import Path
@@ -17,7 +16,6 @@ from ssp_experiments.config import RunConfig, load_preset, make_config
 from ssp_experiments.run.rundir import RunDirectory
 
 CONFIG = make_config(load_preset("tiny"))
-FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
 def weights(folder: Path) -> None:
@@ -81,29 +79,21 @@ def test_a_run_that_fails_leaves_nothing_before_its_first_line_and_all_after(
     assert RunDirectory(tmp_path / "run").read_metrics() == [{"step": 0}]
 
 
-def test_metrics_are_json_and_a_full_disk_names_the_file(tmp_path: Path) -> None:
+def test_metrics_are_json(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     directory.append_metrics({"step": 1, "loss": float("nan"), "seconds": {"step": float("inf")}})
     line = json.loads(directory.metrics.read_text(), parse_constant=pytest.fail)
     assert line == {"step": 1, "loss": None, "seconds": {"step": None}}
 
-    directory.metrics.unlink()
-    directory.metrics.symlink_to("/dev/full")
-    with pytest.raises(RunError, match=r"metrics\.jsonl cannot be written: .*No space left"):
-        directory.append_metrics({"step": 1})
 
-
-@pytest.mark.parametrize("failure", [FULL, SafetensorError("No space left on device")])
-def test_a_checkpoint_that_did_not_fit_leaves_the_old_one(
-    tmp_path: Path, failure: Exception
-) -> None:
+def test_a_checkpoint_that_did_not_fit_leaves_the_old_one(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     directory.write_config(CONFIG)
     directory.save_checkpoint(1, weights)
 
     def save(folder: Path) -> None:
         weights(folder)
-        raise failure
+        raise SafetensorError("No space left on device")
 
     with pytest.raises(RunError, match=r"step_000002 cannot be written: .*No space left"):
         directory.save_checkpoint(2, save)

@@ -1,6 +1,5 @@
-"""Sweeps whose trials nobody has played: their files, tables and mistakes.
-
-Run directories hold what a run would leave behind.
+"""Sweeps: their files, tables and mistakes, with run directories that hold what a run would leave
+behind; and their trials over Ray Tune, each of which is the run that ``ssp train`` plays.
 """
 
 from __future__ import annotations
@@ -12,13 +11,16 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
+from runs import SETTINGS, timeless
 
 from ssp_agents.health import OUTAGE, Diagnosis
 from ssp_env.cli import main
+from ssp_env.disk import locked
 from ssp_experiments.config import shipped
 from ssp_experiments.run.rundir import RunDirectory
 from ssp_experiments.sweeps.definition import Sweep, SweepDirectory, Trial, read_sweep, trials
 from ssp_experiments.sweeps.results import Results, Table
+from ssp_experiments.sweeps.tuning import play as play_trial
 
 SWEEP = {
     "seeds": [0, 1, 2],
@@ -112,7 +114,6 @@ def test_tables_have_means_comparisons_and_the_paper(played: Played) -> None:
     assert rows(against) == [("two", "2 of 2", "+0.075 ±0.32", "+0.000 ±0.00", "+0.150 ±0.64")]
     assert rows(figures)[0] == ("one", "0.150 ±0.00", "3.500 ±0.00")
     assert rows(paper)[1] == ("two", "0.875 ±0.95", "+0.075 ±0.32", "44.5 (+4.5)")
-    assert "| two   |      2 of 2 | +0.075 ±0.32 |" in str(against)
     results.draw(played[2].path / "figure.png")
     assert (played[2].path / "figure.png").stat().st_size > 10_000
 
@@ -191,8 +192,67 @@ def test_a_sweep_is_resumed_to_the_same_table_and_extended_by_seeds(
     for words, says in (
         (["mine.yaml"], "continue the sweep in it by --resume"),
         (["mine.yaml", "--resume", "--set", "learning.kl_coeff=1"], "learning.kl_coeff"),
-        (["mine.yaml", "--resume", "--arms", "three"], "keeps the arms that it began with"),
         (["batch", "--resume"], "the sweep 'mine', not 'batch'"),
     ):
         assert main(["sweep", *words, "--out", "a"]) == 2
         assert says in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_what_is_left_of_a_sweep_is_played_to_the_same_table(
+    policy: Path,
+    whole_run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = dict(setting.split("=", 1) for setting in SETTINGS)
+    values = {name: yaml.safe_load(value) for name, value in settings.items()}
+    shared = {"steps": 1, "model": str(policy), **values}
+    arms = {"as it is": {}, "fast": {"learning.lr": 0.1}, "held": {"learning.lr": 0.2}}
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump({"seeds": [0], "set": shared, "arms": arms}, sort_keys=False))
+
+    directory, sweep = SweepDirectory(tmp_path / "sweep"), read_sweep(str(file))
+    with directory.claimed("mine", sweep, ["ssp sweep mine.yaml"]):
+        planned = trials(sweep)
+    plain, fast, held = planned
+    told: list[dict[str, Any]] = []
+    for trial in (plain, fast):
+        config, out = trial.config.model_dump(mode="json"), directory.run(trial).path
+        play_trial({"config": config, "out": out, "keep_checkpoints": trial is fast}, told.append)
+    assert [figures["step"] for figures in told] == [0, 1, 0, 1]
+    kept = [directory.run(trial).latest_checkpoint() is not None for trial in (plain, fast)]
+    assert kept == [False, True], "where it is asked for"
+
+    def untimed() -> Any:
+        steps = Results(sweep, [plain, fast], directory).steps
+        return steps[[name for name in steps if not name.startswith("seconds.")]]
+
+    before = untimed()
+    # As if the first trial had been killed in the middle of its step.
+    killed = directory.run(plain)
+    killed.summary.unlink()
+    first = killed.metrics.read_text().splitlines(keepends=True)[0]
+    killed.metrics.write_text(first + '{"step": 1, "void')
+    finished = directory.run(fast).metrics.stat().st_mtime_ns
+
+    # And as if a process still held the directory of another, which is found out beforehand.
+    directory.run(held).path.mkdir()
+    directory.run(held).write_config(held.config)
+    command = ["sweep", str(file), "--out", str(directory.path), "--resume", "--parallel", "1"]
+    with locked(directory.run(held).path):
+        assert main(command) == 2
+        assert "it is in use by a run that is still going on" in capsys.readouterr().err
+        monkeypatch.setattr("ssp_experiments.commands.sweep.check_trials", lambda *_: None)
+        assert main(command) == 1
+    assert "held, seed 0 FAILED: " in capsys.readouterr().err
+    assert "training.py" in directory.failure(held).read_text(), "all of the error"
+    assert untimed().equals(before)
+    assert directory.run(fast).metrics.stat().st_mtime_ns == finished
+
+    ours = timeless(directory.run(plain).path)
+    theirs = timeless(whole_run)[:2]
+    assert ours[0] == theirs[0]
+    assert {**ours[1], **theirs[1]} == ours[1], "the last step is evaluated besides"
