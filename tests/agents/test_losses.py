@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_agents.config import ALGORITHMS, LearningConfig
+from ssp_agents.config import ALGORITHMS, LearningConfig, compares
 from ssp_agents.losses import (
     VETO,
     Tokens,
@@ -128,6 +128,7 @@ def test_an_algorithm_is_its_papers_equation(name: str) -> None:
         clip=(LOW, HIGH),
         std_normalise=name in ("gspo", "cispo"),
     )
+    assert compares(learning, "solver") == find_algorithm(learning, "solver").grouped
     rewards = [[1.0, 0.0, 0.0], [0.5, 1.0, 0.25]]
     rows, leaves, questions = [], [], []
     for place, own in enumerate(rewards):

@@ -68,6 +68,12 @@ def test_one_damaged_byte_is_noticed(model_dir: Path, tmp_path: Path) -> None:
         load_model(copy)
 
 
+def test_a_model_is_loaded_without_the_attention_that_plans_each_shape(model_dir: Path) -> None:
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    load_model(model_dir)
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
 # -- updates -----------------------------------------------------------------------------------
 
 
