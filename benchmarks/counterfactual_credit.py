@@ -39,7 +39,7 @@ from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
-STEPS, EVERY, PER_GROUP = 80, 20, 150
+STEPS, EVERY, PER_GROUP = 60, 20, 150
 
 
 class Turn(NamedTuple):
