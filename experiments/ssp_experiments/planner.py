@@ -20,7 +20,7 @@ from ssp_agents.config import vllm_share
 from ssp_agents.models import meta_model
 from ssp_env.errors import ConfigError
 from ssp_experiments.config import RunConfig, check_policy
-from ssp_experiments.layouts import (
+from ssp_experiments.estimates import (
     Device,
     Shape,
     estimate,
@@ -133,7 +133,7 @@ def _show(device: Device, memory: float) -> None:
 
 def fastest(config: RunConfig, shape: Shape, memory: float, gpus: int) -> RunConfig | None:
     """The run in the layout of that many GPUs that fits and takes the fewest seconds a step by
-    :func:`~ssp_experiments.layouts.estimate`; ``None`` if there is none."""
+    :func:`~ssp_experiments.estimates.estimate`; ``None`` if there is none."""
     fitting = [one for one in layouts(config, gpus) if _too_full(one, shape, memory) is None]
     return min(fitting, key=lambda one: estimate(shape, one, memory).step, default=None)
 

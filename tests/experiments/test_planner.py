@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 from ssp_env import cli
 from ssp_env.errors import ConfigError
 from ssp_experiments.config import RunConfig, load_preset, make_config
-from ssp_experiments.layouts import Device, Shape, estimate, least_share, plan, shape_of
+from ssp_experiments.estimates import Device, Shape, estimate, least_share, plan, shape_of
 from ssp_experiments.planner import USABLE, check_fit, check_memory, fastest, layouts
 
 # Counted by running the learner's and the engine's code over fake tensors (paper-7b, rows of
