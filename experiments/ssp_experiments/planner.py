@@ -1,6 +1,6 @@
 """``ssp plan``, and the check before each run: does it fit on its GPUs, and how long is a step?
 
-Everything follows from settings, by the formulas of ``layouts.py``.
+Everything follows from settings, by the formulas of ``estimates.py``.
 """
 
 from __future__ import annotations
