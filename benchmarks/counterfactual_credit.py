@@ -6,8 +6,8 @@ Each step's round is played again with the first search of every attempt answere
 the second, and so on; proposals, and attempts up to that search, are the same. What a search was
 worth is its attempt's reward less that without it. The turn that wrote it gets this, times
 ``--credits``, in addition to GRPO's advantage; 0 is GRPO alone. Writes ``credit.csv``, a line per
-evaluation, and ``credit.md``, means over seeds with 95% intervals. Trials in DIR are not played
-again.
+evaluation, ``credit.md``, means over seeds with 95% intervals, and ``credit.png``, means and
+ranges. Trials in DIR are not played again.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_experiments.report.curves import panels, save_figure
 
 STEPS, EVERY, PER_GROUP = 60, 20, 150
 
@@ -71,6 +72,16 @@ def main() -> int:
     cells = table.drop(columns=["seed"]).groupby(["credit", "step"]).agg(shown)
     page = f"{headline(origin())}\n\n{cells.to_markdown()}\n"
     (settings.out / "credit.md").write_text(page, encoding="utf-8")
+
+    figure, axes = panels(3)
+    for axis, name in zip(axes, ("2 hops", "3 hops", "4 hops"), strict=True):
+        for credit, own in table.groupby("credit"):
+            by_step = own.groupby("step")[name]
+            axis.plot(by_step.mean(), "o-", label=f"credit {credit:g}" if credit else "GRPO alone")
+            axis.fill_between(by_step.min().index, by_step.min(), by_step.max(), alpha=0.15)
+        axis.set(title=f"accuracy at {name}", xlabel="step", ylim=(-0.02, 1.02))
+    axes[0].legend(frameon=False, loc="lower right")
+    save_figure(figure, settings.out / "credit.png")
     return 0
 
 
