@@ -103,7 +103,9 @@ def checkpoint_layers(module: torch.nn.Module) -> None:
     from transformers import PreTrainedModel
 
     # The first one holds the others, such as the layers without the output layer.
-    model = next(part for part in module.modules() if isinstance(part, PreTrainedModel))
+    model = next((part for part in module.modules() if isinstance(part, PreTrainedModel)), None)
+    if model is None:
+        raise ValueError(f"{type(module).__name__} holds no model of transformers")
     # What transformers 5.23 calls activation checkpointing, 5.19 knows by its old name.
     newer = hasattr(model, "activation_checkpointing_enable")
     enable = model.activation_checkpointing_enable if newer else model.gradient_checkpointing_enable

@@ -37,7 +37,7 @@ from ssp_env.search.index import SearchConfig, check_search, open_search
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World
-from ssp_env.worlds import check_world, open_world
+from ssp_env.worlds import WORLDS, check_world, open_world
 
 LEARNING = frozenset(LearningConfig.model_fields)
 TRAINING = LEARNING | {"model_dir", "engine", "overlap"}
@@ -260,8 +260,11 @@ class SSPConfig(AlgorithmConfig):
             raise ConfigError("rl_module_spec", self._rl_module_spec, fix)
         with named("env_config"):
             world = self.env_config.get("world", "mini")
-            if not callable(world):
+            if isinstance(world, str):
                 check_world(world, **self.env_config.get("world_options", {}))
+            elif not callable(world):
+                fix = f"give the name of a world ({', '.join(WORLDS)}), or a function that makes it"
+                raise ConfigError("world", world, fix)
             if "search" in self.env_config and "make_rules" in self.env_config:
                 fix = "make_rules chooses the retriever; leave one of them out"
                 raise ConfigError("search", self.env_config["search"], fix)
