@@ -312,7 +312,7 @@ def parse_games(lines: Iterable[bytes], path: str | Path) -> Iterator[SavedGame]
         digest = _DIGEST.search(line)
         body = line if digest is None else line[: digest.start()] + b"}"
         record = _read(GameRecord, body, path, number)
-        if digest is None or digest[1].decode() != _digest(header, body):
+        if digest is None or digest[1] != _digest(header, body).encode():
             what = "field 'digest' does not fit: this line or its header was altered"
             raise DataError(path, what, number)
         yield SavedGame(rules, record)
