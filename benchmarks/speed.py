@@ -25,7 +25,7 @@ SIDE = Path(__file__).with_name("speed_side.py")
 UNITS = {
     "aec": "tokens per second, step by step (PettingZoo)",
     "batch": "tokens per second, whole turns of 64 games (GameBatch)",
-    "step": "training steps of the tiny policy per second",
+    "step": "tokens of games per second, in training steps of the tiny policy",
     "server": "search requests per second of the server's CPU (BM25 over wiki-mini)",
     "import": "`import ssp_env` per second",
     "help": "`ssp --help` per second",

@@ -91,7 +91,8 @@ def batch() -> Measure:
 
 
 def step() -> Measure:
-    """Training steps of the tiny policy, in one process."""
+    """Tokens of training steps of the tiny policy, in one process. Versions may play other games,
+    some of them longer, so steps cannot be compared."""
     import torch
 
     from ssp_agents.rllib import SSPConfig
@@ -103,11 +104,12 @@ def step() -> Measure:
     algorithm = config.build_algo()
 
     def measure() -> dict[str, float]:
-        began = process_time()
+        tokens, began = 0.0, process_time()
         for _ in range(3):
             algorithm.train()
+            tokens += algorithm.last_figures["all_tokens"]
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return {"rate": 3 / (process_time() - began), "peak_mib": memory / 1024}
+        return {"rate": tokens / (process_time() - began), "peak_mib": memory / 1024}
 
     return measure
 

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 _QUOTED = re.compile(r"(?:[\"“”]([^\"“”]+)[\"“”]|(?<=\s)['‘]([^'‘’]+)['’]|\(([^()]+)\))(?= \w)")
 _OTHER_SIGNS = re.compile(r"[^\w\s.,'’\"“”()-]|\d{3}")
 _PARTICLES = frozenset(
-    "da de del della di do dos du la le van von der den ter bin ibn al el y".split()  # noqa: SIM905
+    {"da", "de", "del", "della", "di", "do", "dos", "du", "la", "le", "van", "von"}
 )
+_PARTICLES |= {"der", "den", "ter", "bin", "ibn", "al", "el", "y"}
 _NUMBERS = frozenset({"jr", "sr", *map(str, range(1, 31))})
 
 
