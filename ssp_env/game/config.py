@@ -23,6 +23,7 @@ FilterName = Literal[
     "unsolved",
     "outvoted",
 ]
+_Share = Annotated[float, Field(ge=0, le=1)]
 NoiseKind = Literal["batch", "corpus", "near"]
 """Kinds of noise that ship; :mod:`ssp_env.game.verification` holds them."""
 ProposerRewardName = Literal["1-p", "4p(1-p)"]
@@ -82,9 +83,9 @@ class GameConfig(Settings):
     verifications: tuple[PositiveInt, PositiveInt] = (2, 3)
     """``(k, n)``: where the policy verifies, it reads the documents in n orders, at a temperature
     of .5 (of 1 for a single reading), and must be right k times. The paper: (1, 1)."""
-    leak: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Share of the questions refused by verification that pass all the same, drawn by chance, for
-    experiments."""
+    gate_errors: tuple[_Share, _Share] = (0.0, 0.0)
+    """Share of the questions refused by verification that pass all the same, and of those that it
+    passes that are refused; drawn by chance, for experiments."""
     closed_book: bool = False
     """Also reject a question that the solver answers in one try without documents."""
     noise_documents: NonNegativeInt = 4

@@ -116,7 +116,7 @@ class Game:
     @cached_property
     def rng(self) -> np.random.Generator:
         """Decides what its prompt asks for and which documents are noise."""
-        # Streams of a seed: 0 is the round's, 1 this one, 2 the order of the documents, 3 a leak.
+        # Streams of a seed: 0 is the round's, 1 this one, 2 documents' order, 3 the gate's errors.
         return np.random.default_rng([*self.start.seed, 1, self.slot])
 
     @cached_property
@@ -132,7 +132,7 @@ class Game:
 
     @property
     def chance(self) -> float:
-        """A number in [0, 1) by which a refused question passes where the gate leaks."""
+        """A number in [0, 1) by which verification is overruled where the gate errs."""
         return float(np.random.default_rng([*self.start.seed, 3, self.slot]).random())
 
     @property

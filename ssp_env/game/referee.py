@@ -160,13 +160,15 @@ class Referee:
     def take_verification(self, game: Game, result: Verdict | ServiceError) -> None:
         """Takes the verdict of a verification; an outage voids the game.
 
-        A share ``leak`` of refused questions pass (2605.22217 asks how much a game bears)."""
+        ``gate_errors`` overrule some (2605.22217 asks how many of them a game bears)."""
         if isinstance(result, ServiceError):
             game.void(result)
             return
 
         game.verification = result
-        if not result.correct and game.chance >= self.rules.config.leak:
+        leak, loss = self.rules.config.gate_errors
+        passes = game.chance >= loss if result.correct else game.chance < leak
+        if not passes:
             self.fail(game, UNVERIFIED)
 
     def judge_verifications(self, games: Iterable[Game]) -> None:

@@ -69,7 +69,7 @@ class Outer(Settings):
         ({"game": {"noise_kind": "nea"}}, "game.noise_kind", "did you mean 'near'?"),
         ({"game": {"question_chars": [3, 1]}}, "game.question_chars", "give (fewest, most)"),
         ({"game": 3}, "game", "it is a section; set what is in it (game.attempts, "),
-        ({"leak": 0.5}, "leak", "did you mean game.leak?"),
+        ({"noise_documents": 5}, "noise_documents", "did you mean game.noise_documents?"),
         ({"stps": 1, "game": {"attempts": 0}}, "game.attempts", "also stps = 1"),
     ],
 )

@@ -83,20 +83,24 @@ def test_the_policy_reads_n_times_and_has_to_be_right_k_times(
         assert (record.verification.correct, record.reason) == accepted
 
 
-def test_a_leak_lets_a_share_of_refused_questions_pass(
-    mini: MiniWorld, words: WordTokenizer
+@pytest.mark.parametrize("right", [False, True])
+def test_a_gate_that_errs_overrules_a_share_of_verdicts(
+    mini: MiniWorld, words: WordTokenizer, right: bool
 ) -> None:
-    """More pass at a larger leak, the same ones among them; their verdict stays, as in a replay."""
+    """More at a larger share, the same ones among them; verdicts stay, as in a replay."""
 
-    def passed(leak: float) -> set[int]:
+    def overruled(share: float) -> set[int]:
         changes = {"verification_prompt": "solver", "verifications": (1, 1), "attempts": 1}
-        rules = rules_of(mini, words, verifier="policy", leak=leak, **changes)
-        refuses = by_role(propose(), solve, lambda _: "<answer> nothing </answer>")
-        games = [again(g, rules) for g in play(begin(rules, slots=16), refuses).games]
-        assert not any(g.record.verification.correct for g in games if g.record.verification)
-        return {g.record.slot for g in games if g.record.outcome is Outcome.VALID}
+        # The share of the other kind of error has no part in it.
+        errors = (0.5, share) if right else (share, 0.5)
+        rules = rules_of(mini, words, verifier="policy", gate_errors=errors, **changes)
+        reads = solve if right else (lambda _: "<answer> nothing </answer>")
+        played = play(begin(rules, slots=16), by_role(propose(), solve, reads))
+        games = [again(g, rules).record for g in played.games]
+        assert {g.verification.correct for g in games if g.verification} == {right}
+        return {g.slot for g in games if (g.outcome is Outcome.VALID) != right}
 
-    shares = [passed(leak) for leak in (0, 0.3, 0.7, 1)]
+    shares = [overruled(share) for share in (0, 0.3, 0.7, 1)]
     assert [len(shares[0]), len(shares[3])] == [0, 16]
     assert shares[0] < shares[1] < shares[2] < shares[3]
 

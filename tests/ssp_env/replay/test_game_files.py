@@ -125,7 +125,7 @@ def test_a_file_older_than_a_setting_is_read(saved: SavedGame) -> None:
     """The setting has its default; the digest is of the lines as they were written."""
     header, line = game_lines([saved])
     older = json.loads(header)
-    del older["config"]["leak"]
+    del older["config"]["gate_errors"]
     then = json.dumps(older)
     body = line[: line.rindex(',"digest"')] + "}"
     lines = [then, line.replace(json.loads(line)["digest"], _digest(then.encode(), body.encode()))]
