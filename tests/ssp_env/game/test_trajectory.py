@@ -43,6 +43,17 @@ def test_a_prompt_may_open_the_thought() -> None:
     assert trajectory.result == "the"
 
 
+def test_an_action_in_a_thought_left_open_counts_once_the_turn_is_over() -> None:
+    """As an end token does, a whole turn ends the thought; token by token it may still close."""
+    trajectory = started("solve :")
+    assert not write(trajectory, "<think> <answer> the </answer> is")
+    assert trajectory.result is None
+    whole = started("solve :")
+    whole.feed_text("<think> <answer> the </answer> is")
+    assert (whole.result, whole.ending) == ("the", Ending.ACTION)
+    assert whole.ids == trajectory.ids
+
+
 @pytest.mark.parametrize(("room", "ending"), [(1, None), (0, Ending.BUDGET_TOKENS)])
 def test_an_observation_leaves_room_for_a_reply_or_ends_it(room: int, ending: Any) -> None:
     """Else the mask is that of every random game (test_tags.py): 1 on the policy's tokens."""
