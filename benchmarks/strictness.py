@@ -1,7 +1,8 @@
 """How strict a gate has to be: what self-play comes to, against what its gate lets pass.
 
     ssp sweep gate
-    python -m benchmarks.strictness runs/sweeps/gate --out benchmarks/results/sweeps/gate
+    ssp sweep benchmarks/data/self_consistency.yaml
+    python -m benchmarks.strictness runs/sweeps/* --out benchmarks/results/sweeps/gate
 
 Of each trial's last 20 steps, the leak is the share of the unsound questions, those that are wrong
 or ambiguous, that verification read and the game accepted; ``unsound`` is their share of what was
@@ -20,6 +21,7 @@ import pandas as pd
 
 from benchmarks.harness import headline, origin, parser, write
 from ssp_experiments.commands.questions import figures, games_of, written
+from ssp_experiments.config import read_yaml
 from ssp_experiments.report.curves import panels, save_figure
 from ssp_experiments.stats import over_runs
 from ssp_experiments.sweeps.definition import ENDED, SweepDirectory, trials
@@ -35,16 +37,20 @@ PANELS = {
 def main() -> int:
     """Reads the trials that have ended, and writes the files."""
     options = parser(__doc__, seed=False)
-    options.add_argument("sweep", type=Path)
+    options.add_argument("sweeps", type=Path, nargs="+")
     settings = options.parse_args()
-    directory = SweepDirectory(settings.sweep)
-    sweep, _ = directory.read("gate")
+
+    ended = []
+    for directory in map(SweepDirectory, settings.sweeps):
+        sweep, _ = directory.read(read_yaml(directory.definition)["name"])
+        ended += [
+            (trial, directory.run(trial))
+            for trial in trials(sweep)
+            if directory.state(trial) in ENDED
+        ]
 
     rows = []
-    for trial in trials(sweep):
-        run = directory.run(trial)
-        if directory.state(trial) not in ENDED:
-            continue
+    for trial, run in ended:
         asked = written(games_of(run.path))
         last = asked[asked["step"] > trial.config.steps - WINDOW]
         refusable = last[(last["sound"] == 0) & last["verified"].notna()]
@@ -84,12 +90,13 @@ def draw(table: pd.DataFrame, out: Path) -> None:
     """A point per trial against its leak, and a line through the means of the arms that leak by
     chance; the policy's own gate leaks what it does not see."""
     figure, axes = panels(len(PANELS))
-    kinds = {"1-p": "leak", "4p(1-p)": "4p", "the policy verifies": "the policy"}
+    kinds = {"1-p": "leak", "4p(1-p)": "4p"}
+    kinds |= {name: name for name in ("self-consistency", "the policy verifies")}
     for axis, (name, title) in zip(axes, PANELS.items(), strict=True):
         for place, (label, start) in enumerate(kinds.items()):
             own = table[table["arm"].str.startswith(start)]
             axis.plot(
-                own["leak"], own[name], "o*s"[place], color=f"C{place}", label=label, alpha=0.6
+                own["leak"], own[name], "o*vs"[place], color=f"C{place}", label=label, alpha=0.6
             )
             means = own.groupby("arm")[["leak", name]].mean().sort_values("leak")
             axis.plot(means["leak"], means[name], color=f"C{place}", linewidth=1)
@@ -98,7 +105,7 @@ def draw(table: pd.DataFrame, out: Path) -> None:
         axis.set(xlabel="unsound questions that pass the gate", ylim=(-0.02, 1.02))
         axis.set_title(title, fontsize="medium")
     handles = axes[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(*handles, loc="outside lower center", ncols=4, frameon=False)
     save_figure(figure, out)
 
 
