@@ -87,6 +87,11 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
             # A right attempt that nobody sampled joins the group of those that were.
             row = _row(game, example.trajectory, "solver", example.reward, question)
             examples.append(replace(row, logprobs=np.full_like(row.logprobs, np.nan)))
+        if game.outcome is Outcome.VALID and (example := game.example_proposal) is not None:
+            # Paid as if the proposer had written it; of its answer there is no other proposal.
+            group = f"example {game.start.seed} {game.slot}"
+            row = _row(game, example.trajectory, "proposer", example.reward, group)
+            proposals.append(replace(row, logprobs=np.full_like(row.logprobs, np.nan)))
         if game.closed_book is not None and game.closed_book_reward is not None:
             # Answers from memory are paid like any other, so that the solver does not play dumb.
             # Each question is asked once: one group for all of the step.

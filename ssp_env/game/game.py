@@ -66,6 +66,7 @@ class Start(Immutable):
     """Number of different searches that an attempt needs to be right: with fewer it has taken a
     short cut. For a composed question as many as the proposers of its parts made."""
     solution: tuple[str, ...] = ()
+    proposal: tuple[str, ...] = ()
     asked_before: tuple[str, ...] = ()
     """Questions about this answer that earlier steps asked, where they are remembered."""
 
@@ -97,6 +98,8 @@ class Game:
     proposer_reward: float | None = None
     example: Attempt | None = None
     """A right attempt that nobody sampled, to learn from; it counts in nothing else."""
+    example_proposal: Attempt | None = None
+    """The same of a proposal, where the question was put together."""
 
     def __post_init__(self) -> None:
         self.question = self.start.question

@@ -1,12 +1,12 @@
-"""Earlier questions: two of them put together, and right attempts that are shown again.
+"""Earlier questions: two of them put together, and what solved and wrote them, shown again.
 
 A small proposer that has written questions of up to three hops does not write one of four, however
 often it searches. Two verified questions can be put together without it: where one names the
 other's answer, it may ask for it instead.
 
 What a policy hardly ever does, it cannot be rewarded for. A question of four hops is made of two
-that were solved, so an attempt at it can be made of theirs. The turns are played in the environment
-like any others, and the judge has the last word.
+that were solved, so an attempt at it can be made of theirs, and a proposal of it of their
+proposals. The turns are played in the environment like any others, and the judge has the last word.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter
 
 from ssp_env.errors import ServiceError
-from ssp_env.game.game import Attempt, Game
+from ssp_env.game.game import Attempt, Game, Origin
 from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import Tags
 from ssp_env.game.referee import Referee
@@ -45,7 +45,10 @@ class PooledQuestion:
     parts: int = 1
     """Number of proposals that it is made of."""
     solution: tuple[str, ...] = ()
-    """The turns of a right attempt, as :func:`solution_of` gives them; empty if none is known."""
+    """The turns of a right attempt: (searching turns ..., last thought, answer); empty if none is
+    known."""
+    proposal: tuple[str, ...] = ()
+    """The turns of its proposer: (searching turns ..., last thought)."""
 
 
 def compose(outer: PooledQuestion, inner: PooledQuestion) -> PooledQuestion | None:
@@ -56,7 +59,8 @@ def compose(outer: PooledQuestion, inner: PooledQuestion) -> PooledQuestion | No
     the country of (the answer to: Which city hosted the games of 1924?)?".
 
     The answer is the outer one's; nobody has verified the whole. Its solution looks up the inner
-    answer, thinks what that attempt thought last, and goes on as the outer one began.
+    answer, thinks what that attempt thought last, and goes on as the outer one began. Its proposal
+    goes the other way, from the outer answer to the inner one.
 
     Returns:
         ``None`` where the outer question does not name the inner one's answer, or the whole would
@@ -73,15 +77,19 @@ def compose(outer: PooledQuestion, inner: PooledQuestion) -> PooledQuestion | No
     if mentions(text, outer.truth.wordings) or mentions(text, inner.truth.wordings):
         return None
 
-    solution: tuple[str, ...] = ()
-    if inner.solution and outer.solution:
-        # A solution is (searching turns ..., last thought, answer). The inner one's answer is
-        # dropped: its last thought runs into the outer one's first turn.
-        *first, thought, _ = inner.solution
-        begins, *rest = outer.solution
-        solution = (*first, f"{thought} {begins}".strip(), *rest)
+    # The inner one's answer is dropped.
+    solution = _joined(inner.solution[:-1], outer.solution)
+    proposal = _joined(outer.proposal, inner.proposal)
     searches, parts = outer.searches + inner.searches, outer.parts + inner.parts
-    return PooledQuestion(text, outer.truth, searches, parts, solution)
+    return PooledQuestion(text, outer.truth, searches, parts, solution, proposal)
+
+
+def _joined(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[str, ...]:
+    """Turns, then further ones: the last thought of the former runs into the latter's first turn.
+    Nothing where either is not known."""
+    if not before or not after:
+        return ()
+    return (*before[:-1], f"{before[-1]} {after[0]}".strip(), *after[1:])
 
 
 POOL = TypeAdapter(list[PooledQuestion])
@@ -90,30 +98,45 @@ POOL = TypeAdapter(list[PooledQuestion])
 # -- examples ---------------------------------------------------------------------------------
 
 
-def solution_of(game: Game, tags: Tags) -> tuple[str, ...]:
-    """The turns of the first right attempt, if any: the text of each turn that searched, then what
-    the last turn thought (maybe nothing), and the answer with its tags."""
+def with_turns(item: PooledQuestion, game: Game, tags: Tags) -> PooledQuestion:
+    """The question with the turns of the first right attempt, if any, and those of its proposer."""
     right = [attempt.trajectory for attempt in game.counted if attempt.right]
-    if not right:
-        return ()
+    solution = _turns(right[0], tags.opening("answer")) if right else ()
+    proposal = () if game.proposer is None else _turns(game.proposer, tags.opening("question"))[:-1]
+    return replace(item, solution=solution, proposal=proposal)
 
-    ids, decode = right[0].ids, right[0].limits.tokenizer.decode
-    *searches, last = [decode(ids[i:j]).strip() for i, j, own in right[0].runs() if own]
-    thought, tag, answer = last.rpartition(tags.opening("answer"))
-    return (*searches, thought.strip(), tag + answer)
+
+def _turns(trajectory: Trajectory, opening: str) -> tuple[str, ...]:
+    """The text of each turn that searched, then what the last one thought (maybe nothing), and from
+    this opening tag on what it said."""
+    ids, decode = trajectory.ids, trajectory.limits.tokenizer.decode
+    *searches, last = [decode(ids[i:j]).strip() for i, j, own in trajectory.runs() if own]
+    thought, tag, said = last.rpartition(opening)
+    return (*searches, thought.strip(), tag + said)
 
 
 def play_examples(rules: Rules, games: Sequence[Game]) -> None:
-    """Gives games whose question has a known solution an attempt that follows it.
+    """Gives games whose question has known turns an attempt and a proposal that follow them.
 
-    Only one that comes out right stays; an outage costs no more than the example."""
+    Only an attempt that comes out right stays, and a proposal of the very question that passes the
+    filters; an outage costs no more than the example."""
     referee, limit, plays = Referee(rules), rules.config.max_document_tokens, []
     for game in games:
-        if game.start.solution and game.question is not None:
-            prompt = rules.prompts.solver(game.question, rules.config.max_searches)
-            *searches, thought, answer = game.start.solution
-            trajectory = Trajectory(rules.limits[Role.SOLVER], prompt, game.question)
+        question, start = game.question or "", game.start
+        if start.solution:
+            prompt = rules.prompts.solver(question, rules.config.max_searches)
+            *searches, thought, answer = start.solution
+            trajectory = Trajectory(rules.limits[Role.SOLVER], prompt, question)
             plays.append((game, trajectory, [*searches, f"{thought} {answer}".strip()]))
+        if start.proposal:
+            fewest, most = rules.config.asked_searches
+            asked = min(max(fewest, start.least_searches), most)
+            *searches, thought = start.proposal
+            opening, closing = rules.tags.opening("question"), rules.tags.closing("question")
+            asks = f"{thought} {opening} {question} {closing}".strip()
+            prompt = rules.prompts.proposer(start.truth.answer, asked)
+            trajectory = Trajectory(rules.limits[Role.PROPOSER], prompt, start.truth.answer)
+            plays.append((game, trajectory, [*searches, asks]))
 
     # All of them side by side, so that their searches are a few batches.
     while live := [play for play in plays if play[1].waiting is Waiting.POLICY and play[2]]:
@@ -127,7 +150,16 @@ def play_examples(rules: Rules, games: Sequence[Game]) -> None:
             else:
                 trajectory.observe(found, rules.prompts.information(found, limit))
 
-    ended = [(game, trajectory) for game, trajectory, _ in plays if trajectory.result is not None]
+    for game, trajectory, _ in plays:
+        if trajectory.role is Role.PROPOSER and trajectory.done:
+            # Read as any proposal is.
+            proposed = Game(replace(game.start, origin=Origin.PROPOSED, question=None), trajectory)
+            referee.take_proposal(proposed)
+            if proposed.question == game.question and proposed.accepted:
+                game.example_proposal = Attempt(trajectory)
+
+    solved = [play[:2] for play in plays if play[1].role is Role.SOLVER]
+    ended = [(game, trajectory) for game, trajectory in solved if trajectory.result is not None]
     for (game, trajectory), word in zip(ended, referee.judge(ended), strict=True):
         if isinstance(word, Verdict):
             example = Attempt(trajectory)

@@ -265,6 +265,9 @@ class Referee:
         shown = [] if game.example is None else [game.example]
         for attempt in [*game.counted, *shown]:
             attempt.reward = _paid("solver", self.rules.solver_reward, game, attempt)
+        if game.example_proposal is not None:
+            reward = _paid("proposer", self.rules.proposer_reward, game)
+            game.example_proposal.reward = reward
         if game.origin is Origin.PROPOSED:
             game.proposer_reward = _paid("proposer", self.rules.proposer_reward, game)
 

@@ -17,7 +17,7 @@ import numpy as np
 from ssp_env.errors import ServiceError, UsageError, expect
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import BUDGET_PROMPT, Ending, Outcome
-from ssp_env.game.pool import PooledQuestion, play_examples, solution_of
+from ssp_env.game.pool import PooledQuestion, play_examples, with_turns
 from ssp_env.game.referee import Referee
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import MOST_WAVES, BatchStrategy
@@ -72,7 +72,7 @@ class Round:
         self.games: list[Game] = []
         self.waves = 0
         self.verified: list[PooledQuestion] = []
-        """This round's verified questions; at the end, those of valid games, with solutions."""
+        """This round's verified questions; at the end, those of valid games, with their turns."""
         self._fresh: list[Game] = []
         self.referee = referee or Referee(rules)
         """Decides; public for rollouts that have attempts judged before all have ended."""
@@ -160,9 +160,9 @@ class Round:
                     self._after_gates()
                 case Phase.SOLVE:
                     self.referee.judge_attempts(self.games)
-                    # The strategy keeps the questions that are left, each with its solution.
+                    # The strategy keeps the questions that are left, with what led to them.
                     self.verified = [
-                        replace(item, solution=solution_of(game, self.rules.tags))
+                        with_turns(item, game, self.rules.tags)
                         for item, game in zip(self.verified, self._fresh, strict=True)
                         if game.outcome is Outcome.VALID
                     ]
@@ -290,6 +290,8 @@ class Round:
                 question=item.question,
                 least_searches=item.searches if composed else 0,
                 solution=item.solution,
+                # Its own proposal has been learnt from, in the step that it was written in.
+                proposal=item.proposal if composed else (),
             )
             self.games.append(Game(start))
 

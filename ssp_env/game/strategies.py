@@ -54,7 +54,7 @@ class BatchStrategy:
         return []
 
     def keep(self, questions: Sequence[PooledQuestion]) -> None:
-        """Takes the questions of a round's valid games, with their solutions, for later steps."""
+        """Takes the questions of a round's valid games, with their turns, for later steps."""
 
     def get_state(self) -> dict[str, Any]:
         """The state as plain data (JSON)."""
@@ -86,7 +86,7 @@ class ReplayBuffer(BatchStrategy):
 
     def __init__(self, reset_every: int | None = None, examples: bool = False) -> None:
         """``reset_every``: steps between two resets; ``None`` never resets (the paper's Full
-        Reuse). ``examples``: a question comes with the solution that is known of it."""
+        Reuse). ``examples``: a question comes with the turns that solved and wrote it."""
         self.reset_every, self.examples = reset_every, examples
         self.pool: list[PooledQuestion] = []
         self._steps = 0
@@ -115,7 +115,9 @@ class ReplayBuffer(BatchStrategy):
         return [earlier[i] for i in order[:empty]]
 
     def keep(self, questions: Sequence[PooledQuestion]) -> None:
-        self.pool += [q if self.examples else replace(q, solution=()) for q in questions]
+        self.pool += [
+            q if self.examples else replace(q, solution=(), proposal=()) for q in questions
+        ]
 
     def get_state(self) -> dict[str, Any]:
         return {"steps": self._steps, "pool": POOL.dump_python(self.pool, mode="json")}

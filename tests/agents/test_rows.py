@@ -76,6 +76,10 @@ def test_an_example_joins_the_attempts_at_its_question() -> None:
 
     only_proposer = LearningConfig(learning_roles=("proposer",))
     assert rows_of([played], only_proposer) == []
+    played.example_proposal = Attempt(trajectory(Role.PROPOSER, 4), reward=0.5)
+    (row,) = rows_of([played], only_proposer)
+    assert (row.role, row.reward) == ("proposer", 0.5)
+    assert np.isnan(row.logprobs).all()
     played.outcome = Outcome.VOID
     assert rows_of([played], config) == []
 

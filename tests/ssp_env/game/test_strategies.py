@@ -1,4 +1,4 @@
-"""Batch strategies: what they ask for, fill in and remember; right attempts shown again."""
+"""Batch strategies: what they ask for, fill in and remember; attempts and proposals shown again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ssp_env.errors import ServiceError
 from ssp_env.game.config import DEFAULT_FILTERS
 from ssp_env.game.game import Game, Origin, Start
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.pool import PooledQuestion, compose, play_examples, solution_of
+from ssp_env.game.pool import PooledQuestion, compose, play_examples, with_turns
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import (
@@ -138,19 +138,21 @@ def thinks(trajectory: Any) -> str:
 
 
 def solved(rules: Rules, text: str, answer: str) -> PooledQuestion:
-    """A question with the solution of whoever has just solved it."""
+    """A question with the solution of whoever has just solved it, and a proposer's turns."""
     truth = GroundTruth(answer, answer)
     (game,) = play(
         Round.of_questions(rules, [Question(text, text, (answer,), "1")], [3]), thinks
     ).games
     assert game.solve_rate == 1.0
-    solution = solution_of(game, rules.tags)
-    return PooledQuestion(text, truth, len(solution) - 2, solution=solution)
+    item = with_turns(PooledQuestion(text, truth), game, rules.tags)
+    assert item.proposal == ()
+    looked_up = f"<search> {answer} </search>", f"<think> {text.split()[-2]} </think>"
+    return replace(item, searches=len(item.solution) - 2, proposal=looked_up)
 
 
 def shown(rules: Rules, item: PooledQuestion) -> Game:
-    """A game about a question, with its example."""
-    given = item.question, item.searches, item.solution
+    """A game about a question, with its examples."""
+    given = item.question, item.searches, item.solution, item.proposal
     game = Game(Start((1,), 0, 0, item.truth, Origin.COMPOSED, 0, *given))
     play_examples(rules, [game])
     return game
@@ -194,6 +196,49 @@ def test_solutions_of_the_parts_solve_the_whole(rules: Rules, whole: PooledQuest
     assert rules.limits[Role.SOLVER].tokenizer.decode(own) == " ".join(whole.solution)
 
 
+def test_proposals_of_the_parts_propose_the_whole(rules: Rules, whole: PooledQuestion) -> None:
+    """From the answer down to where the question begins, in turns of the proposer."""
+    start, answer = whole.question.split()[-2], whole.truth.answer
+    first, second, last = whole.proposal
+    middle = second.split()[1]
+    assert first == f"<search> {answer} </search>"
+    assert second == f"<think> {middle} </think> <search> {middle} </search>"
+    assert last == f"<think> {start} </think>"
+
+    attempt = shown(rules, whole).example_proposal
+    assert attempt is not None
+    example = attempt.trajectory
+    assert (example.role, example.result) == (Role.PROPOSER, whole.question)
+    assert [search.query for search in example.searches] == [answer, middle]
+    asks = f"<question> {whole.question} </question>"
+    own = [token for token, mine in zip(example.ids, example.mask, strict=True) if mine]
+    decode = rules.limits[Role.PROPOSER].tokenizer.decode
+    assert decode(own) == " ".join((*whole.proposal, asks))
+    assert decode(example.ids[: example.prompt_length]) == decode(rules.prompts.proposer(answer, 1))
+
+    # One that no proposer could have had accepted is left out.
+    for proposal in ((), whole.proposal[-1:]):
+        assert shown(rules, replace(whole, proposal=proposal)).example_proposal is None
+    spoils = replace(whole, question=f"{whole.question} {answer}")
+    assert shown(rules, spoils).example_proposal is None
+
+
+def test_a_question_put_together_pays_its_example_as_a_proposal(
+    rules: Rules, whole: PooledQuestion
+) -> None:
+    class Gives(BatchStrategy):
+        def fill(self, rng: Any, fresh: Any, empty: int) -> list[PooledQuestion]:
+            return [whole, replace(whole, parts=1)][:empty]
+
+    played = play(begin(rules, slots=2, strategy=Gives()), by_role(say([1]), say([1])))
+    *_, composed, reused = played.games
+    assert (composed.origin, reused.origin) == (Origin.COMPOSED, Origin.REUSED)
+    assert composed.example_proposal is not None
+    assert (composed.example_proposal.reward, composed.proposer_reward) == (1.0, None)
+    assert reused.example_proposal is None
+    assert again(composed, rules).record.start == composed.start
+
+
 def test_only_a_right_example_stays(rules: Rules, whole: PooledQuestion) -> None:
     wrong = (*whole.solution[:-1], "<answer> rival </answer>")
     unended = whole.solution[1:]
@@ -220,6 +265,7 @@ def test_an_earlier_question_brings_its_solution_along(
         assert (game.solve_rate, len(game.attempts)) == (0.0, 2)
         assert (game.example is not None) == examples == bool(game.start.solution)
         assert game.example is None or game.example.reward == 3.0
+        assert game.example_proposal is None
         assert again(game, rules).record.start == game.start
 
 
