@@ -41,7 +41,12 @@ from ssp_experiments.config import RunConfig, check_policy
 from ssp_experiments.evaluation import engine_of, play_by
 from ssp_experiments.options import Chosen
 from ssp_experiments.run.checks import check_settings, open_run
-from ssp_experiments.run.process import handling, quiet_libraries, raise_interruption
+from ssp_experiments.run.process import (
+    handling,
+    interruptible,
+    quiet_libraries,
+    raise_interruption,
+)
 from ssp_experiments.run.rundir import RunDirectory, check_empty
 
 SUPERVISED = {
@@ -102,21 +107,28 @@ def _learn(
     optimizer = adam([p for p in lm.parameters() if p.requires_grad], learning)
     update = Update(scorer, optimizer, learning, autocast=autocast_dtype(device))
 
-    for step in range(config.steps):
-        batch = list(islice(rows, learning.batch_size))
-        columns = columns_of(with_loss_weights(batch, learning, len(batch), config.game))
-        tensors = {name: torch.from_numpy(column).to(device) for name, column in columns.items()}
-        loss = update(tensors, step)["loss"] / len({row.role for row in batch})
-        directory.append_metrics({"step": step + 1, "imitation_loss": loss})
-        print(f"step {step + 1}: {loss:.3f} nats a token", file=sys.stderr)
+    stopping = "stopping after this step, with a checkpoint; a second time stops at once"
+    with interruptible(lambda: print(stopping, file=sys.stderr)) as seen:
+        for step in range(config.steps):
+            batch = list(islice(rows, learning.batch_size))
+            columns = columns_of(with_loss_weights(batch, learning, len(batch), config.game))
+            tensors = {
+                name: torch.from_numpy(column).to(device) for name, column in columns.items()
+            }
+            loss = update(tensors, step)["loss"] / len({row.role for row in batch})
+            directory.append_metrics({"step": step + 1, "imitation_loss": loss})
+            print(f"step {step + 1}: {loss:.3f} nats a token", file=sys.stderr)
 
-        if (step + 1) % config.checkpoint_every == 0 or step + 1 == config.steps:
-            weights = plain_weights(state_of(lm), config.model_dir)
+            last = step + 1 == config.steps
+            if seen or last or (step + 1) % config.checkpoint_every == 0:
+                weights = plain_weights(state_of(lm), config.model_dir)
 
-            def save(folder: Path, weights: dict[str, torch.Tensor] = weights) -> None:
-                save_policy(weights, config.model_dir, folder / "policy")
+                def save(folder: Path, weights: dict[str, torch.Tensor] = weights) -> None:
+                    save_policy(weights, config.model_dir, folder / "policy")
 
-            directory.save_checkpoint(step + 1, save, config.checkpoints_kept)
+                directory.save_checkpoint(step + 1, save, config.checkpoints_kept)
+            if seen and not last:
+                raise seen[0]
     return weights
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import platform
 import shlex
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -50,19 +52,24 @@ def handling(handler: Any, *signals: signal.Signals) -> Iterator[None]:
 
 @contextmanager
 def interruptible(note: Callable[[], object]) -> Iterator[list[KeyboardInterrupt]]:
-    """Remembers the first Ctrl-C or SIGTERM in the list that it yields; a second one interrupts at
-    once.
+    """Remembers the first Ctrl-C or SIGTERM in the list that it yields; one that follows later than
+    half a second interrupts at once.
 
     ``note`` is called at the first, in its own thread, because the signal may arrive in the middle
     of a print.
     """
     seen: list[KeyboardInterrupt] = []
+    first = math.inf
 
     def remember(signum: int, frame: Any) -> None:
-        if seen:
+        nonlocal first
+        # `timeout` sends its signal twice: to the process, and to its group.
+        if time.monotonic() - first > 0.5:
             raise_interruption(signum, frame)
-        seen.append(KeyboardInterrupt(signum))
-        threading.Thread(target=note, daemon=True).start()
+        if not seen:
+            first = time.monotonic()
+            seen.append(KeyboardInterrupt(signum))
+            threading.Thread(target=note, daemon=True).start()
 
     with handling(remember):
         yield seen

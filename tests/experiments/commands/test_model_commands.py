@@ -194,6 +194,19 @@ def test_a_script_is_learnt_from(
     assert not all(torch.equal(base[name], own[name]) for name in base)
 
 
+def test_interrupted_imitation_leaves_what_it_has_learnt(
+    untrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def columns(rows: Sequence[Row]) -> dict[str, np.ndarray]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return columns_of(rows)
+
+    monkeypatch.setattr("ssp_experiments.commands.imitate.columns_of", columns)
+    words = ["imitate", "--model", str(untrained), "--measured", "1", *SMALL]
+    assert main([*words, "--steps", "9", "--out", str(tmp_path / "run")]) == 130
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["step_000001"]
+
+
 def test_in_wikipedias_sentences_it_learns_from_demonstrations_of_both_roles(
     few_passages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,7 +79,7 @@ def test_after_sigterm_the_step_is_done_and_saved(
 
     def written(directory: RunDirectory, step: int, *games: Any) -> None:
         write(directory, step, *games)
-        if step == 2:
+        for _ in range(2 if step == 2 else 0):  # as from `timeout`
             os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch:
