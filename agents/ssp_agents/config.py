@@ -99,7 +99,8 @@ class LearningConfig(Settings):
     """Filling of the slots of failed proposals: nothing (``dummy``), further proposals
     (``resample``), earlier questions (``reuse``; ``periodic_reset`` forgets them every 10 steps),
     those of the lengths that the step lacks (``balanced``), or half of these and half joined ones
-    (``compose``; ``compose_with_examples`` adds attempts and proposals to learn from)."""
+    (``compose``; ``compose_with_examples`` adds right attempts to learn from,
+    ``compose_with_proposals`` these and proposals)."""
     lora_rank: NonNegativeInt = 0
     """Rank of adapters (LoRA) that are trained in place of the policy; 0 trains all of it."""
     microbatch_tokens: PositiveInt = 16_384

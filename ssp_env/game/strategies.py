@@ -16,6 +16,7 @@ import numpy as np
 
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.pool import POOL, PooledQuestion, compose
+from ssp_env.types import Role
 
 RESET_EVERY = 10
 """Steps after which ``periodic_reset`` forgets its questions (the paper's)."""
@@ -84,9 +85,10 @@ class ReplayBuffer(BatchStrategy):
     A question played again does not enter the pool again, so that reuse cannot breed reuse, and
     earns its proposer nothing."""
 
-    def __init__(self, reset_every: int | None = None, examples: bool = False) -> None:
+    def __init__(self, reset_every: int | None = None, examples: Sequence[Role] = ()) -> None:
         """``reset_every``: steps between two resets; ``None`` never resets (the paper's Full
-        Reuse). ``examples``: a question comes with the turns that solved and wrote it."""
+        Reuse). ``examples``: roles for which a question comes with the turns that solved it, or
+        wrote it."""
         self.reset_every, self.examples = reset_every, examples
         self.pool: list[PooledQuestion] = []
         self._steps = 0
@@ -115,9 +117,10 @@ class ReplayBuffer(BatchStrategy):
         return [earlier[i] for i in order[:empty]]
 
     def keep(self, questions: Sequence[PooledQuestion]) -> None:
-        self.pool += [
-            q if self.examples else replace(q, solution=(), proposal=()) for q in questions
-        ]
+        for item in questions:
+            solution = item.solution if Role.SOLVER in self.examples else ()
+            proposal = item.proposal if Role.PROPOSER in self.examples else ()
+            self.pool.append(replace(item, solution=solution, proposal=proposal))
 
     def get_state(self) -> dict[str, Any]:
         return {"steps": self._steps, "pool": POOL.dump_python(self.pool, mode="json")}
@@ -190,7 +193,7 @@ class BalancedReuse(ReplayBuffer):
     right by luck, and often enough to learn nothing else. So an attempt at a question that was put
     together is right only with as many different searches as the proposers of its parts made."""
 
-    def __init__(self, examples: bool = False, compose_up_to: int = 0) -> None:
+    def __init__(self, examples: Sequence[Role] = (), compose_up_to: int = 0) -> None:
         """``compose_up_to``: most searches of a question that is put together: the solver's; 0:
         none is."""
         super().__init__(examples=examples)
@@ -290,6 +293,7 @@ StrategyName = Literal[
     "balanced",
     "compose",
     "compose_with_examples",
+    "compose_with_proposals",
 ]
 STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
 
@@ -310,5 +314,7 @@ def make_strategy(name: str, max_searches: int = 10) -> BatchStrategy:
         case "compose":
             return BalancedReuse(compose_up_to=max_searches)
         case "compose_with_examples":
-            return BalancedReuse(examples=True, compose_up_to=max_searches)
+            return BalancedReuse([Role.SOLVER], max_searches)
+        case "compose_with_proposals":
+            return BalancedReuse([Role.SOLVER, Role.PROPOSER], max_searches)
     raise ConfigError("strategy", name, nearest(name, STRATEGIES))

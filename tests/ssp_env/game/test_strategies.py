@@ -238,6 +238,26 @@ def test_a_question_put_together_pays_its_example_as_a_proposal(
     assert again(composed, rules).record.start == composed.start
 
 
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("reuse", (False, False)),
+        ("compose", (False, False)),
+        ("compose_with_examples", (True, False)),
+        ("compose_with_proposals", (True, True)),
+    ],
+)
+def test_a_strategy_keeps_the_turns_that_it_shows(
+    name: str, kept: tuple[bool, bool], whole: PooledQuestion
+) -> None:
+    strategy = make_strategy(name)
+    assert isinstance(strategy, ReplayBuffer)
+    strategy.keep([whole])
+    assert [
+        (q.solution == whole.solution, q.proposal == whole.proposal) for q in strategy.pool
+    ] == [kept]
+
+
 def test_only_a_right_example_stays(rules: Rules, whole: PooledQuestion) -> None:
     wrong = (*whole.solution[:-1], "<answer> rival </answer>")
     unended = whole.solution[1:]
@@ -252,7 +272,10 @@ def test_an_earlier_question_brings_its_solution_along(
     mini: MiniWorld, words: WordTokenizer, examples: bool
 ) -> None:
     """And everything else of the game is as it would be without."""
-    rules, strategy = rules_of(mini, words, attempts=2), ReplayBuffer(examples=examples)
+    rules, strategy = (
+        rules_of(mini, words, attempts=2),
+        ReplayBuffer(examples=[Role.SOLVER] * examples),
+    )
     rules = replace(rules, solver_reward=lambda game, attempt: 3.0 * attempt.right)
     first = play(begin(rules, seed=[1], strategy=make_strategy("dummy")), by_role(propose()))
     update_strategy(strategy, [first.verified])
