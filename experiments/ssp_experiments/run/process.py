@@ -52,8 +52,8 @@ def handling(handler: Any, *signals: signal.Signals) -> Iterator[None]:
 
 @contextmanager
 def interruptible(note: Callable[[], object]) -> Iterator[list[KeyboardInterrupt]]:
-    """Remembers the first Ctrl-C or SIGTERM in the list that it yields; one that follows later than
-    half a second interrupts at once.
+    """Remembers the first Ctrl-C or SIGTERM in the list that it yields; another one, more than a
+    tenth of a second later, interrupts at once.
 
     ``note`` is called at the first, in its own thread, because the signal may arrive in the middle
     of a print.
@@ -64,7 +64,7 @@ def interruptible(note: Callable[[], object]) -> Iterator[list[KeyboardInterrupt
     def remember(signum: int, frame: Any) -> None:
         nonlocal first
         # `timeout` sends its signal twice: to the process, and to its group.
-        if time.monotonic() - first > 0.5:
+        if time.monotonic() - first > 0.1:
             raise_interruption(signum, frame)
         if not seen:
             first = time.monotonic()
