@@ -87,8 +87,9 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
             # A right attempt that nobody sampled joins the group of those that were.
             row = _row(game, example.trajectory, "solver", example.reward, question)
             examples.append(replace(row, logprobs=np.full_like(row.logprobs, np.nan)))
-        if game.outcome is Outcome.VALID and (example := game.example_proposal) is not None:
-            # Paid as if the proposer had written it; of its answer there is no other proposal.
+        example, compared = game.example_proposal, find_algorithm(config, "proposer").grouped
+        if game.outcome is Outcome.VALID and example is not None and not compared:
+            # Paid as if the proposer had written it; there is none that it could be compared with.
             group = f"example {game.start.seed} {game.slot}"
             row = _row(game, example.trajectory, "proposer", example.reward, group)
             proposals.append(replace(row, logprobs=np.full_like(row.logprobs, np.nan)))

@@ -128,13 +128,12 @@ def play_examples(rules: Rules, games: Sequence[Game]) -> None:
             *searches, thought, answer = start.solution
             trajectory = Trajectory(rules.limits[Role.SOLVER], prompt, question)
             plays.append((game, trajectory, [*searches, f"{thought} {answer}".strip()]))
-        if start.proposal:
-            fewest, most = rules.config.asked_searches
-            asked = min(max(fewest, start.least_searches), most)
+        # Where actions are tool calls, tags would teach another format.
+        if start.proposal and rules.tags.call is None:
             *searches, thought = start.proposal
             opening, closing = rules.tags.opening("question"), rules.tags.closing("question")
             asks = f"{thought} {opening} {question} {closing}".strip()
-            prompt = rules.prompts.proposer(start.truth.answer, asked)
+            prompt = rules.prompts.proposer(start.truth.answer, start.least_searches)
             trajectory = Trajectory(rules.limits[Role.PROPOSER], prompt, start.truth.answer)
             plays.append((game, trajectory, [*searches, asks]))
 

@@ -266,8 +266,12 @@ class Referee:
         for attempt in [*game.counted, *shown]:
             attempt.reward = _paid("solver", self.rules.solver_reward, game, attempt)
         if game.example_proposal is not None:
-            reward = _paid("proposer", self.rules.proposer_reward, game)
-            game.example_proposal.reward = reward
+            # As a proposal, these attempts may have refused it.
+            if any(fails(game) for fails in self.rules.attempt_filters.values()):
+                game.example_proposal = None
+            else:
+                reward = _paid("proposer", self.rules.proposer_reward, game)
+                game.example_proposal.reward = reward
         if game.origin is Origin.PROPOSED:
             game.proposer_reward = _paid("proposer", self.rules.proposer_reward, game)
 

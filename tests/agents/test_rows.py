@@ -80,6 +80,7 @@ def test_an_example_joins_the_attempts_at_its_question() -> None:
     (row,) = rows_of([played], only_proposer)
     assert (row.role, row.reward) == ("proposer", 0.5)
     assert np.isnan(row.logprobs).all()
+    assert rows_of([played], only_proposer.replace(proposer_algorithm="grpo")) == []
     played.outcome = Outcome.VOID
     assert rows_of([played], config) == []
 
