@@ -84,8 +84,8 @@ class GameConfig(Settings):
     """``(k, n)``: where the policy verifies, it reads the documents in n orders, at a temperature
     of .5 (of 1 for a single reading), and must be right k times. The paper: (1, 1)."""
     gate_errors: tuple[_Share, _Share] = (0.0, 0.0)
-    """Share of the questions refused by verification that pass all the same, and of those that it
-    passes that are refused; drawn by chance, for experiments."""
+    """Share of the questions refused by verification that pass all the same, and share of those
+    passed that are refused; drawn by chance, for experiments."""
     closed_book: bool = False
     """Also reject a question that the solver answers in one try without documents."""
     noise_documents: NonNegativeInt = 4
