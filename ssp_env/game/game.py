@@ -67,6 +67,7 @@ class Start(Immutable):
     short cut. For a composed question as many as the proposers of its parts made."""
     solution: tuple[str, ...] = ()
     proposal: tuple[str, ...] = ()
+    """Turns that are shown to the solver and the proposer, as a pooled question holds them."""
     asked_before: tuple[str, ...] = ()
     """Questions about this answer that earlier steps asked, where they are remembered."""
 

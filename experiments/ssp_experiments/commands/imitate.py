@@ -119,15 +119,15 @@ def _learn(
             directory.append_metrics({"step": step + 1, "imitation_loss": loss})
             print(f"step {step + 1}: {loss:.3f} nats a token", file=sys.stderr)
 
-            last, stop = step + 1 == config.steps, bool(seen)
-            if stop or last or (step + 1) % config.checkpoint_every == 0:
+            stop = bool(seen)
+            if stop or step + 1 == config.steps or (step + 1) % config.checkpoint_every == 0:
                 weights = plain_weights(state_of(lm), config.model_dir)
 
                 def save(folder: Path, weights: dict[str, torch.Tensor] = weights) -> None:
                     save_policy(weights, config.model_dir, folder / "policy")
 
                 directory.save_checkpoint(step + 1, save, config.checkpoints_kept)
-            if stop and not last:
+            if stop:
                 raise seen[0]
     return weights
 
