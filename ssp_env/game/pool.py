@@ -6,7 +6,8 @@ other's answer, it may ask for it instead.
 
 What a policy hardly ever does, it cannot be rewarded for. A question of four hops is made of two
 that were solved, so an attempt at it can be made of theirs, and a proposal of it of their
-proposals. The turns are played in the environment like any others; judge and filters have the last word.
+proposals. The turns are played in the environment like any others; judge and filters have the last
+word.
 """
 
 from __future__ import annotations
