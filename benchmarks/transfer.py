@@ -40,7 +40,7 @@ from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_experiments.report.curves import panels, save_figure, spoken_group
 
 SHIPPED = Path(ssp_agents.__file__).parent / "wiki_small" / "checkpoint"
-LESSONS, LR = 1200, 1e-3
+LESSONS, LR = 1800, 2e-3
 """Optimizer steps of the base policy, in turns on either world; highest learning rate."""
 SIMPLE = 0.4
 """First share of them in which the mini-wiki asks for one hop, without faults."""
