@@ -81,12 +81,15 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 # -- updates -----------------------------------------------------------------------------------
 
-SUMS = ("loss", "policy_loss", "kl", "teacher_kl", "turn_gain", "trained_tokens", "vetoed_rows")
+SUMS = (
+    *("loss", "policy_loss", "kl", "teacher_kl", "turn_gain"),
+    *("trained_tokens", "example_tokens", "vetoed_rows"),
+)
 """Figures of an update that add up over micro-batches and learners."""
 MEANS = {
-    "logprob_gap": ("logprob_gap_sum", "trained_tokens"),
-    "ratio": ("ratio_sum", "trained_tokens"),
-    "truncated_share": ("truncated_tokens", "trained_tokens"),
+    "logprob_gap": ("logprob_gap_sum", "sampled_tokens"),
+    "ratio": ("ratio_sum", "sampled_tokens"),
+    "truncated_share": ("truncated_tokens", "sampled_tokens"),
     "clipped_share": ("clipped_tokens", "clippable_tokens"),
     "proposer_entropy": ("proposer_entropy_sum", "proposer_tokens"),
     "solver_entropy": ("solver_entropy_sum", "solver_tokens"),

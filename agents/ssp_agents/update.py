@@ -176,7 +176,8 @@ class Update:
         advantages = advantages + learning.turn_credit * gains
         behaviour = part["behaviour_logprobs"][:, 1:][own]  # (tokens,)
         # What nobody sampled is learnt from as if the policy had, with a ratio of 1.
-        behaviour = torch.where(behaviour.isnan(), logprobs.detach(), behaviour)
+        sampled = ~behaviour.isnan()
+        behaviour = torch.where(sampled, behaviour, logprobs.detach())
         # log(pi / mu) of each token: (tokens,).
         log_ratios = logprobs - behaviour
 
@@ -212,14 +213,17 @@ class Update:
         with torch.no_grad():
             # Sums in place of means: micro-batches and learners add them up, merge_figures divides.
             trained = weights > 0  # (tokens,)
-            ratios = log_ratios.exp() * trained
+            sampled &= trained
+            ratios = log_ratios.exp() * sampled
             cap = math.inf if learning.importance_cap is None else learning.importance_cap
             sums |= {
                 "trained_tokens": trained.sum(),
-                "logprob_gap_sum": (log_ratios.abs() * trained).sum(),
+                "example_tokens": (trained & ~sampled).sum(),
+                "sampled_tokens": sampled.sum(),
+                "logprob_gap_sum": (log_ratios.abs() * sampled).sum(),
                 "ratio_sum": ratios.sum(),
-                "clipped_tokens": (clipped & trained).sum(),
-                "clippable_tokens": (clippable & trained).sum(),
+                "clipped_tokens": (clipped & sampled).sum(),
+                "clippable_tokens": (clippable & sampled).sum(),
                 "truncated_tokens": (ratios > cap).sum(),
                 "vetoed_rows": (vetoed & (part["weights"] > 0)).sum(),
             }

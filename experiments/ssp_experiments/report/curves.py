@@ -39,7 +39,7 @@ KINDS = (
     (LENGTHS, "Length of what is written", "tokens", r"(proposer|solver)_tokens"),
     (LENGTHS, "Out of tokens", "share", r"(proposer|solver)_overlong"),
     (LENGTHS, "Length of questions", "words", r"question_words"),
-    (LENGTHS, "Tokens per step", "tokens", r"(policy|all|learner_trained)_tokens"),
+    (LENGTHS, "Tokens per step", "tokens", r"(policy|all|learner_trained|learner_example)_tokens"),
     (HEALTH, "Entropy", "nats", r".*entropy.*"),
     (HEALTH, "Loss", "weighted sum", r"learner_(.+_)?loss(_.+)?"),
     (HEALTH, "KL", "nats", r"learner_(.+_)?kl(_.+)?"),
@@ -66,6 +66,7 @@ LABELS = {
     "all_tokens": "sampled, prompted, retrieved",
     "policy_tokens": "sampled",
     "learner_trained_tokens": "trained on",
+    "learner_example_tokens": "of these, examples'",
 }
 
 
