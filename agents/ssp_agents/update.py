@@ -176,8 +176,7 @@ class Update:
         advantages = advantages + learning.turn_credit * gains
         behaviour = part["behaviour_logprobs"][:, 1:][own]  # (tokens,)
         # What nobody sampled is learnt from as if the policy had, with a ratio of 1.
-        sampled = ~behaviour.isnan()
-        behaviour = torch.where(sampled, behaviour, logprobs.detach())
+        behaviour = torch.where(behaviour.isnan(), logprobs.detach(), behaviour)
         # log(pi / mu) of each token: (tokens,).
         log_ratios = logprobs - behaviour
 
@@ -213,9 +212,8 @@ class Update:
         with torch.no_grad():
             # Sums in place of means: micro-batches and learners add them up, merge_figures divides.
             trained = weights > 0  # (tokens,)
-            sampled &= trained
+            sampled = trained & ~part["behaviour_logprobs"][:, 1:][own].isnan()
             ratios = log_ratios.exp() * sampled
-            cap = math.inf if learning.importance_cap is None else learning.importance_cap
             sums |= {
                 "trained_tokens": trained.sum(),
                 "example_tokens": (trained & ~sampled).sum(),
@@ -224,7 +222,7 @@ class Update:
                 "ratio_sum": ratios.sum(),
                 "clipped_tokens": (clipped & sampled).sum(),
                 "clippable_tokens": (clippable & sampled).sum(),
-                "truncated_tokens": (ratios > cap).sum(),
+                "truncated_tokens": (ratios > (learning.importance_cap or math.inf)).sum(),
                 "vetoed_rows": (vetoed & (part["weights"] > 0)).sum(),
             }
             for name, number in ROLE_IDS.items() if entropies is not None else ():
