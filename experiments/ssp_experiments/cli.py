@@ -196,11 +196,13 @@ def imitate(
     steps: PositiveInt = 50,
     lr: Annotated[float, Parameter(validator=Number(gt=0))] = 1e-4,
     measured: PositiveInt = 12,
+    resume: bool = False,
 ) -> int:
     """Teaches a model to play by supervised steps, on a script's games or recorded ones.
 
     Each step learns from learning.batch_size trajectories; --set learning.lora_rank=16 trains
-    adapters. Shows how many turns are well-formed before and after.
+    adapters. Shows how many turns are well-formed before and after. Ctrl-C or SIGTERM stops after
+    the step in progress, with a checkpoint.
 
     Args:
         out: Run directory.
@@ -209,10 +211,11 @@ def imitate(
         steps: Optimizer steps (default: 50).
         lr: Learning rate (default: 1e-4; adapters want ten times as much).
         measured: Questions, and proposals, that the policy is measured by.
+        resume: Continue what the same command has begun in --out, to the same result.
     """
     from ssp_experiments.commands.imitate import run
 
-    return run(chosen, games, steps=steps, lr=lr, measured=measured, out=out)
+    return run(chosen, games, steps=steps, lr=lr, measured=measured, out=out, resume=resume)
 
 
 def export(

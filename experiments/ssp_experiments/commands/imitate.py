@@ -19,6 +19,7 @@ from ssp_agents.models import (
     adapt,
     autocast_dtype,
     load_model,
+    load_state,
     plain_weights,
     save_policy,
     state_of,
@@ -63,27 +64,38 @@ SUPERVISED = {
 }
 """Settings by which the update of self-play learns from examples: for each role the mean over all
 of its tokens."""
+STATE = "state.pt"
+"""File of a checkpoint with what training goes on from."""
 _SCRIPT, _BEFORE = 0x5C, 0xBE
 """Second numbers of the seeds of scripted games, and of those that the policy is measured by."""
 
 
 def run(
-    chosen: Chosen, games: Sequence[str], *, steps: int, lr: float, measured: int, out: Path
+    chosen: Chosen,
+    games: Sequence[str],
+    *,
+    steps: int,
+    lr: float,
+    measured: int,
+    out: Path,
+    resume: bool,
 ) -> int:
     """Trains; prints the share of well-formed turns before and after."""
     quiet_libraries()
-    check_empty(out)
+    if not resume:
+        check_empty(out)
     config = chosen.config({**SUPERVISED, "steps": steps, "learning.lr": lr})
     check_settings(config)
     check_policy(config)
     rules, questions = open_run(config)
 
     directory = RunDirectory(out)
-    with directory.claimed(config, resume=False), handling(raise_interruption):
+    with directory.claimed(config, resume) as taken, handling(raise_interruption):
         rows = _recorded(games, rules, config.seed) if games else _scripted(rules, config.seed)
         engine = engine_of(config, rules)
-        _show("before", rules, engine, questions[:measured], config)
-        weights = _learn(config, rules, rows, directory)
+        if not taken:
+            _show("before", rules, engine, questions[:measured], config)
+        weights = _learn(config, rules, rows, directory, taken)
         engine.update_weights(weights, steps)
         _show("after", rules, engine, questions[:measured], config)
     policy = directory.kept_checkpoints()[-1][1] / "policy"
@@ -92,10 +104,10 @@ def run(
 
 
 def _learn(
-    config: RunConfig, rules: Rules, rows: Iterator[Row], directory: RunDirectory
+    config: RunConfig, rules: Rules, rows: Iterator[Row], directory: RunDirectory, taken: int
 ) -> dict[str, torch.Tensor]:
-    """Takes the steps, each on ``learning.batch_size`` trajectories; returns plain weights, which
-    the last checkpoint holds."""
+    """Takes the steps that are left, each on ``learning.batch_size`` trajectories; returns plain
+    weights, which the last checkpoint holds."""
     learning: LearningConfig = config.learning
     device = torch.device("cpu" if config.compute.gpus == "none" else "cuda")
     lm = load_model(config.model_dir, device)
@@ -106,10 +118,21 @@ def _learn(
     scorer = TokenScorer(lm, 1.0, rules.tokenizer.vocab_size, entropies=False)
     optimizer = adam([p for p in lm.parameters() if p.requires_grad], learning)
     update = Update(scorer, optimizer, learning, autocast=autocast_dtype(device))
+    if latest := directory.latest_checkpoint():
+        saved = torch.load(latest[1] / STATE, map_location=device, weights_only=True)
+        load_state(lm, saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+    # The same stream, from where it was left.
+    rows = islice(rows, taken * learning.batch_size, None)
+
+    def save(folder: Path) -> None:
+        state = state_of(lm)
+        save_policy(plain_weights(state, config.model_dir), config.model_dir, folder / "policy")
+        torch.save({"model": state, "optimizer": optimizer.state_dict()}, folder / STATE)
 
     stopping = "stopping after this step, with a checkpoint; a second time stops at once"
     with interruptible(lambda: print(stopping, file=sys.stderr)) as seen:
-        for step in range(config.steps):
+        for step in range(taken, config.steps):
             batch = list(islice(rows, learning.batch_size))
             columns = columns_of(with_loss_weights(batch, learning, len(batch), config.game))
             tensors = {
@@ -117,19 +140,15 @@ def _learn(
             }
             loss = update(tensors, step)["loss"] / len({row.role for row in batch})
             directory.append_metrics({"step": step + 1, "imitation_loss": loss})
-            print(f"step {step + 1}: {loss:.3f} nats a token", file=sys.stderr)
+            print(f"step {step + 1}/{config.steps}: {loss:.3f} nats a token", file=sys.stderr)
 
             stop = bool(seen)
             if stop or step + 1 == config.steps or (step + 1) % config.checkpoint_every == 0:
-                weights = plain_weights(state_of(lm), config.model_dir)
-
-                def save(folder: Path, weights: dict[str, torch.Tensor] = weights) -> None:
-                    save_policy(weights, config.model_dir, folder / "policy")
-
                 directory.save_checkpoint(step + 1, save, config.checkpoints_kept)
             if stop:
+                print("to go on, give the same command with --resume", file=sys.stderr)
                 raise seen[0]
-    return weights
+    return plain_weights(state_of(lm), config.model_dir)
 
 
 # -- games to learn from -----------------------------------------------------------------------

@@ -194,7 +194,7 @@ def test_a_script_is_learnt_from(
     assert not all(torch.equal(base[name], own[name]) for name in base)
 
 
-def test_interrupted_imitation_leaves_what_it_has_learnt(
+def test_interrupted_imitation_goes_on_to_the_same_result(
     untrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def columns(rows: Sequence[Row]) -> dict[str, np.ndarray]:
@@ -202,9 +202,17 @@ def test_interrupted_imitation_leaves_what_it_has_learnt(
         return columns_of(rows)
 
     monkeypatch.setattr("ssp_experiments.commands.imitate.columns_of", columns)
-    words = ["imitate", "--model", str(untrained), "--measured", "1", *SMALL]
-    assert main([*words, "--steps", "9", "--out", str(tmp_path / "run")]) == 130
-    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["step_000001"]
+    run, rank = tmp_path / "run", sets("learning.lora_rank=2")
+    words = ["imitate", "--model", str(untrained), "--measured", "2", *SMALL, *rank]
+    assert main([*words, "--steps", "3", "--out", str(run)]) == 130
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["step_000001"]
+
+    monkeypatch.undo()
+    resumed = imitate(untrained, run, "--steps", "3", *rank, "--resume")
+    straight = imitate(untrained, tmp_path / "straight", "--steps", "3", *rank)
+    assert metrics(run) == metrics(straight.parents[2])
+    found, expected = (load_file(path / "model.safetensors") for path in (resumed, straight))
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
 def test_in_wikipedias_sentences_it_learns_from_demonstrations_of_both_roles(
