@@ -34,7 +34,7 @@ from ssp_agents.tiny.traces import Trace
 from ssp_agents.tiny.traces import TraceWriter as MiniWriter
 from ssp_agents.wiki_small import bootstrap as wiki
 from ssp_agents.wiki_small.traces import TraceWriter as WikiWriter
-from ssp_env.disk import new_folder
+from ssp_env.disk import new_folder, write_atomically
 from ssp_env.game.config import MINI_GAME, WIKI_GAME
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_experiments.report.curves import panels, save_figure, spoken_group
@@ -73,7 +73,12 @@ def main() -> int:
         preset, steps = WORLDS[world]
         run = settings.out / f"{preset}-seed{seed}"
         if not (run / "summary.json").exists():
-            saved = [f"checkpoint_every={steps // 2}", f"evaluate_every={steps}", "patience=null"]
+            saved = [
+                f"checkpoint_every={steps // 2}",
+                f"evaluate_every={steps}",
+                "patience=null",
+                "checkpoints_kept=null",
+            ]
             options = ["--preset", preset, "--seed", str(seed), "--steps", str(steps)]
             resumed = ["--resume"] if run.exists() else []
             ssp("train", "--model", base, "--out", run, *options, *resumed, *sets(preset, *saved))
@@ -154,7 +159,7 @@ def accuracies(policy: Path) -> Iterator[dict[str, Any]]:
         if not file.exists():
             per_group = ("--per-group", PER_GROUP)
             found = ssp("eval", policy, "--preset", preset, "--json", *per_group, *sets(preset))
-            file.write_text(found, encoding="utf-8")
+            write_atomically(file, found)
         rows = json.loads(file.read_text(encoding="utf-8"))["evaluations"][0]["rows"]
         own = [row for row in rows if row["judge"] == rows[0]["judge"]]
         by_kind = {spoken_group(row["group"]): row["avg@1"] for row in own}

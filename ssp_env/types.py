@@ -96,7 +96,7 @@ class Question(Immutable):
     text: str
     answers: tuple[str, ...]
     """Every accepted wording; the first is the canonical one."""
-    group: str
+    group: str = "all"
     """Group that accuracies are reported by: a hop count such as ``"2"``, or a benchmark's name."""
 
     def __post_init__(self) -> None:

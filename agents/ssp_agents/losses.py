@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -61,6 +61,11 @@ class Algorithm:
     clips: Callable[[Tokens], Tensor] | None = None
     """Log ratios (tokens,) beyond which the loss stops gradients, for the figure
     ``clipped_share``; ``None``: it stops none."""
+
+    def __post_init__(self) -> None:
+        if self.aggregation not in get_args(Aggregation):
+            fix = f"choose one of {', '.join(get_args(Aggregation))}"
+            raise ConfigError("aggregation", self.aggregation, fix)
 
 
 # -- advantages --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -193,9 +194,9 @@ class Update:
             chosen = role == number  # bool (tokens,)
             tokens = Tokens(*(x[chosen] for x in (logprobs, behaviour, advantages, rows)))
             of_tokens = algorithm.loss(tokens, learning)
-            if of_tokens.shape != tokens.logprobs.shape:
+            if np.shape(of_tokens) != tokens.logprobs.shape:
                 fix = f"its loss has to return {(*tokens.logprobs.shape,)}, one a token, "
-                fix += f"not {(*of_tokens.shape,)}"
+                fix += f"not {(*np.shape(of_tokens),)}"
                 raise ConfigError(f"learning.{name}_algorithm", learning.algorithm(name), fix)
             losses = losses.masked_scatter(chosen, of_tokens)
             if algorithm.clips is not None:

@@ -167,8 +167,10 @@ def play_league(
 def _propose(engine: Engine, config: RunConfig, rules: Rules, answers: int) -> dict[int, Question]:
     """A proposer's valid questions, by the answer's place. Rounds are of the size that training
     has, since noise documents come from them."""
-    # A round is played to its end, so the proposer's own solver tries each question; once will do.
-    once = replace(rules, config=rules.config.replace(attempts=1, proposals=1))
+    # A round is played to its end, so the proposer's own solver tries each question; once will do,
+    # unless the attempts decide whether it is valid.
+    attempts = rules.config.attempts if rules.attempt_filters else 1
+    once = replace(rules, config=rules.config.replace(attempts=attempts, proposals=1))
     # All proposers get the same answers, each once unless there are fewer.
     rng = np.random.default_rng([_PROPOSE, config.seed])
     dealt = iter(answers_of(rules.world)(rng, answers))

@@ -116,6 +116,8 @@ class Referee:
         for name, fails in self.rules.filters.items():
             with blaming(f"filter {name}"):
                 failed = fails(proposal)
+            if failed not in (True, False):
+                raise UsageError(f"the filter {name} has to return a bool, not {failed!r:.200}")
             if failed:
                 self.fail(game, name)
                 return

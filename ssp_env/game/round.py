@@ -292,6 +292,7 @@ class Round:
                 solution=item.solution,
                 # Its own proposal has been learnt from, in the step that it was written in.
                 proposal=item.proposal if composed else (),
+                asked_before=self._strategy.asked_before(item.truth.id) if composed else (),
             )
             self.games.append(Game(start))
 

@@ -230,7 +230,8 @@ class Trajectory:
     def feed_text(self, text: str) -> None:
         if not isinstance(text, str):
             fix = "token ids go to feed_turn(), or to GameBatch"
-            raise UsageError(f"a turn is one string here, not {text!r:.200}; {fix}")
+            what = f"a turn, such as a player's write() returns, is one string, not {text!r:.200}"
+            raise UsageError(f"{what}; {fix}")
         self.feed_turn(self.limits.tokenizer.encode(text))
 
     def observe(self, documents: Sequence[Document], observation: Sequence[int]) -> None:

@@ -270,7 +270,9 @@ SCALAR = Algorithm(grpo_advantages, lambda tokens, _: tokens.logprobs.sum(), **H
 SHORT = Algorithm(lambda rewards, *_: rewards[1:], grpo_loss, **HOW)
 
 
-def test_a_shape_that_does_not_fit_is_named(model_dir: Path) -> None:
+def test_an_algorithm_that_does_not_fit_is_named(model_dir: Path) -> None:
+    with pytest.raises(ConfigError, match="aggregation = 'mean': choose one of sequence, "):
+        replace(SCALAR, aggregation="mean")  # type: ignore[arg-type]
     rows = some_rows(model_dir, 4)
     learning = PLAIN.replace(solver_algorithm=f"{__name__}:SCALAR")
     with pytest.raises(ConfigError, match=r"solver_algorithm.*its loss has to return \(\d+,\)"):

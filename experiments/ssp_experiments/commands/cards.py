@@ -40,16 +40,18 @@ def model_card(run: RunDirectory, step: int, dtype: str) -> str:
     unknown = UNKNOWN.format("model it was trained from" if config.model else "corpus")
     known = {} if config.model else LICENCES
     licence, said = known.get(config.world, ("other", unknown))
+    taught = run.taught.exists()
     head = {
         "license": licence,
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
-        "tags": ["search-self-play", "reinforcement-learning"],
+        "tags": ["search-self-play", "imitation" if taught else "reinforcement-learning"],
     }
+    way = "taught by demonstrations (`ssp imitate`) for" if taught else "trained by"
     return page(
         head,
         f"{run.path.resolve().name}, step {step}",
-        f"A causal language model, trained by [search self-play](https://arxiv.org/abs/2510.18821) "
+        f"A causal language model, {way} [search self-play](https://arxiv.org/abs/2510.18821) "
         f"from {base}: it asks search questions, and answers them, in the world "
         f"`{config.world}`. Weights are {dtype}. It knows the tags and prompts of that game, and "
         "was tried at nothing else.",

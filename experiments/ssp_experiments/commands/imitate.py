@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from itertools import chain, count, islice
 from pathlib import Path
 
@@ -18,18 +19,20 @@ from ssp_agents.engines.base import Engine
 from ssp_agents.models import (
     adapt,
     autocast_dtype,
+    check_weights,
     load_model,
-    load_state,
     plain_weights,
     save_policy,
     state_of,
+    write_checksums,
 )
 from ssp_agents.rollout import play
 from ssp_agents.rows import Row, recorded_row, with_loss_weights
 from ssp_agents.scoring import TokenScorer, checkpoint_layers
+from ssp_agents.sharding import load_shares, save_shares
 from ssp_agents.update import Update, adam
 from ssp_agents.wiki_small.traces import TraceWriter as WikiTraceWriter
-from ssp_env.errors import ConfigError
+from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
@@ -38,7 +41,7 @@ from ssp_env.players import scripted_player
 from ssp_env.replay import read_games
 from ssp_env.types import Question, Role
 from ssp_env.worlds.wiki import WikiSentences
-from ssp_experiments.config import RunConfig, check_policy
+from ssp_experiments.config import RunConfig, check_policy, flat
 from ssp_experiments.evaluation import engine_of, play_by
 from ssp_experiments.options import Chosen
 from ssp_experiments.run.checks import check_settings, open_run
@@ -64,8 +67,6 @@ SUPERVISED = {
 }
 """Settings by which the update of self-play learns from examples: for each role the mean over all
 of its tokens."""
-STATE = "state.pt"
-"""File of a checkpoint with what training goes on from."""
 _SCRIPT, _BEFORE = 0x5C, 0xBE
 """Second numbers of the seeds of scripted games, and of those that the policy is measured by."""
 
@@ -85,13 +86,21 @@ def run(
     if not resume:
         check_empty(out)
     config = chosen.config({**SUPERVISED, "steps": steps, "learning.lr": lr})
+    settings = flat(config.model_dump())
+    for name, value in SUPERVISED.items():
+        if settings[name] != value:
+            raise ConfigError(name, settings[name], f"leave it out: imitation needs {value!r}")
     check_settings(config)
     check_policy(config)
     rules, questions = open_run(config)
 
+    found = _recorded(games, rules, config.seed) if games else _scripted(rules, config.seed)
+    rows = (row for row in found if row.role in config.learning.learning_roles)
+    digests = [f"{sha256(Path(file).read_bytes()).hexdigest()}\n" for file in games]
+    taught = "".join(digests) or "script\n"
+
     directory = RunDirectory(out)
-    with directory.claimed(config, resume) as taken, handling(raise_interruption):
-        rows = _recorded(games, rules, config.seed) if games else _scripted(rules, config.seed)
+    with directory.claimed(config, resume, taught) as taken, handling(raise_interruption):
         engine = engine_of(config, rules)
         if not taken:
             _show("before", rules, engine, questions[:measured], config)
@@ -110,25 +119,29 @@ def _learn(
     weights, which the last checkpoint holds."""
     learning: LearningConfig = config.learning
     device = torch.device("cpu" if config.compute.gpus == "none" else "cuda")
-    lm = load_model(config.model_dir, device)
+    lm = load_model(config.model_dir)
     if learning.lora_rank:
         adapt(lm, learning.lora_rank, config.seed)
+    lm.to(device)
     if learning.gradient_checkpointing:
         checkpoint_layers(lm)
     scorer = TokenScorer(lm, 1.0, rules.tokenizer.vocab_size, entropies=False)
     optimizer = adam([p for p in lm.parameters() if p.requires_grad], learning)
     update = Update(scorer, optimizer, learning, autocast=autocast_dtype(device))
     if latest := directory.latest_checkpoint():
-        saved = torch.load(latest[1] / STATE, map_location=device, weights_only=True)
-        load_state(lm, saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
+        check_weights(latest[1] / "learner")
+        load_shares(lm, optimizer, latest[1] / "learner")
     # The same stream, from where it was left.
     rows = islice(rows, taken * learning.batch_size, None)
 
+    def plain() -> dict[str, torch.Tensor]:
+        state = {name: tensor.cpu() for name, tensor in state_of(lm).items()}
+        return plain_weights(state, config.model_dir)
+
     def save(folder: Path) -> None:
-        state = state_of(lm)
-        save_policy(plain_weights(state, config.model_dir), config.model_dir, folder / "policy")
-        torch.save({"model": state, "optimizer": optimizer.state_dict()}, folder / STATE)
+        save_policy(plain(), config.model_dir, folder / "policy")
+        save_shares(lm, optimizer, folder / "learner")
+        write_checksums(folder / "learner")
 
     stopping = "stopping after this step, with a checkpoint; a second time stops at once"
     with interruptible(lambda: print(stopping, file=sys.stderr)) as seen:
@@ -138,7 +151,10 @@ def _learn(
             tensors = {
                 name: torch.from_numpy(column).to(device) for name, column in columns.items()
             }
-            loss = update(tensors, step)["loss"] / len({row.role for row in batch})
+            figures = update(tensors, step)
+            if figures["skipped_updates"]:
+                raise RunError(f"step {step + 1}: the gradient is not finite; lower --lr")
+            loss = figures["loss"] / len({row.role for row in batch})
             directory.append_metrics({"step": step + 1, "imitation_loss": loss})
             print(f"step {step + 1}/{config.steps}: {loss:.3f} nats a token", file=sys.stderr)
 
@@ -148,7 +164,7 @@ def _learn(
             if stop:
                 print("to go on, give the same command with --resume", file=sys.stderr)
                 raise seen[0]
-    return plain_weights(state_of(lm), config.model_dir)
+    return plain()
 
 
 # -- games to learn from -----------------------------------------------------------------------

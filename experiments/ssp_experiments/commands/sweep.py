@@ -115,6 +115,8 @@ def check_trials(planned: Sequence[Trial], directory: SweepDirectory, resume: bo
         run = directory.run(trial)
         if run.config.exists():
             run.check(trial.config, resume=True)
+            if directory.state(trial) not in ENDED and not run.kept_checkpoints():
+                run.check_unsaved(trial.config.checkpoint_every)
     # Seeds change nothing of what is checked.
     for trial in {trial.arm: trial for trial in planned}.values():
         open_run(trial.config)

@@ -188,6 +188,8 @@ def plot(paths: Sequence[str], file: Path, smooth: int) -> int:
     known = {name for run in runs for name in run.figures}
     accuracies = sorted(name for name in known if name.startswith(ACCURACY))
     names = [*accuracies, *(name for name in PLOTTED if name in known)]
+    if not names:
+        raise RunError("nothing to plot: these runs have measured nothing of self-play")
     draw_runs(file, runs, arms, names, smooth)
     print(f"wrote {file} ({plural(len(runs), 'run')}, {plural(len(arms), 'line')})")
     return 0

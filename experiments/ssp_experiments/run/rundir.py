@@ -50,10 +50,13 @@ class RunDirectory:
         self.games = self.path / "games"
         self.tensorboard = self.path / "tensorboard"
         self.tracked = self.path / "tracked.txt"
+        self.taught = self.path / "taught.txt"
 
     @contextmanager
-    def claimed(self, config: RunConfig, resume: bool) -> Iterator[int]:
+    def claimed(self, config: RunConfig, resume: bool, taught: str | None = None) -> Iterator[int]:
         """Locks the directory for a run; yields the step to continue from (0: a new run).
+
+        ``taught`` says what games an imitation learns from; it has to be the same again.
 
         A new run that fails or is interrupted before it wrote a line of metrics leaves nothing
         behind.
@@ -62,14 +65,16 @@ class RunDirectory:
         begun = False
         try:
             with locked(self.path):
-                step = self._first_step(config, resume)
+                step = self._first_step(config, resume, taught)
                 begun = step == 0
                 if step:
                     self.go_back()
                 elif resume:
-                    self._check_unsaved(config.checkpoint_every)
+                    self.check_unsaved(config.checkpoint_every)
                     self._clear()
                 self.write_config(config)
+                if taught:
+                    write_atomically(self.taught, taught)
                 yield step
         except BaseException:
             if begun and not self.metrics.exists():
@@ -86,13 +91,18 @@ class RunDirectory:
         finally:
             remove_empty(made)
 
-    def _first_step(self, config: RunConfig, resume: bool) -> int:
+    def _first_step(self, config: RunConfig, resume: bool, taught: str | None = None) -> int:
         if not resume:
             if any(self.path.iterdir()):
                 way = "continue its run with --resume, or " if self.metrics.exists() else ""
                 raise RunError(f"{self.path} is not empty; {way}choose another --out")
             return 0
 
+        held = self.taught.read_text() if self.taught.exists() else None
+        if held != taught:
+            other = " of other games" if taught else ", which ssp imitate goes on with"
+            what = f"an imitation{other}" if held else "a run of ssp train"
+            raise RunError(f"{self.path} holds {what}; choose another --out")
         # The checkpoint's own settings: those of the directory may have been edited since.
         step, place = self.latest_checkpoint() or (0, self.path)
         theirs, ours = flat(self.read_config(place)), flat(config.model_dump(mode="json"))
@@ -228,17 +238,17 @@ class RunDirectory:
             raise RunError(f"{self.path} cannot be resumed: {error}") from error
         return step
 
-    def _check_unsaved(self, checkpoint_every: int) -> None:
-        """Refuses a run that has saved checkpoints which are not there any more."""
+    def check_unsaved(self, checkpoint_every: int) -> None:
+        """Refuses a run without checkpoints that has saved some, which are not there any more."""
         # A line for each step, and one for the base.
         steps = self.metrics.read_text().count("\n") - 1 if self.metrics.exists() else 0
         if self.summary.exists() or steps > checkpoint_every:
-            why = "its checkpoints are gone, and with them what it has learnt"
+            why = "its checkpoints are gone (a sweep deletes them without --keep-checkpoints)"
             raise RunError(f"{self.path}: {why}; begin another run with another --out")
 
     def _clear(self) -> None:
         """Deletes a run that has no checkpoint."""
-        for file in (self.metrics, self.config, self.tracked):
+        for file in (self.metrics, self.config, self.tracked, self.taught):
             file.unlink(missing_ok=True)
         for folder in (self.tensorboard, self.path / "wandb", self.games, self.checkpoints):
             shutil.rmtree(folder, ignore_errors=True)

@@ -195,7 +195,10 @@ def test_a_script_is_learnt_from(
 
 
 def test_interrupted_imitation_goes_on_to_the_same_result(
-    untrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    untrained: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def columns(rows: Sequence[Row]) -> dict[str, np.ndarray]:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -213,6 +216,23 @@ def test_interrupted_imitation_goes_on_to_the_same_result(
     assert metrics(run) == metrics(straight.parents[2])
     found, expected = (load_file(path / "model.safetensors") for path in (resumed, straight))
     assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+    # What is not the same command again, or no imitation, is told.
+    games = tmp_path / "games.jsonl"
+    assert main(["eval", "--per-group", "2", "--out", str(games)]) == 0
+    again = [*words, "--steps", "3", "--out", str(run), "--resume"]
+    for command, says in (
+        ([*again, "--games", str(games)], "holds an imitation of other games"),
+        ([*again, *sets("learning.kl_coeff=.1")], "leave it out: imitation needs 0.0"),
+        (["train", "--resume", "--out", str(run)], "an imitation, which ssp imitate goes on with"),
+        (["plot", str(run)], "nothing to plot"),
+        (["imitate", *words[1:], "--lr", "1e30", "--out", str(tmp_path / "no")], "lower --lr"),
+    ):
+        capsys.readouterr()
+        assert main(command) == 2
+        assert says in capsys.readouterr().err
+    assert main(["export", str(run), "-o", str(tmp_path / "model")]) == 0
+    assert "taught by demonstrations" in (tmp_path / "model" / "README.md").read_text()
 
 
 def test_in_wikipedias_sentences_it_learns_from_demonstrations_of_both_roles(

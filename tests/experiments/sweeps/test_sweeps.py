@@ -192,6 +192,7 @@ def test_a_sweep_is_resumed_to_the_same_table_and_extended_by_seeds(
     for words, says in (
         (["mine.yaml"], "continue the sweep in it by --resume"),
         (["mine.yaml", "--resume", "--set", "learning.kl_coeff=1"], "learning.kl_coeff"),
+        (["mine.yaml", "--resume", "--steps", "9"], "its checkpoints are gone (a sweep deletes"),
         (["batch", "--resume"], "the sweep 'mine', not 'batch'"),
     ):
         assert main(["sweep", *words, "--out", "a"]) == 2

@@ -64,6 +64,7 @@ def many(queries: Any, k: int) -> Any:
 PARTS: Mapping[str, tuple[dict[str, Any], str]] = {
     "True": ({"judge": SimpleNamespace(judge=sure)}, "judge .*one Verdict.*not True"),
     "too many": ({"retriever": SimpleNamespace(search=many)}, "at most 2 Documents"),
+    "no bool": ({"filters": {"mine": lambda proposal: None}}, "filter mine has to return a bool"),
     "no number": ({"solver_reward": lambda *given: float("nan")}, "a finite number is wanted"),
     "documents": ({"noise": lambda *given: given[-1][:1]}, "a tuple of NoiseDocuments"),
 }

@@ -225,11 +225,14 @@ def test_proposals_of_the_parts_propose_the_whole(rules: Rules, whole: PooledQue
 def test_a_question_put_together_pays_its_example_as_a_proposal(
     rules: Rules, whole: PooledQuestion, mini: MiniWorld, words: WordTokenizer
 ) -> None:
-    """Unless its attempts would have refused the proposal."""
+    """Unless its attempts would have refused the proposal, or it was asked before."""
 
     class Gives(BatchStrategy):
         def fill(self, rng: Any, fresh: Any, empty: int) -> list[PooledQuestion]:
             return [whole, replace(whole, parts=1)][:empty]
+
+        def asked_before(self, answer: str) -> tuple[str, ...]:
+            return (whole.question,) if answer == whole.truth.id else ()
 
     played = play(begin(rules, slots=2, strategy=Gives()), by_role(say([1]), say([1])))
     *_, composed, reused = played.games
@@ -239,9 +242,10 @@ def test_a_question_put_together_pays_its_example_as_a_proposal(
     assert reused.example_proposal is None
     assert again(composed, rules).record.start == composed.start
 
-    strict = rules_of(mini, words, attempts=1, filters=("unsolved",))
-    played = play(begin(strict, slots=2, strategy=Gives()), by_role(say([1]), say([1])))
-    assert [game.example_proposal for game in played.games[-2:]] == [None, None]
+    for name in ("unsolved", "past_question"):
+        strict = rules_of(mini, words, attempts=1, filters=(name,))
+        played = play(begin(strict, slots=2, strategy=Gives()), by_role(say([1]), say([1])))
+        assert [game.example_proposal for game in played.games[-2:]] == [None, None]
 
 
 @pytest.mark.parametrize(
