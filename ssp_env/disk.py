@@ -7,9 +7,10 @@ import gzip
 import os
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any, BinaryIO
 
 from ssp_env.errors import DataError, RunError
@@ -19,6 +20,30 @@ def cache_folder() -> Path:
     """The user's folder for what can be made again: ``~/.cache/ssp-env``, or what the environment
     variable ``SSP_CACHE`` names."""
     return Path(os.environ.get("SSP_CACHE") or "~/.cache/ssp-env").expanduser()
+
+
+def made_once(folder: Path, write: Callable[[Path], object]) -> Path:
+    """A folder in the cache, which ``write`` fills if it is missing; processes may do so at once.
+
+    Raises ``DataError`` where the cache cannot be written."""
+    if folder.exists():
+        return folder
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder.parent, prefix=".") as place:
+            made = Path(place) / folder.name
+            made.mkdir()
+            write(made)
+            try:
+                made.rename(folder)
+            except OSError:
+                # Another process has made it meanwhile.
+                if not folder.exists():
+                    raise
+    except (DataError, OSError) as error:
+        fix = "let the environment variable SSP_CACHE name a folder that can be written"
+        raise DataError(folder.parent, f"cannot keep {folder.name} ({error}); {fix}") from error
+    return folder
 
 
 @contextmanager

@@ -81,7 +81,8 @@ class GroundTruth(Immutable):
     """Other wordings that mean the same."""
 
     def __post_init__(self) -> None:
-        _check_strings("GroundTruth", answer=(self.answer,), aliases=self.aliases)
+        _check_strings("GroundTruth", id=(self.id,), answer=(self.answer,), aliases=self.aliases)
+        object.__setattr__(self, "aliases", tuple(self.aliases))
 
     @property
     def wordings(self) -> tuple[str, ...]:
@@ -101,7 +102,7 @@ class Question(Immutable):
 
     def __post_init__(self) -> None:
         # Without an answer, nothing could be right.
-        _check_strings("Question", text=(self.text,), answers=self.answers or None)
+        _check_strings("Question", id=(self.id,), text=(self.text,), answers=self.answers or None)
         object.__setattr__(self, "answers", tuple(self.answers))
 
     @property
@@ -140,7 +141,7 @@ class World(Protocol):
         """The answer set D of self-play; shares nothing with the evaluation questions."""
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
-        """Evaluation questions, ``per_group`` of each group (``None``: all there are)."""
+        """Evaluation questions, ``per_group`` of each group (``None``: as many as suit it)."""
 
     def analyse(self, question: str) -> Analysis | None:
         """Analysis of any question text; ``None`` when the world cannot tell."""

@@ -225,7 +225,8 @@ def _play_others(other: Player, turns: Sequence[tuple[Round, Trajectory]]) -> No
         other.play([trajectory for _, trajectory in turns])
     except ServiceError as error:
         for round_, trajectory in turns:
-            round_.void([trajectory], error)
+            if trajectory.waiting is Waiting.POLICY:  # not written
+                round_.void([trajectory], error)
         return
 
     for _, trajectory in turns:

@@ -131,7 +131,9 @@ class Game:
 
     def shuffled(self, documents: Sequence[Document], *place: int) -> tuple[Document, ...]:
         """Documents in an order that the game's seed decides, another one for each reading."""
-        rng = np.random.default_rng([*self.start.seed, 2, self.slot, *place])
+        # As a spawn key, so that place 0 after a short seed is not padding.
+        entropy = [*self.start.seed, 2, self.slot]
+        rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=place))
         return tuple(documents[i] for i in rng.permutation(len(documents)).tolist())
 
     @property

@@ -114,8 +114,12 @@ class Referee:
         proposal = Proposal(proposer.result, game.truth, proposer, self.rules.config, past)
         # The first that fails gives the reason.
         for name, fails in self.rules.filters.items():
-            with blaming(f"filter {name}"):
-                failed = fails(proposal)
+            try:
+                with blaming(f"filter {name}"):
+                    failed = fails(proposal)
+            except ServiceError as error:
+                game.void(error)
+                return
             if failed not in (True, False):
                 raise UsageError(f"the filter {name} has to return a bool, not {failed!r:.200}")
             if failed:
@@ -147,7 +151,9 @@ class Referee:
             # What its own proposer retrieved is evidence, not noise.
             others = [(slot, document) for slot, document in retrieved if slot != game.slot]
             try:
-                if near:
+                if near and isinstance(result, ServiceError) and result.fault == "text":
+                    others = []  # no outage: the question cannot be searched for
+                elif near:
                     others = [(game.slot, document) for document in all_found([result])[0]]
                 game.noise = self.noise(game, others)
             except ServiceError as error:
@@ -210,7 +216,12 @@ class Referee:
 
             game.closed_book_verdict = result
             attempt = Attempt(trajectory, result)
-            game.closed_book_reward = _paid("solver", self.rules.solver_reward, game, attempt)
+            try:
+                paid = _paid("solver", self.rules.solver_reward, game, attempt)
+            except ServiceError as error:
+                game.void(error)
+                continue
+            game.closed_book_reward = paid
             if result.correct:
                 self.fail(game, CLOSED_BOOK)
 
@@ -229,7 +240,10 @@ class Referee:
 
         for game in games:
             if game.accepted:
-                self.finish(game)
+                try:
+                    self.finish(game)
+                except ServiceError as error:  # of a filter or a reward
+                    game.void(error)
 
     def verdicts(self, pairs: Sequence[tuple[Game, Trajectory]]) -> Verdicts:
         """Verdicts on ended trajectories, in one call; one without an answer is wrong unasked."""
@@ -288,8 +302,10 @@ def ask_each(part: str, ask: Callable[[Any], Verdicts], tasks: Sequence[Any]) ->
     try:
         with blaming(part):
             results = ask(tasks)
-    except ServiceError as error:  # it hits every task
-        results = [error] * len(tasks)
+    except ServiceError as error:
+        if error.fault == "text" and len(tasks) > 1:  # whose text?
+            return [result for task in tasks for result in ask_each(part, ask, [task])]
+        results = [error] * len(tasks)  # it hits every task
     what = f"the {part} has to return a list of one Verdict, or ServiceError, per task"
     if not isinstance(results, list | tuple) or len(results) != len(tasks):
         raise UsageError(f"{what}: {len(tasks)}, not {results!r:.200}")

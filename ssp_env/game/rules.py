@@ -109,7 +109,11 @@ class Rules(Immutable):
             if given.get(name) is not None:
                 check_part(name, given[name], method)
 
-        verifier = parts.get("verifier") or _verifier(config.verifier, world)
+        # A part may be falsy, such as one with a length.
+        verifier = given.get("verifier")
+        if verifier is None:
+            verifier = _verifier(config.verifier, world)
+        retriever, judge = given.get("retriever"), given.get("judge")
         names = config.filters
         if names is None:
             names = POLICY_FILTERS if verifier is None else DEFAULT_FILTERS
@@ -130,8 +134,8 @@ class Rules(Immutable):
             config=config,
             tokenizer=tokenizer,
             prompts=prompts,
-            retriever=parts.get("retriever") or own_retriever(world),
-            judge=parts.get("judge") or own_judge(world),
+            retriever=own_retriever(world) if retriever is None else retriever,
+            judge=own_judge(world) if judge is None else judge,
             verifier=verifier,
             limits={role: Limits.of(role, config, tokenizer, prompts.tags) for role in Role},
             world=world,

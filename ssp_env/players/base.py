@@ -28,8 +28,8 @@ class Player(Protocol):
     def play(self, trajectories: Sequence[Trajectory]) -> None:
         """Writes one turn in each trajectory, with its ``feed_turn`` or ``feed``.
 
-        All of them wait for tokens; they may be of different games and roles. A ``ServiceError``
-        voids the games of all."""
+        All of them wait for tokens; they may be of different games and roles. A ``ServiceError`` is
+        an outage of those that are not written."""
 
 
 class TextPlayer:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ssp_env.disk import opened
+from ssp_env.disk import opened, replacing
 from ssp_env.errors import ConfigError, DataError, UsageError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import PROPOSER_REWARDS, Game
@@ -224,7 +224,7 @@ def write_games(games: Iterable[SavedGame], path: str | Path, *, tokens: bool = 
     """Writes saved games, one after the other, to a file; gzip if its name ends in ``.gz``.
 
     Without ``tokens`` (ids and log-probabilities) games are read and judged anew, not replayed."""
-    with open(path, "wb") as raw:
+    with replacing(Path(path), "wb") as raw:
         lines = (line.encode() for line in game_lines(games, tokens=tokens))
         if not str(path).endswith(".gz"):
             raw.writelines(lines)

@@ -254,8 +254,8 @@ class RecordedReferee(Referee):
             return verdict
         if then is not None and then.outage is not None:
             return _error(then.outage)
-        # Of a game that other attempts made void, no verdicts are kept.
-        if any(attempt.outage is not None for attempt in record.attempts):
+        # Of a game that other attempts or a reward made void, no verdicts are kept.
+        if trajectory.role is Role.SOLVER and record.outcome is Outcome.VOID:
             return Verdict(False)
         return self.outage("judge", f"a verdict on {trajectory.result!r} ({name})")
 
@@ -271,6 +271,11 @@ class RecordedReferee(Referee):
         if record.outage is not None and not record.noise and not read:
             raise _error(record.outage)
         return record.noise
+
+    def finish(self, game: Game) -> None:
+        if self._record.outage is not None:  # a filter or a reward failed then
+            raise _error(self._record.outage)
+        super().finish(game)
 
     def outage(self, service: str, asked: str) -> ServiceError:
         """The outage that made the game void then; if it was not void, that of a missing result."""

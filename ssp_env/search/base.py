@@ -56,8 +56,10 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
         if isinstance(ranking, ServiceError):
             continue
         few = isinstance(ranking, list | tuple) and len(ranking) <= k
-        if not few or not all(isinstance(document, Document) for document in ranking or ()):
-            wanted = f"a list of at most {k} Documents is wanted for each of {len(queries)} queries"
+        good = (isinstance(d, Document) and isinstance(d.id, str) for d in ranking or ())
+        if not few or not all(good):
+            wanted = f"a list of at most {k} Documents with strings as ids is wanted for each"
+            wanted += f" of {len(queries)} queries"
             raise UsageError(f"{wanted}; the retriever gave {results!r:.200}")
     return results
 

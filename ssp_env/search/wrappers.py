@@ -46,11 +46,20 @@ class HybridRetriever:
             raise ConfigError("retrievers", [corpus.name for corpus in corpora.values()], fix)
         self.retrievers = tuple(retrievers)
         self.weights = tuple([1.0] * len(retrievers) if weights is None else weights)
+        if not retrievers or len(self.weights) != len(retrievers):
+            raise ConfigError("weights", weights, f"give one for each of {len(retrievers)}")
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        return all_found(self.search_each(queries, k))
+
+    def search_each(self, queries: Sequence[str], k: int) -> Results:
         """Asks each retriever once, for the whole batch and at least 100 documents per query."""
-        answers = [retriever.search(queries, max(k, DEPTH)) for retriever in self.retrievers]
-        return [self._fuse(rankings)[:k] for rankings in zip(*answers, strict=True)]
+        answers = [search_each(part, queries, max(k, DEPTH)) for part in self.retrievers]
+        results: Results = []
+        for rankings in zip(*answers, strict=True):
+            failed = next((each for each in rankings if isinstance(each, ServiceError)), None)
+            results.append(failed or self._fuse(all_found([*rankings]))[:k])
+        return results
 
     def describe(self) -> dict[str, Any]:
         of = [identify(part) for part in self.retrievers]
@@ -93,15 +102,21 @@ class RerankedRetriever:
         self.retriever, self.reranker, self.depth = retriever, reranker, depth
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        return all_found(self.search_each(queries, k))
+
+    def search_each(self, queries: Sequence[str], k: int) -> Results:
         """Asks the reranker once, for all documents of all queries."""
-        found = self.retriever.search(queries, max(k, self.depth))
+        results = search_each(self.retriever, queries, max(k, self.depth))
+        found = [[] if isinstance(each, ServiceError) else each for each in results]
         pairs = [(q, each) for q, ranking in zip(queries, found, strict=True) for each in ranking]
         scores = [float(score) for score in self.reranker.scores(pairs)] if pairs else []
 
         scored = (replace(d, score=score) for (_, d), score in zip(pairs, scores, strict=True))
         each = [list(islice(scored, len(ranking))) for ranking in found]
         # Sorting is stable, in reverse too: equal scores keep the retriever's order.
-        return [sorted(part, key=lambda d: d.score or 0.0, reverse=True)[:k] for part in each]
+        ranked = [sorted(part, key=lambda d: d.score or 0.0, reverse=True)[:k] for part in each]
+        both = zip(results, ranked, strict=True)
+        return [result if isinstance(result, ServiceError) else own for result, own in both]
 
     def describe(self) -> dict[str, Any]:
         name = str(getattr(self.reranker, "name", type(self.reranker).__name__))

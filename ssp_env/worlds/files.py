@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
-from ssp_env.disk import cache_folder
+from ssp_env.disk import cache_folder, made_once
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.search.base import Corpus, Retriever, read_corpus, read_jsonl, read_passages
 from ssp_env.types import Analysis, Document, GroundTruth, Passages, Question
@@ -131,14 +131,10 @@ class WikiMini(RealText):
 
         # Names the folder, so that an index of other passages is never taken for this one.
         digest = self.manifest["files"]["passages.jsonl.gz"]["sha256"]
-        kept = cache_folder()
-        folder = kept / f"wiki-mini-{digest[:16]}-{FORMAT}"
-        if not (folder / "bm25").exists():
-            try:
-                build_index(PASSAGES_FILE, folder, "bm25")
-            except DataError as error:
-                fix = "let the environment variable SSP_CACHE name a folder that can be written"
-                raise DataError(kept, f"holds no index of wiki-mini ({error}); {fix}") from error
+        folder = made_once(
+            cache_folder() / f"wiki-mini-{digest[:16]}-{FORMAT}",
+            lambda made: build_index(PASSAGES_FILE, made, "bm25"),
+        )
         return open_kept(folder, self.name)
 
     @cached_property

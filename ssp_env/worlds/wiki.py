@@ -9,13 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 from zlib import crc32
 
 import numpy as np
 
-from ssp_env.disk import cache_folder
+from ssp_env.disk import cache_folder, made_once
 from ssp_env.search.base import Retriever, read_passages
 from ssp_env.search.index import build_index
 from ssp_env.search.store import FORMAT, PASSAGES, PassageStore
@@ -182,20 +181,7 @@ def _folder() -> Path:
     parts = [source.read_bytes() for source in sources]
     parts += [file["sha256"].encode() for file in WikiMini().manifest["files"].values()]
     digest = hashlib.sha256(b"".join(parts)).hexdigest()
-    folder = cache_folder() / f"wiki-sentences-{digest[:16]}-{FORMAT}"
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=folder.parent, prefix=".") as place:
-            made = Path(place) / folder.name
-            made.mkdir()
-            _write(made)
-            try:
-                made.rename(folder)
-            except OSError:
-                # Another process has made it meanwhile.
-                if not folder.exists():
-                    raise
-    return folder
+    return made_once(cache_folder() / f"wiki-sentences-{digest[:16]}-{FORMAT}", _write)
 
 
 def _write(folder: Path) -> None:

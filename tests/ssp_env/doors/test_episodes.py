@@ -176,3 +176,18 @@ def test_a_player_that_fails_voids_the_games_it_was_asked_about(mini: MiniWorld)
         _, reward, *flags, info = text.step(str(script(trajectory)))
     assert (reward, *flags) == (0.0, False, True)
     assert (info["outcome"], info["reason"]) == ("void", "engine")
+
+
+def test_what_a_player_wrote_before_it_failed_stays(mini: MiniWorld) -> None:
+    class Cut(MiniPlayer):
+        def play(self, trajectories: Sequence[Trajectory]) -> None:
+            super().play(trajectories[:2])
+            if trajectories[2:]:
+                raise ServiceError("engine", "out of memory")
+
+    text = ssp_env.TextRole("proposer", Cut(Tags()), world=mini, game={"attempts": 3})
+    text.reset(seed=1)
+    while not text.game.trajectories()[0].done:
+        text.step(str(propose(1)(text.game.trajectories()[0])))
+    assert text.game.outcome == "valid"
+    assert [attempt.outage is not None for attempt in text.game.attempts] == [False, False, True]

@@ -15,6 +15,7 @@ from ssp_env import GameBatch, SolverVectorEnv, TextRole, World
 from ssp_env.errors import ConfigError, SSPError
 from ssp_env.judge.judges import F1Judge
 from ssp_env.search.index import build_index
+from ssp_env.types import GroundTruth
 from ssp_env.worlds.mini import SmallWorld
 
 SMALL = SmallWorld()
@@ -42,6 +43,7 @@ MISTAKES: Mapping[str, tuple[Callable[[], object], str]] = {
     "rules and more": (lambda: ssp_env.env(rules=RULES, game={}), "the rules are ready already"),
     "masks of bytes": (lambda: ssp_env.env(world="small", tokenizer="bytes"), "legal_moves"),
     "a filter": (lambda: ssp_env.env(filters={"mine": "spoiler"}), "filters.mine .*a function"),
+    "a number as id": (lambda: GroundTruth(3, "x"), r"GroundTruth.id = \(3,\): give strings"),  # type: ignore[arg-type]
     "an agent": (lambda: ssp_env.raw_env().observe("teacher"), "known: proposer, solver"),
 }
 

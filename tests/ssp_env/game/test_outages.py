@@ -179,11 +179,32 @@ def test_a_judge_may_fail_while_others_write(mini: MiniWorld, words: WordTokeniz
     again(game, rules)
 
 
+@pytest.mark.parametrize("part", ["own_filters", "own_proposer_reward", "solver_reward"])
+def test_a_filter_or_reward_that_is_down_voids_its_game_alone(
+    mini: MiniWorld, words: WordTokenizer, part: str
+) -> None:
+    (first, _) = begin(rules_of(mini, words), slots=2).games
+
+    def pays(about: Any, *_: Any) -> float:
+        if about.truth == first.truth:
+            raise ServiceError("scorer", "down")
+        return 1.0
+
+    own = {"mine": lambda proposal: pays(proposal) == 0.0} if part == "own_filters" else pays
+    rules = rules_of(mini, words, attempts=2, **{part: own})
+    hit, healthy = play(begin(rules, slots=2), by_role(propose())).games
+    assert (hit.outcome, hit.reason) == (Outcome.VOID, "scorer")
+    check_outages(hit)
+    assert (healthy.outcome, healthy.solver_reward) == (Outcome.VALID, 1.0)
+    for game in (hit, healthy):
+        again(game, rules)
+
+
 class Refusing(BM25Retriever):
-    """A search server that will not answer one query."""
+    """A search server that will not answer one query, nor questions."""
 
     def search(self, queries: Sequence[str], k: int) -> Any:
-        if "what" in queries:
+        if "what" in queries or any(query.startswith("what is") for query in queries):
             raise ServiceError("search", "HTTP 413", fault="text")
         return super().search(queries, k)
 
@@ -194,6 +215,8 @@ class RefusingJudge(ExactMatchJudge):
     def judge(self, tasks: Any) -> Any:
         assert all(len(task.prediction) < 500 for task in tasks), "no judge is asked"
         error = ServiceError("judge", "HTTP 400", fault="text")
+        if len(tasks) > 1 and any(task.prediction == "what is" for task in tasks):
+            raise error  # for all, and then for the one
         both = zip(tasks, super().judge(tasks), strict=True)
         return [error if task.prediction == "what is" else verdict for task, verdict in both]
 
@@ -202,6 +225,11 @@ def test_a_text_that_a_service_refuses_is_wrong(mini: MiniWorld, words: WordToke
     services = {"retriever": Refusing(mini.corpus), "judge": RefusingJudge()}
     rules = rules_of(mini, words, attempts=4, max_response_tokens=600, **services)
     query, floods = "<search> what </search>", f"<answer> {'what ' * 257} </answer>"
+    near = rules_of(mini, words, noise_kind="near", noise_documents=3, **services)
+    (game,) = play(begin(near, 1), by_role(propose())).games
+    assert (game.outcome, len(game.noise)) == (Outcome.VALID, 3), "from the corpus"
+    again(game, near)
+
     (game,) = play(begin(rules, 1), say(query)).games
     assert (game.outcome, game.reason) == (Outcome.INVALID, "refused")
     again(game, rules)

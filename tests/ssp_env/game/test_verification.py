@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, prompt_of, propose, records, rules_of, say, solve
 
 import ssp_env
+from ssp_env.game.game import Game, Origin, Start
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory
@@ -81,6 +82,13 @@ def test_the_policy_reads_n_times_and_has_to_be_right_k_times(
         accepted = (True, None) if game.slot >= 2 else (False, "unverified")
         assert record.verification is not None
         assert (record.verification.correct, record.reason) == accepted
+
+
+@pytest.mark.parametrize("seed", [(), (7,), (7, 3), (1, 2, 3, 4)])
+def test_each_reading_has_an_order_of_its_own(mini: MiniWorld, seed: tuple[int, ...]) -> None:
+    game = Game(Start(seed, 0, 0, mini.answers[0], Origin.PROPOSED))
+    orders = [game.shuffled(mini.corpus[:20], *place) for place in ((), (0,), (1,))]
+    assert len({tuple(document.id for document in order) for order in orders}) == 3
 
 
 @pytest.mark.parametrize("right", [False, True])

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import jsonl
 
-from ssp_env.errors import DataError, ServiceError
+from ssp_env.errors import ConfigError, DataError, ServiceError
 from ssp_env.search.base import Corpus, Retriever, read_corpus
 from ssp_env.search.bm25 import BM25Retriever, tokenize
 from ssp_env.search.index import build_index, open_index
@@ -162,6 +162,11 @@ def ids(ranking: Sequence[Document]) -> str:
     return "".join(document.id for document in ranking)
 
 
+class Even:
+    def scores(self, pairs: Sequence[tuple[str, Document]]) -> list[float]:
+        return [0.0 for _ in pairs]
+
+
 def test_each_part_is_asked_once_and_deep_enough_and_the_first_decides_equal_scores() -> None:
     parts = [Letters(q="ab", r="c"), Letters(q="ba", r="")]
     answers = HybridRetriever(parts).search(["q", "", "q", "r"], 1)
@@ -172,6 +177,12 @@ def test_each_part_is_asked_once_and_deep_enough_and_the_first_decides_equal_sco
     parts[1].bad = {"q"}
     with pytest.raises(ServiceError, match="down"):
         HybridRetriever(parts).search(["q"], 3)
+    for over in (HybridRetriever(parts), RerankedRetriever(parts[1], Even())):
+        failed, found = over.search_each(["q", "r"], 3)
+        assert isinstance(failed, ServiceError)
+        assert isinstance(found, list)
+    with pytest.raises(ConfigError, match="give one for each of 2"):
+        HybridRetriever(parts, [1.0])
 
 
 RANKINGS = st.lists(
