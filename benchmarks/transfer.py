@@ -17,7 +17,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,7 @@ import ssp_agents
 from benchmarks.harness import headline, origin, parser
 from benchmarks.strictness import shown
 from ssp_agents.models import load_model
-from ssp_agents.tiny.bootstrap import POOL, batches, descend, rate, save_policy, spoken_loss
-from ssp_agents.tiny.traces import Trace
+from ssp_agents.tiny.bootstrap import descend, endless, rate, save_policy, spoken_loss
 from ssp_agents.tiny.traces import TraceWriter as MiniWriter
 from ssp_agents.wiki_small import bootstrap as wiki
 from ssp_agents.wiki_small.traces import TraceWriter as WikiWriter
@@ -127,8 +125,8 @@ def teach(folder: Path) -> None:
     game = MINI_GAME.replace(**BUDGETS)
     one = (1.0,)
     simple = MiniWriter(game, tokenizer, rng, faults=False, solver_hops=one, proposer_hops=one)
-    first, later = (pooled(w.stream(), rng) for w in (simple, MiniWriter(game, tokenizer, rng)))
-    real = pooled(WikiWriter(WIKI_GAME, tokenizer).stream(rng), rng)
+    first, later = (endless(w.stream(), rng) for w in (simple, MiniWriter(game, tokenizer, rng)))
+    real = endless(WikiWriter(WIKI_GAME, tokenizer).stream(rng), rng)
 
     optimizer = torch.optim.AdamW(model.parameters(), LR, betas=(0.9, 0.98), weight_decay=0.01)
     for step in range(1, LESSONS + 1):
@@ -144,12 +142,6 @@ def teach(folder: Path) -> None:
         if step % 50 < 2:
             print(f"step {step}/{LESSONS}, loss {float(spoken.detach()):.3f}", flush=True)
     save_policy(model.eval(), folder, tokenizer.inner)
-
-
-def pooled(stream: Iterator[Trace], rng: np.random.Generator) -> Iterator[list[Trace]]:
-    """Batches of a stream without end, pool by pool."""
-    while True:
-        yield from batches(list(islice(stream, POOL)), rng)
 
 
 def accuracies(policy: Path) -> Iterator[dict[str, Any]]:

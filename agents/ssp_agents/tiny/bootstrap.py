@@ -139,7 +139,8 @@ def bootstrap(
     simple = TraceWriter(
         game, tokenizer, rng, faults=False, solver_hops=(1.0,), proposer_hops=(1.0,)
     )
-    at_first, later = _endless(simple, rng), _endless(TraceWriter(game, tokenizer, rng), rng)
+    writers = simple, TraceWriter(game, tokenizer, rng)
+    at_first, later = (endless(writer.stream(), rng) for writer in writers)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, betas=(0.9, 0.98), weight_decay=0.01)
     model.train()
     lr = LR * WIDTH / width
@@ -188,8 +189,8 @@ def rate(step: int, steps: int) -> float:
     return step / 50 if step < 50 else 1.0 - 0.95 * (step - 50) / max(1, steps - 50)
 
 
-def _endless(writer: TraceWriter, rng: np.random.Generator) -> Iterator[list[Trace]]:
-    stream = writer.stream()
+def endless(stream: Iterator[Trace], rng: np.random.Generator) -> Iterator[list[Trace]]:
+    """Batches of a stream of demonstrations that never ends, pool by pool."""
     while True:
         yield from batches(list(islice(stream, POOL)), rng)
 
