@@ -95,7 +95,8 @@ def main() -> int:
     pages = [headline(origin())]
     for world, kinds in KINDS.items():
         asked = table[table["asked in"] == world].groupby(["trained in", "step"])
-        pages += [f"## Asked in {world}", asked[kinds].agg(shown).to_markdown()]
+        cells = asked[kinds].agg(shown).reset_index()
+        pages += [f"## Asked in {world}", cells.to_markdown(index=False)]
     (settings.out / "transfer.md").write_text("\n\n".join(pages) + "\n", encoding="utf-8")
     draw(table, settings.out / "transfer.png")
     return 0

@@ -113,7 +113,7 @@ def curve(run: Run, name: str) -> pd.DataFrame:
     """A figure (``y``) by step, where it is known; an accuracy with the ends of its interval
     (``low``, ``high``)."""
     found = run.figures.reindex(columns=[name]).set_axis(["y"], axis=1).dropna()
-    if not name.startswith(ACCURACY) or name == MEAN:
+    if found.empty or not name.startswith(ACCURACY) or name == MEAN:
         return found
     group = name.removeprefix(ACCURACY)
     ends = {line["step"]: line["interval"].get(group) for line in run.evaluated}

@@ -117,6 +117,17 @@ def test_arms_are_runs_that_differ_in_their_seed_and_named_by_what_differs(tmp_p
     ]
 
 
+def test_runs_of_two_worlds_share_a_page(tmp_path: Path) -> None:
+    mini, wiki = (make_run(tmp_path / name, steps=0) for name in ("mini", "wiki"))
+    (line,) = wiki.read_metrics()
+    wiki.metrics.unlink()
+    names = ("accuracy", "interval", "questions")
+    wiki.append_metrics({**line, **{name: {"popqa": line[name]["1"]} for name in names}})
+    out = tmp_path / "page.html"
+    assert main(["report", str(mini.path), str(wiki.path), "--out", str(out)]) == 0
+    assert "popqa" in out.read_text()
+
+
 # -- ssp plot ----------------------------------------------------------------------------------
 
 
