@@ -94,8 +94,9 @@ def run(
     check_policy(config)
     rules, questions = open_run(config)
 
-    found = _recorded(games, rules, config.seed) if games else _scripted(rules, config.seed)
-    rows = (row for row in found if row.role in config.learning.learning_roles)
+    roles = config.learning.learning_roles
+    scripted = (row for row in _scripted(rules, config.seed) if row.role in roles)
+    rows = _recorded(games, rules, config.seed, roles) if games else scripted
     digests = [f"{sha256(Path(file).read_bytes()).hexdigest()}\n" for file in games]
     taught = "".join(digests) or "script\n"
 
@@ -191,14 +192,16 @@ def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
         yield from found
 
 
-def _recorded(files: Sequence[str], rules: Rules, seed: int) -> Iterator[Row]:
+def _recorded(files: Sequence[str], rules: Rules, seed: int, roles: Sequence[str]) -> Iterator[Row]:
     """Trajectories of files of games, over and over, in a new order each time."""
     rows: list[Row] = []
     for saved in chain.from_iterable(map(read_games, files)):
         saved.rules.tokenizer.open(rules.tokenizer)  # it has to be the same
-        rows += _rows([saved.record])
+        rows += [row for row in _rows([saved.record]) if row.role in roles]
     if not rows:
-        raise ConfigError("--games", list(files), "they hold no valid game to learn from")
+        raise ConfigError(
+            "--games", list(files), f"they hold nothing valid by {' or '.join(roles)}"
+        )
     rng = np.random.default_rng(seed)
     return (rows[i] for _ in count() for i in rng.permutation(len(rows)))
 

@@ -221,9 +221,11 @@ def test_interrupted_imitation_goes_on_to_the_same_result(
     games = tmp_path / "games.jsonl"
     assert main(["eval", "--per-group", "2", "--out", str(games)]) == 0
     again = [*words, "--steps", "3", "--out", str(run), "--resume"]
+    proposer = ["--games", str(games), *sets("learning.learning_roles=[proposer]")]
     for command, says in (
         ([*again, "--games", str(games)], "holds an imitation of other games"),
         ([*again, *sets("learning.kl_coeff=.1")], "leave it out: imitation needs 0.0"),
+        ([*words, *proposer, "--out", str(tmp_path / "no")], "nothing valid by proposer"),
         (["train", "--resume", "--out", str(run)], "an imitation, which ssp imitate goes on with"),
         (["plot", str(run)], "nothing to plot"),
         (["imitate", *words[1:], "--lr", "1e30", "--out", str(tmp_path / "no")], "lower --lr"),
