@@ -95,7 +95,7 @@ def main() -> int:
     pages = [headline(origin())]
     for world, kinds in KINDS.items():
         asked = table[table["asked in"] == world].groupby(["trained in", "step"])
-        cells = asked[kinds].agg(shown).reset_index()
+        cells = asked[[*kinds, "searches at two hops"]].agg(shown).reset_index()
         pages += [f"## Asked in {world}", cells.to_markdown(index=False)]
     (settings.out / "transfer.md").write_text("\n\n".join(pages) + "\n", encoding="utf-8")
     draw(table, settings.out / "transfer.png")
@@ -146,7 +146,8 @@ def teach(folder: Path) -> None:
 
 
 def accuracies(policy: Path) -> Iterator[dict[str, Any]]:
-    """Greedy accuracy by kind of question, a line per world; kept in a file beside the policy."""
+    """Greedy accuracy by kind of question, and searches at two hops, a line per world; what the
+    command found is kept in a file beside the policy."""
     for world, (preset, _) in WORLDS.items():
         file = policy.with_name(f"{policy.name}-{preset}.json")
         if not file.exists():
@@ -155,8 +156,10 @@ def accuracies(policy: Path) -> Iterator[dict[str, Any]]:
             write_atomically(file, found)
         rows = json.loads(file.read_text(encoding="utf-8"))["evaluations"][0]["rows"]
         own = [row for row in rows if row["judge"] == rows[0]["judge"]]
-        by_kind = {spoken_group(row["group"]): row["avg@1"] for row in own}
-        yield {"asked in": world, **{kind: by_kind[kind] for kind in KINDS[world]}}
+        by_kind = {spoken_group(row["group"]): row for row in own}
+        accuracy = {kind: by_kind[kind]["avg@1"] for kind in KINDS[world]}
+        searches = by_kind[KINDS[world][1]]["searches"]
+        yield {"asked in": world, **accuracy, "searches at two hops": searches}
 
 
 def ssp(*words: object) -> str:

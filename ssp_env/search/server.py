@@ -98,7 +98,7 @@ def build_app(retriever: Retriever, token: str | None = None) -> FastAPI:
             raise HTTPException(504, "the search took too long") from None
         except ServiceError as error:
             if error.fault == "text":
-                raise HTTPException(422, error.what) from None
+                raise HTTPException(422, "the search refuses this text") from None
             _logger.error("a search failed: %s", error)
             raise HTTPException(503, "the search is not available", {"Retry-After": "1"}) from None
         except Exception:  # whatever a retriever raises, and a score that is missing or no number

@@ -15,7 +15,7 @@ import pytest
 import ssp_env
 from ssp_env import net
 from ssp_env.config import Settings
-from ssp_env.disk import write_atomically
+from ssp_env.disk import made_once, write_atomically
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
 from ssp_env.game.config import GameConfig
 
@@ -89,6 +89,18 @@ def test_values_are_converted_whichever_way_settings_are_made() -> None:
     assert pickle.loads(pickle.dumps(made)) == made
     with pytest.raises(ConfigError):
         made.replace(attempts=0)
+
+
+def test_a_folder_that_another_process_makes_meanwhile_is_taken(tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "made"
+
+    def write(made: Path) -> None:
+        made_once(folder, lambda other: (other / "file").write_text("first"))
+        (made / "file").write_text("second")
+
+    assert made_once(folder, write) == folder
+    assert (folder / "file").read_text() == "first"
+    assert [path.name for path in folder.parent.iterdir()] == ["made"], "nothing is left over"
 
 
 def test_interrupted_write_leaves_the_old_file(

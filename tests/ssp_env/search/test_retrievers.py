@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 from scripted import jsonl
 
 from ssp_env.errors import ConfigError, DataError, ServiceError
+from ssp_env.game.config import MINI_GAME
+from ssp_env.game.rules import Rules
 from ssp_env.search.base import Corpus, Retriever, read_corpus
 from ssp_env.search.bm25 import BM25Retriever, tokenize
 from ssp_env.search.index import build_index, open_index
@@ -30,7 +32,9 @@ from ssp_env.search.wrappers import (
     RerankedRetriever,
 )
 from ssp_env.testing import RetrieverTests
+from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import Document
+from ssp_env.worlds.mini import MiniWorld
 
 ROWS: list[dict[str, object]] = [
     {"id": "1", "contents": '"Vienna"\nCapital of "Austria".\nSecond line.'},
@@ -160,6 +164,15 @@ class Letters:
 
 def ids(ranking: Sequence[Document]) -> str:
     return "".join(document.id for document in ranking)
+
+
+def test_a_retriever_may_have_a_length_of_0(mini: MiniWorld, words: WordTokenizer) -> None:
+    class Empty(Letters):
+        def __len__(self) -> int:
+            return 0
+
+    retriever = Empty()
+    assert Rules.build(mini, words, MINI_GAME, retriever=retriever).retriever is retriever
 
 
 class Even:

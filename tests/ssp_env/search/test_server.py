@@ -82,6 +82,7 @@ def test_a_search_r1_client_gets_one_ranking_per_query(served: Served, count: in
         ({"queries": ["a"] * 16_385}, 422, "at most 16384 items"),
         ({"queries": ["poison"]}, 500, "the search failed"),
         ({"queries": ["nan"], "return_scores": True}, 500, "the search failed"),
+        ({"queries": ["refused"]}, 422, "refuses this text"),
         ({"queries": ["outage"]}, 503, "not available"),
         (b"x" * 17 * 2**20, 413, ""),
         (b'{"queries": ["\xff"]}', 400, ""),
