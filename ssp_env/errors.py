@@ -112,11 +112,9 @@ class TransientServiceError(ServiceError):
 
     ``retry_after``: seconds for which the service asks to be left alone, if it says so."""
 
-    def __init__(
-        self, service: str, what: str, retry_after: float | None = None, fault: Fault = "service"
-    ) -> None:
-        super().__init__(service, what, None, fault)
-        self.args = service, what, retry_after, fault  # a pickle makes it anew from these
+    def __init__(self, service: str, what: str, retry_after: float | None = None) -> None:
+        super().__init__(service, what)
+        self.args = service, what, retry_after  # a pickle makes it anew from these
         self.retry_after = retry_after
 
 

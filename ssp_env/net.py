@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Generic, Self, TypeVar
+from urllib.parse import urlsplit
 
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
 
@@ -110,13 +111,17 @@ async def retried(call: Callable[[], Awaitable[T]], seconds: float) -> T:
             pause = max(grown, error.retry_after or 0.0)
             if loop.time() + pause > until:
                 what = f"{error.what} (after {calls} call{'s' if calls > 1 else ''})"
-                raise ServiceError(error.service, what, calls, error.fault) from error
+                raise ServiceError(error.service, what, calls) from error
         await _sleep(pause)
 
 
 def check_url(name: str, url: str, example: str) -> None:
     """Refuses what is no address of a server, or has a password in it, which is not shown."""
-    if not re.fullmatch(r"https?://[^/\s@][^\s@]*", url):
+    try:
+        good = re.fullmatch(r"https?://[^/\s@?#][^\s@?#]*", url) and urlsplit(url).port != 0
+    except ValueError:  # its port is no port, or its brackets do not match
+        good = False
+    if not good:
         raise ConfigError(name, url.rpartition("@")[2], f"give an address such as {example}")
 
 

@@ -48,12 +48,14 @@ async def play_turns(episode: Episode, write: Write) -> None:
     """Plays a game that has begun to its end; turns that are open at the same time are written
     together. A turn whose writer raises ``ServiceError`` is void."""
     rules, shown = episode.rules, dict[int, int]()
-    remote = waits_for_others(rules)
+    remote, (before, after) = waits_for_others(rules), rules.prompts.frame
 
     async def written(trajectory: Trajectory) -> str | ServiceError:
         start = shown.get(trajectory.key, 0)
         try:
-            return await write(trajectory, rules.tokenizer.decode(trajectory.ids[start:]))
+            text = rules.tokenizer.decode(trajectory.ids[start:])
+            # Whoever takes messages has a chat template of its own.
+            return await write(trajectory, text.removeprefix(before).removesuffix(after))
         except ServiceError as error:
             return error
 
@@ -141,7 +143,7 @@ async def play_chat(
             messages.append({"role": "user", "content": text})
             body = {"model": model, "messages": messages, **(sampling or {})}
             choice = await retried(lambda: _complete(client, base_url, api_key, body), RETRIES)
-            content: str = choice["message"]["content"]
+            content: str = choice["message"]["content"] or ""
             # Sent back as it came, so that a gateway finds the tokens that it has recorded.
             messages.append({"role": "assistant", "content": content})
             choices[trajectory.key].append(choice)
@@ -177,10 +179,10 @@ async def _complete(
     except httpx.HTTPError as error:
         raise TransientServiceError("engine", f"{base_url}: {error!r}") from error
 
-    status, text = reply.status_code, reply.text[:200]
+    status, text = reply.status_code, reply.text
     if api_key:  # some servers quote it
         text = text.replace(api_key, "...")
-    what = f"HTTP {status}: {text!r}"
+    what = f"HTTP {status}: {text[:200]!r}"
     if status in (401, 403, 404):
         fix = f"{what}; see that address, model and key are the server's"
         raise ConfigError("base_url", base_url, fix)
@@ -188,6 +190,6 @@ async def _complete(
         raise TransientServiceError("engine", f"{base_url}: {what}")
     with suppress(ValueError, LookupError, TypeError):
         choice = reply.json()["choices"][0]
-        if status == 200 and isinstance(choice["message"]["content"], str):
+        if status == 200 and isinstance(choice["message"]["content"], str | None):
             return dict(choice)
     raise ServiceError("engine", f"{base_url}: no chat completion with a text: {what}")

@@ -149,7 +149,7 @@ class ChatClient(Client[Any]):
         except TimeoutError:
             what = f"no complete reply after {longest:g} s; restart it"
         except openai.APIStatusError as error:
-            what = f"HTTP {error.status_code}: {error.response.text[:200]!r}"
+            what = f"HTTP {error.status_code}: {error.response.text!r}"
             if error.status_code in OVERLOADED:
                 fault = "service"
         except openai.APIConnectionError as error:
@@ -158,9 +158,9 @@ class ChatClient(Client[Any]):
                 fault = "service"
         # A proxy's page, or JSON of another shape; the library does not check.
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            what = f"no chat completion ({error!r:.200})"
+            what = f"no chat completion ({error!r})"
 
         if self._key:  # some servers quote it
             what = what.replace(self._key, "...")
         where = f"{self.config.base_url}, model {self.config.model}"
-        raise ServiceError(service, f"{where}: {what}", fault=fault)
+        raise ServiceError(service, f"{where}: {what:.300}", fault=fault)

@@ -16,7 +16,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.errors import ConfigError, ServiceError, UsageError, one_of
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.chat import ChatClient, Message
 from ssp_env.types import Document, GroundTruth
@@ -39,9 +39,10 @@ class _ByModel:
     remote = True
     """It waits for a server, so the game may ask it while other work goes on."""
 
-    def __init__(self, client: ChatClient, prompt: Traversable | Path, *holes: str) -> None:
+    def __init__(self, client: ChatClient, prompt: Traversable | Path | str, *holes: str) -> None:
         """Reads a prompt that has these placeholders; all other braces in it are plain text."""
         self._client, self.model = client, client.config.model
+        prompt = Path(prompt) if isinstance(prompt, str) else prompt
         try:
             self.prompt = prompt.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -65,7 +66,7 @@ class _ByModel:
 class OpenAIJudge(_ByModel):
     """Asks a model whether an answer means the ground truth (the paper's LLM-as-a-judge)."""
 
-    def __init__(self, client: ChatClient, prompt: Traversable | Path | None = None) -> None:
+    def __init__(self, client: ChatClient, prompt: Traversable | Path | str | None = None) -> None:
         """``prompt`` is a file with ``{question}``, ``{answers}`` and ``{prediction}`` that asks
         for a line ``verdict: correct`` or ``verdict: incorrect``, or for the word alone; ``None``
         takes the package's own."""
@@ -98,7 +99,7 @@ class OpenAIVerifier(_ByModel):
         self,
         client: ChatClient,
         judge: Judge,
-        prompt: Traversable | Path | None = None,
+        prompt: Traversable | Path | str | None = None,
         form: str | None = None,
         max_searches: int = 10,
     ) -> None:
@@ -116,6 +117,7 @@ class OpenAIVerifier(_ByModel):
             max_searches: searches of an attempt; one that wants more has no answer.
         """
         form = form or ("solver" if prompt is None else "documents")
+        one_of("form", form, ("solver", "attempt", "documents"))
         self._judge, self._form, self._max_searches = judge, form, max_searches
         if form == "documents":
             super().__init__(client, prompt or _PROMPTS / "verify.txt", "question", "documents")
@@ -194,7 +196,8 @@ def parse_verdict(reply: str) -> Verdict:
     the paper's prompt asks for that word. Case, emphasis (``*``, ``_``, backticks) and a full stop
     do not count. What a reasoning model writes before ``</think>`` is passed over. Anything else
     is a ``ServiceError`` that blames the text."""
-    said = [re.sub(r"[*_`]", "", text).strip() for text in _after_thinking(reply).splitlines()]
+    lines = _after_thinking(reply).partition("<think>")[0].splitlines()  # one may be cut off
+    said = [re.sub(r"[*_`]", "", text).strip() for text in lines]
     found = [match[1].lower() for match in map(_VERDICT_LINE.fullmatch, said) if match]
     if not found:
         alone = [match[1].lower() for match in map(_ONE_WORD.fullmatch, said) if match]

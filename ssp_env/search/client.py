@@ -65,8 +65,7 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
 
     def describe(self) -> dict[str, Any]:
         """The server's address alone: what it searches may change without notice."""
-        url = httpx.URL(self.url)
-        return {"server": str(url.copy_with(query=None, fragment=None))}
+        return {"server": self.url}
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         return all_found(self.search_each(queries, k))
@@ -174,5 +173,6 @@ def _document(hit: Any) -> Document:
     title, text = well_formed(title), well_formed(text)
 
     # Search-R1's BM25 sends no id: what is written is what it is. In some corpora it is a number.
-    name = row.get("id", hashlib.sha256(f"{title}\n{text}".encode()).hexdigest()[:16])
+    if (name := row.get("id")) is None:
+        name = hashlib.sha256(f"{title}\n{text}".encode()).hexdigest()[:16]
     return Document(well_formed(str(name)), title, text, score)

@@ -32,7 +32,7 @@ import numpy as np
 from ssp_env.disk import write_atomically
 from ssp_env.errors import DataError
 from ssp_env.search.base import check_request, passage_text
-from ssp_env.search.store import Encoder, Manifest, PassageStore, again, read_manifest, track
+from ssp_env.search.store import Encoder, Manifest, PassageStore, read_manifest, track
 from ssp_env.types import Document
 
 faiss: Any = import_module("faiss")  # this module is imported where dense search is asked for
@@ -107,7 +107,7 @@ def build(
     the encoder's, a block of passages, and an IVF index as a whole."""
     path = folder / INDEX
     if adopt is not None:
-        path.symlink_to(Path(adopt).resolve(strict=True))
+        path.symlink_to(Path(adopt).resolve())
     elif kind == FLAT:
         _encode(path, store, encoder)
     else:
@@ -202,8 +202,7 @@ def read_faiss(path: Path, kind: str, count: int, encoder: Encoder) -> Any:
     try:
         index = faiss.read_index(str(path), faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_MMAP_IFC)
     except (RuntimeError, MemoryError) as error:
-        what = f"is not an index that FAISS can read ({error})"
-        raise DataError(path, f"{what}; {again(path.parent)}") from error
+        raise DataError(path, f"is not an index that FAISS can read ({error})") from error
 
     wanted = (count, encoder.info.dimension, faiss.METRIC_INNER_PRODUCT)
     has = (index.ntotal, index.d, index.metric_type)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssp_env.errors import ConfigError, DataError, ServiceError
-from ssp_env.search.base import Results, Retriever, all_found, identify, search_each
+from ssp_env.search.base import Results, Retriever, all_found, check_request, identify, search_each
 from ssp_env.types import Document, Passages
 
 DEPTH = 100
@@ -54,6 +54,7 @@ class HybridRetriever:
 
     def search_each(self, queries: Sequence[str], k: int) -> Results:
         """Asks each retriever once, for the whole batch and at least 100 documents per query."""
+        check_request(queries, k)
         answers = [search_each(part, queries, max(k, DEPTH)) for part in self.retrievers]
         results: Results = []
         for rankings in zip(*answers, strict=True):
@@ -106,6 +107,7 @@ class RerankedRetriever:
 
     def search_each(self, queries: Sequence[str], k: int) -> Results:
         """Asks the reranker once, for all documents of all queries."""
+        check_request(queries, k)
         results = search_each(self.retriever, queries, max(k, self.depth))
         found = [[] if isinstance(each, ServiceError) else each for each in results]
         pairs = [(q, each) for q, ranking in zip(queries, found, strict=True) for each in ranking]
@@ -148,6 +150,7 @@ class CachedRetriever:
         return all_found(self.search_each(queries, k))
 
     def search_each(self, queries: Sequence[str], k: int) -> Results:
+        check_request(queries, k)
         # Keys of a fixed length, whatever a policy searches for.
         keys = {
             query: hashlib.sha256(json.dumps([self._identity, int(k), query]).encode()).hexdigest()

@@ -49,8 +49,9 @@ class FileWorld(RealText):
     questions ``question``, ``answers`` (canonical one first)  ``id``, ``group``
     ========= ================================================ ==============================
 
-    The corpus may also be an index directory that ``ssp index`` made. Its passages are mapped, not
-    read, so a corpus may have any size, and its own index is what is searched by default."""
+    The corpus may also be an index directory that ``ssp index`` made, or one index of it. Its
+    passages are mapped, not read, so a corpus may have any size, and its own index is what is
+    searched by default."""
 
     def __init__(
         self,
@@ -78,9 +79,11 @@ class FileWorld(RealText):
             self.corpus: Passages = read_corpus(corpus_path)
         else:
             # Imported here: a corpus in a file needs no index.
+            from ssp_env.search.index import KINDS
             from ssp_env.search.store import PASSAGES, PassageStore
 
-            self.corpus = PassageStore(self._index / PASSAGES)
+            root = self._index.parent if self._index.name in KINDS else self._index
+            self.corpus = PassageStore(root / PASSAGES)
 
     @cached_property
     def retriever(self) -> Retriever | None:

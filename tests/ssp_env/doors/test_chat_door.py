@@ -8,13 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hf_tokenizers import byte_level
 from recorded import SETUP, Recorded, by_trajectory
-from scripted_model import hang_up
+from scripted_model import completion, hang_up
 
 import ssp_env
 from ssp_env.doors import chat
 from ssp_env.doors.chat import Conversation, play_chat
 from ssp_env.errors import ConfigError, require_version
+from ssp_env.tokenizers import HuggingFaceTokenizer
 
 
 def play(url: str, seed: int, **more: Any) -> list[Conversation]:
@@ -107,6 +109,25 @@ def test_a_wrong_address_is_said_and_a_strange_reply_is_an_outage(
                 play(server.url, 0)
         else:
             assert [t.failure for t in play(server.url, 0)] == ["engine"]
+
+
+def test_a_message_without_text_is_a_turn_that_says_nothing(recorded: Recorded) -> None:
+    """As of a model whose thought reached its limit, behind a server that keeps thoughts apart."""
+    with recorded.server() as server:
+        server.reply = lambda text: (200, completion(None))
+        (talk,) = play(server.url, 0)
+    assert (talk.reward, talk.failure) == (0.0, None)
+
+
+def test_the_servers_chat_template_is_the_only_one(recorded: Recorded) -> None:
+    """A tokenizer that has one too frames the game's prompt, and not the message."""
+    framed = HuggingFaceTokenizer(byte_level(chat=True))
+    with recorded.server() as server:
+        server.reply = lambda text: "I have no question."
+        for tokenizer in (framed, "bytes"):
+            play(server.url, 0, tokenizer=tokenizer)
+        own, plain = (body["messages"] for body in server.bodies)
+    assert own == plain
 
 
 def test_a_partner_of_another_version_is_refused_with_the_one_that_works() -> None:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scripted_model import ChatServer, Reply, Scripts, completion, drip, hang_up
 
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.referee import ask_each
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.chat import ChatClient, ChatConfig
@@ -215,6 +215,8 @@ def test_the_verifier_reads_and_its_judge_decides(client: ChatClient) -> None:
     assert results[0] == Verdict(True, "read as 'PARIS'")
     assert faults(results) == ["service", "service", "text"]
     assert OpenAIVerifier(client, Moody()).verify([]) == []
+    with pytest.raises(ConfigError, match="did you mean 'documents'"):
+        OpenAIVerifier(client, Moody(), form="document")
 
 
 def test_the_model_may_verify_by_an_attempt(server: ChatServer, client: ChatClient) -> None:
@@ -251,7 +253,7 @@ VERDICTS = {
 VERDICTS |= dict.fromkeys(
     ("", "not correct", "correct\nincorrect", "The answer is correct", "verdict: not correct",
      "verdict: correctly cited, but wrong", "verdict: correct\nverdict: correct",
-     "verdict: correct</think>"),
+     "verdict: correct</think>", "<think>\nA guess.\nverdict: correct\nBut wait, is"),
 )  # fmt: skip
 ANSWERS = {
     "First <answer>Rome</answer>, no: <answer>\nParis\n</answer>.": "Paris",

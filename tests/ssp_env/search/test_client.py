@@ -41,7 +41,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_mapping_names_a_server_and_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUR_TOKEN", token := "correct-horse-battery")
-    given = {"source": f"{NOWHERE}/retrieve?key=hidden", "token_env": "OUR_TOKEN"}
+    given = {"source": f"{NOWHERE}/retrieve", "token_env": "OUR_TOKEN"}
     shown = identify(set_up({"world": "small", "search": given}).rules.retriever)
     assert shown["class"] == "HTTPRetriever"
     assert NOWHERE in json.dumps(shown)
@@ -57,6 +57,8 @@ def test_a_mapping_names_a_server_and_its_token(monkeypatch: pytest.MonkeyPatch)
         ({"source": "DIR/dense-flat"}, "index", "holds bm25; add it by `ssp index`"),
         ({"source": "DIR", "encoder": "x"}, "search.encoder", "no such directory"),
         ({"source": "ftp://localhost"}, "search.source", "http://127.0.0.1:8000"),
+        ({"source": "http://127.0.0.1:80a0"}, "search.source", "http://127.0.0.1:8000"),
+        ({"source": f"{NOWHERE}/?key=hidden"}, "search.source", "http://127.0.0.1:8000"),
         ({"source": NOWHERE, "token_env": "sk-secret"}, "search.token_env", "not the key"),
     ],
 )
@@ -220,6 +222,7 @@ HITS = st.fixed_dictionaries({"document": DOCUMENTS | VALUES, "score": st.floats
 @example([[DOCUMENT]], 3)
 @example([[HIT | {"score": 10**400}]], 3)
 @example([{}], 3)
+@example([[{"document": DOCUMENT | {"id": None}, "score": 0.5}]], 3)
 def test_a_reply_is_rankings_or_wrong(result: Any, k: int) -> None:
     try:
         [ranking] = read_reply(reply(result), 1, k)
@@ -227,5 +230,6 @@ def test_a_reply_is_rankings_or_wrong(result: Any, k: int) -> None:
         assert result != [[]]
         return
     assert isinstance(result[0], list)
+    assert "None" not in {document.id for document in ranking}
     assert len({document.id for document in ranking}) == len(result[0]) <= k
     assert all(math.isfinite(document.score or 0.0) for document in ranking)

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import jsonl
 
-from ssp_env.errors import ConfigError, DataError, ServiceError
+from ssp_env.errors import ConfigError, DataError, ServiceError, UsageError
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.rules import Rules
 from ssp_env.search.base import Corpus, Retriever, read_corpus
@@ -194,6 +194,8 @@ def test_each_part_is_asked_once_and_deep_enough_and_the_first_decides_equal_sco
         failed, found = over.search_each(["q", "r"], 3)
         assert isinstance(failed, ServiceError)
         assert isinstance(found, list)
+        with pytest.raises(ConfigError, match="at least 1"):
+            over.search(["r"], 0)
     with pytest.raises(ConfigError, match="give one for each of 2"):
         HybridRetriever(parts, [1.0])
 
@@ -253,6 +255,8 @@ def test_only_the_misses_go_on_as_one_batch_each_once_and_order_is_kept(tmp_path
     assert len(found[3]) == 1, "callers cannot spoil it"
     retriever.search(["a"], 2)
     assert inner.asked[2:] == [(["a"], 2)], "another k is another search"
+    with pytest.raises(UsageError, match="one string"):
+        retriever.search("Vienna", 3)
 
 
 def test_failures_are_never_kept_and_hit_only_what_asked(tmp_path: Path) -> None:

@@ -166,13 +166,16 @@ def test_a_corpus_may_be_an_index_directory(tmp_path: Path) -> None:
     corpus, index = write(tmp_path / "pages.jsonl", *pages), tmp_path / "index"
     answers = write(tmp_path / "answers.jsonl", *({"answer": page["title"]} for page in pages))
     build_index(corpus, index, "bm25")
-    mapped, read = (FileWorld("m", path, answers) for path in (index, corpus))
+    mapped, named, read = (
+        FileWorld("m", path, answers) for path in (index, index / "bm25", corpus)
+    )
     assert isinstance(mapped.corpus, PassageStore)
-    assert list(mapped.corpus) == list(read.corpus)
+    assert list(mapped.corpus) == list(named.corpus) == list(read.corpus)
 
     first, second = rules_of(mapped), rules_of(read)
     query = [read.corpus[3].title]
     assert first.retriever.search(query, 3) == second.retriever.search(query, 3)
+    assert rules_of(named).retriever.search(query, 3) == second.retriever.search(query, 3)
     assert fingerprint(first)["corpus"]["digest"] == fingerprint(second)["corpus"]["digest"]
 
     bare = tmp_path / "bare"
