@@ -4,8 +4,7 @@ Here are the interfaces to the game (environments, batches, text), its settings 
 protocols of its exchangeable parts, and what these return. Beside it stand :mod:`ssp_env.search`
 (retrievers, indexes, servers), :mod:`ssp_env.judge`, :mod:`ssp_env.tokenizers`,
 :mod:`ssp_env.replay` (saved games), :mod:`ssp_env.errors` and :mod:`ssp_env.testing` (tests for
-parts of your own).
-"""
+parts of your own)."""
 
 from __future__ import annotations
 

@@ -102,8 +102,7 @@ def script() -> NoReturn:
 
     With PyTorch and Ray loaded, the interpreter takes seconds to free what the operating system
     frees at once; exit handlers of libraries wait for each other, and a signal can stop them
-    halfway. Commands therefore close what they opened themselves, and none of these is run.
-    """
+    halfway. Commands therefore close what they opened themselves, and none of these is run."""
     status: str | int | None = 1
     try:
         status = main()

@@ -19,12 +19,8 @@ from ssp_env.errors import ConfigError, SSPError, nearest
 
 
 class Settings(BaseModel):
-    """A section of settings. Values are checked and converted whenever one is made.
-
-    Raises:
-        ConfigError: an unknown name (offers the nearest one), a missing value, or one that does not
-            fit. Names the field with its section, such as ``game.attempts``.
-    """
+    """A section of settings. Values are checked and converted whenever one is made: a
+    ``ConfigError`` names the field with its section, such as ``game.attempts``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

@@ -9,8 +9,7 @@ voids the attempt that was hit (or the game, where too few attempts remain); it 
 reward or an observation. A service that works and refuses a player's text is no outage: that
 counts against the text (``fault``).
 
-Everything else is raised to the caller, as early as it can be known.
-"""
+Everything else is raised to the caller, as early as it can be known."""
 
 from __future__ import annotations
 

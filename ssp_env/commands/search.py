@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from ssp_env.errors import ConfigError, UsageError, nearest
-
-if TYPE_CHECKING:
-    from ssp_env.search.base import Retriever
+from ssp_env.game.rules import own_retriever
+from ssp_env.game.transcript import Line
+from ssp_env.search.base import Retriever, read_corpus
+from ssp_env.worlds import WORLDS, open_world
 
 TOKEN_VARIABLE = "SSP_SERVE_TOKEN"
 """Environment variable that may hold the server's bearer token."""
@@ -34,12 +35,9 @@ class Source:
     """With a server: environment variable that holds its token."""
 
     def open(self) -> Retriever:
-        from ssp_env.game.rules import own_retriever
-        from ssp_env.search.base import read_corpus
         from ssp_env.search.bm25 import BM25Retriever
         from ssp_env.search.client import HTTPRetriever
         from ssp_env.search.index import PATIENCE, SearchConfig, open_search
-        from ssp_env.worlds import WORLDS, open_world
 
         folder = self.place not in WORLDS and Path(self.place).is_dir()
         source = self.place if folder or "://" in self.place else ""
@@ -72,8 +70,6 @@ def search(
     if not query:
         raise UsageError("ssp search needs a query")
     from rich.console import Console
-
-    from ssp_env.game.transcript import Line
 
     text, console = " ".join(query), Console()
     (ranking,) = source.open().search([text], k)

@@ -24,8 +24,7 @@ def env(render_mode: str | None = None, **setup: Unpack[Setup]) -> AECEnv:
     """The environment with PettingZoo's check of the order of calls; it checks tokens itself.
 
     ``render_mode`` is ``ansi`` (a string), ``human`` (colours on the terminal, after each turn) or
-    ``None``; for the others see :class:`~ssp_env.doors.setup.Setup`.
-    """
+    ``None``; for the others see :class:`~ssp_env.doors.setup.Setup`."""
     return OrderEnforcingWrapper(SearchSelfPlayEnv(render_mode, **setup))
 
 
@@ -37,8 +36,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
     reward, and the solver's mean over its attempts; an invalid game pays ``invalid_reward`` and 0
     (or what the solver's answer to the closed book earns), and terminates like a valid one. A void
     game pays nothing and is truncated. ``infos`` report the outcome. Observations:
-    :class:`~ssp_env.doors.observation.Observer`.
-    """
+    :class:`~ssp_env.doors.observation.Observer`."""
 
     metadata: ClassVar[dict[str, Any]] = {
         "name": "ssp/SearchSelfPlay-v0",

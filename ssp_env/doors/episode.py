@@ -50,14 +50,8 @@ class Episode:
         questions: Sequence[Question] | None = None,
         render_mode: str | None = None,
     ) -> None:
-        """
-        Args:
-            rules: of the games. A solver makes one attempt per question, whatever they say.
-            role: ``proposer`` or ``solver``, the one that is yours; both, when not given.
-            other: plays the other roles; scripted when not given.
-            questions: play these, drawn at random, in place of proposals about the world's answers.
-            render_mode: ``ansi``, ``human`` or ``None``.
-        """
+        """``role`` is the one that is yours, both when not given; the others as of
+        :class:`~ssp_env.doors.one_role.OneRoleEnv`."""
         if role is not None:
             one_of("role", role, ("proposer", "solver"))
             role = Role(role)

@@ -1,8 +1,7 @@
 """Observations and infos: an agent's trajectory as arrays, its legal tokens, and the game's state.
 
 Infos are the same behind every door and follow from seed and tokens. Their keys and lengths are the
-same at every step and no value is ``None``: clients keep infos in arrays.
-"""
+same at every step and no value is ``None``: clients keep infos in arrays."""
 
 from __future__ import annotations
 
@@ -106,14 +105,8 @@ class Watcher:
 
 
 def info_of(round_: Round) -> Info:
-    """Infos of a round of one game, at the beginning of a turn or when it is over.
-
-    At a turn: phase, role, and the rest of the budgets. At the end: outcome (``valid``,
-    ``invalid`` or ``void``), question and answer, and the pay of each attempt. Attempts are judged
-    together when all have ended: ``attempt_rewards`` are theirs, in order, and ``attempt_counts``
-    says which were judged (an outage may have hit others). ``solve_rate`` is only meaningful in
-    valid games; ``reason`` and ``question`` may be empty.
-    """
+    """Infos of a round of one game, at the beginning of a turn or when it is over;
+    ``docs/environment.md`` says what each is."""
     game, attempts = round_.games[0], round_.rules.config.attempts
     turn = next(iter(round_.pending()), None)
 

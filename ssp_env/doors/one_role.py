@@ -155,8 +155,7 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         """Begins an episode in every env: ``seed + i`` seeds env ``i``, or the ``i``-th of a list.
 
         ``options`` as of :meth:`~ssp_env.doors.episode.Episode.reset`; ``reset_mask`` among them,
-        bool (num_envs,), says which envs begin anew.
-        """
+        bool (num_envs,), says which envs begin anew."""
         if not isinstance(seed, list):
             first = None if seed is None else whole_number("seed", seed, 0)
             seed = [None if first is None else first + i for i in range(self.num_envs)]

@@ -24,13 +24,6 @@ FilterName = Literal[
     "outvoted",
 ]
 _Share = Annotated[float, Field(ge=0, le=1)]
-NoiseKind = Literal["batch", "corpus", "near"]
-"""Kinds of noise that ship; :mod:`ssp_env.game.verification` holds them."""
-ProposerRewardName = Literal["1-p", "4p(1-p)"]
-"""Proposer rewards that ship; :mod:`ssp_env.game.game` holds the functions."""
-VerificationPrompt = Literal["solver", "documents", "attempt"]
-"""Forms in which a verifier that is a model is given its documents; see
-:mod:`ssp_env.game.verification`."""
 DEFAULT_FILTERS: tuple[FilterName, ...] = (
     "empty_question",
     "no_search",
@@ -76,7 +69,7 @@ class GameConfig(Settings):
     verifier: VerifierName = "policy"
     """Verifier of questions: ``policy`` (Algorithm 1), ``world`` (its symbolic reader), ``openai``
     (a model behind an API), ``none``, or ``auto``: ``world`` where it can read, else ``policy``."""
-    verification_prompt: VerificationPrompt = "solver"
+    verification_prompt: Literal["solver", "documents", "attempt"] = "solver"
     """Form of a verifying model's documents: ``solver`` (as after a search for the question),
     ``attempt`` (by searches of its own that find these alone) or ``documents`` (in a prompt of its
     own)."""
@@ -90,10 +83,10 @@ class GameConfig(Settings):
     """Also reject a question that the solver answers in one try without documents."""
     noise_documents: NonNegativeInt = 4
     """Documents mixed in for verification that this game's proposer did not retrieve."""
-    noise_kind: NoiseKind = "batch"
+    noise_kind: Literal["batch", "corpus", "near"] = "batch"
     """Their source: ``batch`` (what other proposers retrieved, the paper's), ``corpus``
     (any passage), or ``near`` (what a search for the question finds)."""
-    proposer_reward: ProposerRewardName = "1-p"
+    proposer_reward: Literal["1-p", "4p(1-p)"] = "1-p"
     """Proposer's reward from the mean solve rate p: ``1-p`` (the paper's) or ``4p(1-p)``."""
     invalid_reward: float = 0.0
     """Proposer's reward for an invalid question; a negative one collapses the paper's game."""
@@ -135,8 +128,7 @@ class GameConfig(Settings):
         """Most tokens that verification adds to the solver's prompt: a search and its documents.
 
         They hold all that a proposer can have been shown; noise for which there is no room is left
-        out. Verification by an attempt has the solver's budgets instead.
-        """
+        out. Verification by an attempt has the solver's budgets instead."""
         return self.max_prompt_tokens + self.max_response_tokens
 
 

@@ -7,8 +7,7 @@ was put together pays no proposer, and refused for a majority that is wrong abou
 lost just where a right minority is to be learnt from.
 
 Of a refused question nothing is learnt, by either role, and nothing enters the pool. Where no
-attempt was right, all had the same reward, so that the solver loses no more than its KL term.
-"""
+attempt was right, all had the same reward, so that the solver loses no more than its KL term."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ Only the shortest well-formed turns are legal: an opening tag, its content, the 
 may say which words can follow one another in the content (its grammar); in other worlds any token
 of text can, unless it has an angle bracket, so that no tag is spelled by several tokens. A query's
 budget is only kept exactly by tokenizers that spell a text in one way, as words do: others may
-encode a query to more tokens than it was written with.
-"""
+encode a query to more tokens than it was written with."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ other's answer, it may ask for it instead.
 What a policy hardly ever does, it cannot be rewarded for. A question of four hops is made of two
 that were solved, so an attempt at it can be made of theirs, and a proposal of it of their
 proposals. The turns are played in the environment like any others; judge and filters have the last
-word.
-"""
+word."""
 
 from __future__ import annotations
 
@@ -61,12 +60,8 @@ def compose(outer: PooledQuestion, inner: PooledQuestion) -> PooledQuestion | No
 
     The answer is the outer one's; nobody has verified the whole. Its solution looks up the inner
     answer, thinks what that attempt thought last, and goes on as the outer one began. Its proposal
-    goes the other way, from the outer answer to the inner one.
-
-    Returns:
-        ``None`` where the outer question does not name the inner one's answer, or the whole would
-        give away either answer.
-    """
+    goes the other way, from the outer answer to the inner one. ``None`` where the outer question
+    does not name the inner one's answer, or the whole would give away either answer."""
     name = re.search(rf"(?<!\w)(?:the )?{re.escape(inner.truth.answer)}(?!\w)", outer.question)
     if name is None:
         return None

@@ -88,8 +88,7 @@ class Tags(Settings):
 
         Case, spaces, accents, wide letters, letters of other scripts, attributes and invisible
         characters do not matter. Half a tag at either end of the text is defused as well: with
-        what stands next to it in a prompt, it could be a whole one.
-        """
+        what stands next to it in a prompt, it could be a whole one."""
         if _BRACKET.search(text) is None:
             return text
 
@@ -287,21 +286,15 @@ class ScannerTags(Immutable):
         """True if the end of a turn closes a tool call."""
         self.openings = {tags.opening(kind).encode(): kind for kind in kinds}
         self.closings = {tags.closing(kind).encode(): kind for kind in kinds}
-        self.forbidden = frozenset(
-            {tags.opening("information").encode(), tags.closing("information").encode()}
+        thought, information = (
+            (tags.opening(name).encode(), tags.closing(name).encode())
+            for name in ("think", "information")
         )
-
-        self.think_opening = tags.opening("think").encode()
-        self.think_closing = tags.closing("think").encode()
+        self.think_opening, self.think_closing = thought
 
         # Only the environment writes information tags, whatever the role.
-        known = (
-            *self.openings,
-            *self.closings,
-            *self.forbidden,
-            self.think_opening,
-            self.think_closing,
-        )
+        self.forbidden = frozenset(information)
+        known = (*self.openings, *self.closings, *self.forbidden, *thought)
         self.pattern = re.compile(b"|".join(map(re.escape, known)))
         """Any of the tags. None is a prefix of another: each has its only ``>`` at the end."""
         self.longest = max(map(len, known))

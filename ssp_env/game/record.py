@@ -93,16 +93,15 @@ class TrajectoryRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class GameRecord:
-    """One game: how it began, what came of it, and all that was written, found and decided."""
+    """One game: how it began, what came of it, and all that was written, found and decided;
+    ``docs/run_directory.md`` has its fields."""
 
     __pydantic_config__ = LINE
 
     start: Start
-    """Seed, slot, answer: what the game began with."""
     first_slot: int = 0
     """Games of other env runners that come before this runner's in the step."""
     question_group: str | None = None
-    """Group of a given evaluation question: a hop count such as ``"2"``, or a benchmark's name."""
     outcome: Outcome
     reason: str | None
     outage: Outage | None
@@ -110,8 +109,6 @@ class GameRecord:
     solve_rate: float | None
     proposer_reward: float | None
     solver_reward: float | None
-    """Mean reward of the attempts of a valid game that no outage has hit; what the answer from
-    memory earned in a game that it ended."""
     verification: Verdict | None
     closed_book: Verdict | None
     """The verdict on the solver's answer from memory, where that gate is on."""
@@ -129,7 +126,6 @@ class GameRecord:
     weights_version: int
     """Number of steps that the policy's weights had learnt from."""
     noise: tuple[NoiseDocument, ...]
-    """Documents that verification had to see through, and where they came from."""
     trajectories: tuple[TrajectoryRecord, ...]
     """In the order of play: proposer, verifiers, closed_book, then the attempts to solve."""
 

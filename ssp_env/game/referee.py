@@ -2,8 +2,7 @@
 
 A :class:`~ssp_env.game.round.Round` moves games along and asks the referee whenever something has
 to be found or decided. A ``ServiceError`` of a part of the rules is an outage; any other exception
-is a mistake of its code and propagates.
-"""
+is a mistake of its code and propagates."""
 
 from __future__ import annotations
 
@@ -202,8 +201,7 @@ class Referee:
         """Rejects questions that the solver answered from memory: they need no search.
 
         A right answer pays the solver what it pays in an attempt. If it were worth nothing here,
-        the solver would do best to play dumb, let the question pass, and answer it afterwards.
-        """
+        the solver would do best to play dumb, let the question pass, and answer it afterwards."""
         asked = [
             (game, game.closed_book)
             for game in games

@@ -2,8 +2,7 @@
 
 This is the one state machine of the package. Every door asks it which trajectories wait for tokens,
 hands those tokens over, and reads the games off at the end. What has to be decided on the way, it
-asks the :class:`~ssp_env.game.referee.Referee`.
-"""
+asks the :class:`~ssp_env.game.referee.Referee`."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ class Round:
 
     Loop: while :meth:`pending` is not empty, give each of these trajectories tokens with
     :meth:`Trajectory.feed`, then call :meth:`advance`. All searches that became due are sent to the
-    retriever as one batch there.
-    """
+    retriever as one batch there."""
 
     def __init__(
         self,
@@ -94,10 +92,8 @@ class Round:
     def of_starts(
         cls, rules: Rules, starts: Sequence[Start], referee: Referee | None = None
     ) -> Round:
-        """A round of games that begin as others did, whatever rounds those were played in.
-
-        A game with a question is neither verified nor shown an example.
-        """
+        """A round of games that begin as others did, whatever rounds those were played in. One with
+        a question is neither verified nor shown an example."""
         return cls(rules, None, len(starts), starts=starts, referee=referee)
 
     @classmethod
@@ -128,8 +124,7 @@ class Round:
     def void(self, trajectories: Sequence[Trajectory], error: ServiceError) -> None:
         """Voids these trajectories, whose engine failed: attempts alone, others with their games.
 
-        A game of which too few attempts remain is void as well.
-        """
+        A game of which too few attempts remain is void as well."""
         expect("error", error, ServiceError, "give a ServiceError, which names service and cause")
         keys = {trajectory.key for trajectory in trajectories}
         for game in self.games:

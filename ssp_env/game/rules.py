@@ -201,12 +201,8 @@ def _verifier(name: str, world: World) -> Verifier | None:
 
 
 def fingerprint(rules: Rules) -> dict[str, Any]:
-    """Everything about search, judging and prompts that decides what an accuracy means.
-
-    Plain data for JSON: ``world``, ``corpus`` (name, number and SHA-256 of the passages),
-    ``retriever`` (see :func:`~ssp_env.search.base.identify`), budgets, ``judge``, ``verifier``,
-    ``prompts`` and, over all of these, ``hash``: the first 12 hexadecimal digits of the SHA-256.
-    """
+    """Everything about search, judging and prompts that decides what an accuracy means, as plain
+    data for JSON."""
     config, corpus = rules.config, rules.corpus
     parts: dict[str, Any] = {
         "world": rules.world.name,

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ssp_env.errors import ConfigError, nearest
+from ssp_env.errors import one_of
 from ssp_env.game.pool import POOL, PooledQuestion, compose
 from ssp_env.types import Role
 
@@ -50,8 +50,7 @@ class BatchStrategy:
     ) -> list[PooledQuestion]:
         """Questions for the empty slots: at most ``empty`` of them, which may be 0.
 
-        ``fresh`` holds the round's verified questions, which nobody has tried to solve yet.
-        """
+        ``fresh`` holds the round's verified questions, which nobody has tried to solve yet."""
         return []
 
     def keep(self, questions: Sequence[PooledQuestion]) -> None:
@@ -300,21 +299,15 @@ STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
 
 def make_strategy(name: str, max_searches: int = 10) -> BatchStrategy:
     """A new strategy, one of :data:`STRATEGIES`; ``max_searches`` bounds a composed question."""
-    match name:
-        case "dummy":
-            return BatchStrategy()
-        case "resample":
-            return DynamicResampling()
-        case "reuse":
-            return ReplayBuffer()
-        case "periodic_reset":
-            return ReplayBuffer(RESET_EVERY)
-        case "balanced":
-            return BalancedReuse()
-        case "compose":
-            return BalancedReuse(compose_up_to=max_searches)
-        case "compose_with_examples":
-            return BalancedReuse([Role.SOLVER], max_searches)
-        case "compose_with_proposals":
-            return BalancedReuse([Role.SOLVER, Role.PROPOSER], max_searches)
-    raise ConfigError("strategy", name, nearest(name, STRATEGIES))
+    one_of("strategy", name, STRATEGIES)
+    strategies: dict[str, BatchStrategy] = {
+        "dummy": BatchStrategy(),
+        "resample": DynamicResampling(),
+        "reuse": ReplayBuffer(),
+        "periodic_reset": ReplayBuffer(RESET_EVERY),
+        "balanced": BalancedReuse(),
+        "compose": BalancedReuse(compose_up_to=max_searches),
+        "compose_with_examples": BalancedReuse([Role.SOLVER], max_searches),
+        "compose_with_proposals": BalancedReuse([Role.SOLVER, Role.PROPOSER], max_searches),
+    }
+    return strategies[name]

@@ -180,13 +180,8 @@ class Trajectory:
     def feed(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> bool:
         """Takes tokens that the policy sampled, at least one; returns whether they ended the turn.
 
-        ``logprobs``: behaviour log-probability of each; zeros when not given.
-
-        Raises:
-            UsageError: it is not the policy's turn, there are no tokens, an id is outside the
-                vocabulary, tokens go on after the turn's end, or there are not as many
-                log-probabilities (nothing is taken then).
-        """
+        ``logprobs``: behaviour log-probability of each; zeros when not given. ``UsageError`` for
+        tokens that do not fit, such as some after the turn's end: nothing is taken then."""
         whole, behaviour = self.limits.checked(ids, logprobs)
         if not whole:
             raise UsageError("a turn goes on with at least one token")
@@ -209,8 +204,7 @@ class Trajectory:
 
         What follows its first complete action is dropped. A turn without one ends the trajectory,
         as it would with an end token. Actions in a thought that the turn leaves open count, and
-        nothing behind them is dropped. Arguments and errors are those of :meth:`feed`.
-        """
+        nothing behind them is dropped. Arguments and errors are those of :meth:`feed`."""
         return self.take_turn(*self.limits.checked(ids, logprobs))
 
     def take_turn(self, ids: list[int], logprobs: array[float] | None) -> int:

@@ -5,11 +5,7 @@ games (the paper's), from the corpus, and *near*: found for the question, but no
 
 The paper verifies with the solver itself, given the documents (Section 3.3: v(.|q, O_T) =
 pi(.|x_solve, q, O_T)). If that looked different from solving, a question could ask for one answer
-in verification and for another one later. So the documents come after a search for the question,
-which the policy did not write. A solver that has not searched yet sees less, though, and one that
-writes its own queries finds fewer documents at a time. In the form ``attempt`` verification is an
-attempt like any other, whose searches find the documents alone (:func:`find_among`).
-"""
+in verification and for another one later; ``docs/environment.md`` says how alike the two are."""
 
 from __future__ import annotations
 
@@ -49,8 +45,7 @@ class NoiseSource(Protocol):
         """At most ``count`` documents, none of them among ``own``; draws from ``rng`` alone.
 
         ``own`` and ``others`` are what this game's and the other games' proposers retrieved. A
-        ``ServiceError``, of a service that is down, voids the game.
-        """
+        ``ServiceError``, of a service that is down, voids the game."""
         ...
 
 
@@ -138,8 +133,7 @@ def fit_documents(
     """Documents for which a verification has room: all of the evidence, and as much noise as fits.
 
     ``materials`` are both, in the order of reading; of the noise, the last one yields first. The
-    solver's prompt with the question fits ``max_prompt_tokens``.
-    """
+    solver's prompt with the question fits ``max_prompt_tokens``."""
     if config.verifies_by_attempt:
         return materials
 
@@ -181,8 +175,7 @@ def find_among(
 
     Documents that it found and the library has come first, in the same order, so that a search for
     what is there looks as in solving. The rest of the library follows by BM25, then in its own
-    order.
-    """
+    order."""
     known = {document.id for document in library}
     first = [document for document in found if document.id in known]
     taken = {document.id for document in first}

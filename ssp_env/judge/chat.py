@@ -48,8 +48,7 @@ class ChatConfig(Settings):
 class ChatClient(Client[Any]):
     """Sends prompts, several at a time over kept-alive connections, at temperature 0.
 
-    May be shared between threads. A pickled or copied client opens its own connections.
-    """
+    May be shared between threads. A pickled or copied client opens its own connections."""
 
     def __init__(self, config: ChatConfig) -> None:
         try:

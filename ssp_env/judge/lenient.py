@@ -2,12 +2,7 @@
 
 A prediction is stripped of what is said around an answer, and has to be one answer: names that are
 joined by "or", "also known as", brackets, dashes and the like are several guesses, and right only
-if each is a wording of the truth. One answer is right where it says the same as a wording:
-
-- the same words, numbers within what they were rounded to, dates, a person's name more or less
-  complete, an acronym, a list in another order;
-- more detail is right, less is not: ``8 December 1985`` for ``1985``, not the other way round;
-- words may be left over that say what kind of thing it is, where it lies, or what was asked.
+if each is a wording of the truth. ``docs/judges.md`` says when one answer says the same as another.
 """
 
 from __future__ import annotations

@@ -109,11 +109,8 @@ class OpenAIVerifier(_ByModel):
             judge: decides whether what it read is the ground truth.
             prompt: file that asks for ``<answer>...</answer>``, with ``{question}`` and, in the
                 form ``documents``, ``{documents}``; ``None`` for the package's own.
-            form: ``solver`` shows a conversation of a solver that has searched for the question;
-                ``attempt`` lets the model write searches, which find the documents alone, so that
-                it cannot tell verification from solving; ``documents`` shows one message with
-                everything in it. When not given, ``solver``, or ``documents`` where there is a
-                ``prompt``.
+            form: as ``game.verification_prompt``; when not given, ``solver``, or ``documents``
+                where there is a ``prompt``.
             max_searches: searches of an attempt; one that wants more has no answer.
         """
         form = form or ("solver" if prompt is None else "documents")
@@ -193,9 +190,8 @@ def parse_verdict(reply: str) -> Verdict:
     """The verdict of a reply: its one line ``verdict: correct`` or ``verdict: incorrect``.
 
     Without one, a single line that is nothing but ``Correct``, ``Incorrect`` or ``Wrong`` will do:
-    the paper's prompt asks for that word. Case, emphasis (``*``, ``_``, backticks) and a full stop
-    do not count. What a reasoning model writes before ``</think>`` is passed over. Anything else
-    is a ``ServiceError`` that blames the text."""
+    the paper's prompt asks for that word. Anything else is a ``ServiceError`` that blames the text.
+    """
     lines = _after_thinking(reply).partition("<think>")[0].splitlines()  # one may be cut off
     said = [re.sub(r"[*_`]", "", text).strip() for text in lines]
     found = [match[1].lower() for match in map(_VERDICT_LINE.fullmatch, said) if match]

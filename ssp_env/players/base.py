@@ -22,8 +22,7 @@ class Player(Protocol):
     """Writes turns for any role: proposer, solver, verifier and closed book.
 
     It may look at everything that a policy sees (``ids``), and at the same things as text and
-    objects: ``about``, ``documents``, ``searches``.
-    """
+    objects: ``about``, ``documents``, ``searches``."""
 
     def play(self, trajectories: Sequence[Trajectory]) -> None:
         """Writes one turn in each trajectory, with its ``feed_turn`` or ``feed``.

@@ -2,8 +2,7 @@
 
 A file is JSON lines, plain or gzip. A header line says what games were played by; it holds for all
 games that follow it, one per line, until the next header. So files can be joined by ``cat``. Each
-line ends with a digest of itself and of its header, so that reading notices what was altered.
-"""
+line ends with a digest of itself and of its header, so that reading notices what was altered."""
 
 from __future__ import annotations
 
@@ -15,9 +14,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from ssp_env.disk import opened, replacing
 from ssp_env.errors import ConfigError, DataError, UsageError
@@ -34,9 +34,6 @@ from ssp_env.tokenizers import (
     WordTokenizer,
 )
 from ssp_env.version import __version__
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
@@ -254,15 +251,11 @@ def _digest(header: bytes, line: bytes) -> str:
     return hashlib.blake2b(header + b"\n" + line, digest_size=16).hexdigest()
 
 
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
+_adapter: Any = cache(TypeAdapter)
 
 
 def _json(value: GameRecord | SavedRules) -> bytes:
-    adapter: TypeAdapter[Any] = _adapter(type(value))  # type: ignore[arg-type]
+    adapter: TypeAdapter[Any] = _adapter(type(value))
     try:
         return adapter.dump_json(value, warnings=False)
     except ValueError:
@@ -319,10 +312,8 @@ def parse_games(lines: Iterable[bytes], path: str | Path) -> Iterator[SavedGame]
 
 
 def _read(kind: type[T], line: bytes, path: str | Path, number: int) -> T:
-    from pydantic import ValidationError
-
     try:
-        value: T = _adapter(kind).validate_json(line, strict=True)  # type: ignore[arg-type]
+        value: T = _adapter(kind).validate_json(line, strict=True)
         return value
     except ValidationError as error:
         first = error.errors()[0]

@@ -64,14 +64,9 @@ def replay(
 
     Prompts and observations are made anew from texts and documents; filters, budgets and rewards
     are computed anew. Results of the user's own filters, noise and rewards are played back, but
-    for rewards that are given.
-
-    Args:
-        tokenizer: the one it was played with, or its directory; needed if the file cannot say what
-            it is made of.
-        world: the world that it was played in; the hops and right answers of the question are
-            taken from the record where it is not given.
-    """
+    for rewards that are given. ``tokenizer`` is the one it was played with, or its directory, where
+    the file cannot say what it is made of. Without the ``world`` that it was played in, hops and
+    right answers are those of the record."""
     if not saved.rules.tokens:
         what = "the game was written without token ids (tokens=False)"
         raise UsageError(f"{what}: it can be read and judged anew, but not replayed")
@@ -157,8 +152,7 @@ def recorded_rules(
     """The rules that a saved game was played by, with its services left out.
 
     Functions of the user's own that are not given return what they returned then; their names are
-    the second result, by their part.
-    """
+    the second result, by their part."""
     config, parts, record = saved.rules.config, saved.rules.parts, saved.record
     filters, as_saved = dict[str, Filter](), dict[str, str]()
     for code, function in parts.filters.items():

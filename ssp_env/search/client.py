@@ -33,11 +33,8 @@ CONNECTIONS = 16
 
 class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
     """Asks a server that speaks Search-R1's protocol. May be shared between any number of threads;
-    pickled or copied, it opens its own connections.
-
-    A failing request is repeated with back-off until the deadline. If a server that is there cannot
-    answer a batch, each of its queries is asked alone, so that only those that are to blame fail.
-    Where the server is away, all queries of a request fail together."""
+    pickled or copied, it opens its own connections. Where the server is away, all queries of a
+    request fail together."""
 
     remote = True
 

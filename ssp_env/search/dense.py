@@ -1,11 +1,7 @@
 """Dense retrieval: passages ranked by the cosine of their vectors with the query's, by FAISS.
 
-================= ============ ======================== ===============================
-kind              FAISS        exact?                   bytes per vector of d numbers
-================= ============ ======================== ===============================
-``dense-flat``    Flat         yes                      4 d
-``dense-ivf-sq8`` IVF..., SQ8  nearly; scores to .01    d + 8
-================= ============ ======================== ===============================
+``dense-flat`` is exact, with 4 d bytes per vector of d numbers; ``dense-ivf-sq8`` (FAISS's
+``IVF...,SQ8``) nearly, with scores to .01 and d + 8 bytes.
 
 Files are memory-mapped when they are opened, and reading them runs no code. Where FAISS sees a GPU
 (``faiss-gpu``), indexes are searched there.

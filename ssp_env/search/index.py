@@ -1,13 +1,8 @@
-"""Index directories (passages once, and indexes over them), and retrievers that settings name.
+"""Index directories, and retrievers that settings name.
 
-::
-
-    DIR/passages/     the passages (:mod:`ssp_env.search.store`)
-    DIR/bm25/         a BM25 index (:mod:`ssp_env.search.bm25`)
-    DIR/dense-flat/   a dense index (:mod:`ssp_env.search.dense`)...
-
-An index whose manifest names other passages is refused. A folder appears when it is whole; until
-then it is called ``.NAME.unfinished``."""
+``DIR/passages`` holds the passages, ``DIR/bm25`` and the like an index over them. An index whose
+manifest names other passages is refused. A folder appears when it is whole; until then it is called
+``.NAME.unfinished``."""
 
 from __future__ import annotations
 
@@ -93,13 +88,9 @@ def build_index(
 
 
 def open_index(directory: str | Path, *, encoder: Encoder | str | Path | None = None) -> Retriever:
-    """Opens an index for searching. Files are mapped, not read: that takes milliseconds.
-
-    Args:
-        directory: as :func:`build_index` left it, for all indexes in it, fused; or the folder of
-            one of them, such as ``DIR/bm25``.
-        encoder: of a dense kind: the one that it was built with, or the directory of its model.
-            ``None`` loads the directory that the manifest names.
+    """Opens all indexes of a directory, fused, or one of them, such as ``DIR/bm25``. Files are
+    mapped, not read: that takes milliseconds. ``encoder``, of a dense kind, is the one that it was
+    built with, or the directory of its model; ``None`` loads the directory that the manifest names.
     """
     root, folders = indexes_of(directory)
     store = PassageStore(root / PASSAGES)

@@ -1,19 +1,11 @@
 """Tests for parts of your own: one mixin per kind of part, in the manner of dm_env's.
 
 Subclass a mixin in your test suite, name the subclass ``Test...``, override what it asks for (a
-``make_...`` method, a few attributes), and let pytest collect it::
+``make_...`` method, a few attributes), and let pytest collect it; ``docs/bring_your_own.md`` has
+an example of each. Every failure names the broken promise and the fix. Importing them needs neither
+pytest nor torch nor Ray.
 
-    class TestMyRetriever(RetrieverTests):
-        queries = ("capital of Austria",)
-
-        def make_retriever(self):
-            return MyRetriever("http://localhost:8000")
-
-Every failure names the broken promise and the fix. ``docs/bring_your_own.md`` has an example of
-each. Importing them needs neither pytest nor torch nor Ray.
-
-:mod:`ssp_env.testing.hacks` plays scripted cheats against rules of your own (``docs/probe.md``).
-"""
+:mod:`ssp_env.testing.hacks` plays scripted cheats against rules of your own (``docs/probe.md``)."""
 
 from __future__ import annotations
 

@@ -41,18 +41,11 @@ def missing(part: str) -> NoReturn:
     raise NotImplementedError(f"override {part} in your subclass")
 
 
-def shown(value: object) -> str:
-    """A value in a message: never 100 kB of it."""
-    text = repr(value)
-    return text if len(text) <= 100 else f"{text[:80]}... ({len(text)} characters)"
-
-
 def same_twice(what: str, ask: Callable[[], object]) -> None:
     first, second = ask(), ask()
-    assert first == second, (
-        f"{what}: the same question got {shown(first)} and then {shown(second)}: leave out clocks, "
-        f"global random numbers and counters"
-    )
+    both = f"{first!r:.100} and then {second!r:.100}"
+    fix = "leave out clocks, global random numbers and counters"
+    assert first == second, f"{what}: the same question got {both}: {fix}"
 
 
 def check_unique(what: str, ids: Sequence[str]) -> None:

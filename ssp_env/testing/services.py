@@ -11,7 +11,7 @@ from ssp_env.errors import ServiceError
 from ssp_env.game.referee import ask_each
 from ssp_env.judge.base import Judge, JudgeTask, Verifier, VerifyTask
 from ssp_env.search.base import Retriever, all_found, search_each
-from ssp_env.testing.material import AWKWARD, PASSAGES, check_unique, missing, same_twice, shown
+from ssp_env.testing.material import AWKWARD, PASSAGES, check_unique, missing, same_twice
 from ssp_env.types import Document, GroundTruth
 
 
@@ -25,8 +25,7 @@ class _ServiceTests:
     def break_it(self, part: Any) -> None:
         """Makes the next calls fail: stops the server, closes the connection.
 
-        Unless it is overridden, the test of outages is skipped.
-        """
+        Unless it is overridden, the test of outages is skipped."""
         raise SkipTest("break_it is not overridden, so no outage can be provoked")
 
     def test_a_failure_is_an_error(self) -> None:
@@ -34,9 +33,8 @@ class _ServiceTests:
         self.break_it(part)
         results = self._ask(part, self._answerable())
         wrong = [result for result in results if not isinstance(result, ServiceError)]
-        assert not wrong, (
-            f"an outage gave {shown(wrong[0])}, which would be trained on: raise a ServiceError"
-        )
+        fix = "which would be trained on: raise a ServiceError"
+        assert not wrong, f"an outage gave {wrong[0]!r:.100}, {fix}"
 
 
 class RetrieverTests(_ServiceTests):

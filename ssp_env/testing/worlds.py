@@ -9,7 +9,7 @@ from unittest import SkipTest
 from ssp_env.game.config import GameConfig
 from ssp_env.game.protocol import Tags, check_tokenizer
 from ssp_env.game.trajectory import Limits, Trajectory, Waiting
-from ssp_env.testing.material import AWKWARD, SCRIPTS, check_unique, missing, same_twice, shown
+from ssp_env.testing.material import AWKWARD, SCRIPTS, check_unique, missing, same_twice
 from ssp_env.tokenizers import Tokenizer
 from ssp_env.types import Question, Role, World
 from ssp_env.wording.answers import exact_match
@@ -95,7 +95,7 @@ class WorldTests:
         for text in AWKWARD:
             self.world.analyse(text)
             found = self.world.read(text, [])
-            assert not found, f"read({shown(text)}) found {found!r} in no documents at all"
+            assert not found, f"read({text!r:.100}) found {found!r} in no documents at all"
 
     def test_analysis_knows_the_right_answer(self) -> None:
         for question in self._questions():
@@ -139,7 +139,7 @@ class TokenizerTests:
             for text in (*AWKWARD, *SCRIPTS, "\ud800 half a pair"):
                 ids = encode(text)
                 wrong = [i for i in ids if type(i) is not int or not 0 <= i < tokenizer.vocab_size]
-                assert not wrong, f"{shown(text)} became {wrong[0]!r}, which is not an id"
+                assert not wrong, f"{text!r:.100} became {wrong[0]!r}, which is not an id"
 
         same_twice("encode_data", lambda: [tokenizer.encode_data(text) for text in SCRIPTS])
 

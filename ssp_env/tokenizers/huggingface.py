@@ -23,8 +23,7 @@ class HuggingFaceTokenizer:
     """Wraps a fast tokenizer of `transformers`.
 
     The bytes of a token are read off what the tokenizer itself decodes, so byte-level, metaspace
-    and word-level vocabularies all work.
-    """
+    and word-level vocabularies all work."""
 
     def __init__(self, tokenizer: Any) -> None:
         if not getattr(tokenizer, "is_fast", False):
@@ -103,8 +102,7 @@ class HuggingFaceTokenizer:
         beginning of the reply at the end.
 
         Without a template, each message is a line of its own, behind the begin-of-sequence token if
-        the tokenizer starts texts with one.
-        """
+        the tokenizer starts texts with one."""
         if not getattr(self.inner, "chat_template", None):
             bos = self.inner.bos_token
             begins = bos is not None and self.inner.encode("a")[:1] == [self.inner.bos_token_id]

@@ -125,8 +125,7 @@ def _looks() -> dict[str, str]:
 def skeleton(text: str) -> str:
     """The :func:`plain` text in the ASCII letters that its characters look or sound like.
 
-    Scripts without spaces between words stay as they are.
-    """
+    Scripts without spaces between words stay as they are."""
     text = plain(text)
     if text.isascii():
         return text
@@ -141,8 +140,7 @@ def skeleton(text: str) -> str:
 def is_unspaced(character: str) -> bool:
     """Its script writes words without spaces between them.
 
-    Korean counts as well, since particles are glued on to its words.
-    """
+    Korean counts as well, since particles are glued on to its words."""
     return _UNSPACED.match(character) is not None
 
 

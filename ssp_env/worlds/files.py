@@ -38,16 +38,9 @@ class RealText:
 class FileWorld(RealText):
     """A :class:`~ssp_env.types.World` made of files, all of them read and checked at once.
 
-    The three formats are JSON lines, plain or gzip:
-
-    ========= ================================================ ==============================
-    file      a line has                                       it may have
-    ========= ================================================ ==============================
-    corpus    ``id`` and ``contents``, or ``title`` and        see
-              ``text``                                         :mod:`ssp_env.search.base`
-    answers   ``answer``                                       ``id``, ``aliases`` (strings)
-    questions ``question``, ``answers`` (canonical one first)  ``id``, ``group``
-    ========= ================================================ ==============================
+    They are JSON lines, plain or gzip. An answer has ``answer``, and may have ``id`` and
+    ``aliases``; a question ``question`` and ``answers`` (the canonical one first), and may have
+    ``id`` and ``group``; :func:`~ssp_env.search.base.read_corpus` says what a passage has.
 
     The corpus may also be an index directory that ``ssp index`` made, or one index of it. Its
     passages are mapped, not read, so a corpus may have any size, and its own index is what is

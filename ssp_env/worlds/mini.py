@@ -161,7 +161,7 @@ class MiniWorld:
                 fix = f"choose {choices[0]} to {choices[-1]}"
                 raise ConfigError(f"world_options.{name}", value, fix)
 
-        self.max_hops, self.one_to_many = max_hops, one_to_many
+        self.max_hops = max_hops
         grown = _grown(seed, entities, one_to_many)
         self.train_graph, self.eval_graph, self.corpus, self._facts = grown
 
@@ -185,9 +185,7 @@ class MiniWorld:
     def continuations(
         self, action: Action, words: Sequence[str], seen: frozenset[str]
     ) -> tuple[frozenset[str], bool]:
-        """The words that can follow inside an action, and whether it can end there.
-
-        A query or an answer is one name; a question follows the grammar. Names and relations are
+        """A query or an answer is one name; a question follows the grammar. Names and relations are
         those that the player has read of, as long as it has read of any."""
         names, nouns = self._names & seen or self._names, self._nouns & seen or self._nouns
 

@@ -31,8 +31,7 @@ _ENDINGS = (  # noqa: SIM905
 class Relation(NamedTuple):
     """A fact type: each entity of ``subject`` kind has at most one value of it.
 
-    A tuple, because readers look thousands of facts up per step, and tuples have a fast hash.
-    """
+    A tuple, because readers look thousands of facts up per step, and tuples have a fast hash."""
 
     noun: str
     """Its one-word name: "the *mentor* of E"."""
@@ -156,8 +155,7 @@ def follow(start: str, hops: Sequence[Hop], forward: Facts, backward: Facts) -> 
 def count_hops(start: str, hops: Sequence[Hop], forward: Facts, backward: Facts) -> int:
     """Number of hops left once detours are cut out: those that come back to their beginning.
 
-    All of them, where they lead to nothing. None, where the question comes back to ``start``.
-    """
+    All of them, where they lead to nothing. None, where the question comes back to ``start``."""
     path: list[frozenset[str]] = []
     for reached, _ in _stages(start, hops, forward, backward):
         if not reached:
@@ -173,8 +171,7 @@ def read_off(start: str, hops: Sequence[Hop], forward: Facts, backward: Facts) -
 
     Those that ``hops`` lead to, and, if there is any, every entity at which another branch ends:
     with two citizens of V, of whom one has a birthplace, "the birthplace of the citizen of V" is
-    open, whatever else is true of the other one.
-    """
+    open, whatever else is true of the other one."""
     *_, (reached, _) = stages = list(_stages(start, hops, forward, backward))
     return reached.union(*(ends for _, ends in stages)) if reached else reached
 

@@ -1,24 +1,15 @@
 """Prompts: text files with placeholders, turned into token ids.
 
-A prompt set is a directory with ``proposer.txt``, ``solver.txt``, ``verifier.txt``,
-``document.txt`` and ``nothing.txt``. It may also have ``closed_book.txt`` (for that gate),
-``information.txt`` (where an observation is more than the documents between the information tags),
-``tags.json`` (other names of tags), and ``judge.txt``, ``solve.txt`` and ``verify.txt`` (for models
-behind an API).
-
-A role's prompt is the user's message. Lines ``[system]``, ``[user]`` and ``[assistant]`` part it
-into several, such as worked examples, which the model's own chat template frames.
+``docs/bring_your_own.md`` lists the files of a set.
 
 These sets ship: ``plain`` (for instruction-following models), ``paper`` (all that the paper's
 prompts ask for, in words of our own), ``compact`` (a sentence or two, for small models that are
 trained to play; see ``ssp imitate``), ``examples`` (the same behind worked examples, as turns of
 the chat), ``tools`` and ``llama`` (for models that write tool calls as Qwen's and Llama 3's do),
-``mini`` (for the words of the mini-wiki), and those of other projects' checkpoints. ``NAME:FILE``
-is a shipped set with a file as its ``solver.txt``. Any other name is taken for a directory.
+``mini`` (for the words of the mini-wiki), and those of other projects' checkpoints.
 
 The format of other projects' sets (tags, what surrounds documents, system messages) is read from
-their released code. The sentences are ours; a checkpoint was trained on other ones.
-"""
+their released code. The sentences are ours; a checkpoint was trained on other ones."""
 
 from __future__ import annotations
 

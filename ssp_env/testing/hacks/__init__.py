@@ -2,8 +2,7 @@
 
 :func:`probe` plays every cheat against a verifier, a judge, filters, prompts and settings, and
 reports who was paid what, beside an honest player. ``ssp probe`` is its command line, and
-``docs/probe.md`` lists the cheats and shows how to write one.
-"""
+``docs/probe.md`` lists the cheats and shows how to write one."""
 
 from __future__ import annotations
 

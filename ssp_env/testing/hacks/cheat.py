@@ -161,8 +161,7 @@ class Cheat:
     Subclass it, and let the docstring's first line say what the cheat does. Override :meth:`ask`
     or :meth:`propose`, :meth:`solve`, or both: then it is a pair that shares a convention, as the
     proposer and the solver of one network can. One object plays all games of a probe: attributes
-    are what a network has learnt, not its memory of a game.
-    """
+    are what a network has learnt, not its memory of a game."""
 
     name: str
     """Its name in reports: the class's, in small letters."""
@@ -200,8 +199,7 @@ class Cheat:
         """The next turn of the solver's network; ``None``: an honest player's.
 
         Asked for in attempts, in the policy's own verification and at the closed-book gate alike. A
-        policy is not told which of them it is playing: only :attr:`Turn.text` may differ.
-        """
+        policy is not told which of them it is playing: only :attr:`Turn.text` may differ."""
         return None
 
 
