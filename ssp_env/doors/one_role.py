@@ -188,7 +188,10 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
             what = f"{self.num_envs} envs want one token id each"
             raise UsageError(f"{what}, not {actions!r:.200}")
 
-        # An env whose game is over begins the next one; its action is ignored.
+        # An env whose game is over begins the next one; its action is ignored. All others are
+        # checked before any is taken.
+        open_ones = [one for one, over in zip(actions, self._ended, strict=True) if not over]
+        self.rules.limits[self.role].checked(open_ones, None)
         moved = []
         for episode, action, is_over in zip(self.episodes, actions, self._ended, strict=True):
             if is_over:

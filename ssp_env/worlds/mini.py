@@ -225,7 +225,10 @@ class MiniWorld:
     def _questions(self, rng: np.random.Generator, hops: int, wanted: int) -> list[Question]:
         found: dict[str, Question] = {}
         in_vain = 0
-        while in_vain < 50 * (100 + len(found)):
+        while len(found) < wanted:
+            if in_vain == 50 * (100 + len(found)):
+                fix = f"this graph has only about {len(found)} {hops}-hop questions: ask for fewer"
+                raise ConfigError("questions.per_group", wanted, fix)
             in_vain += 1
             chain = self.eval_graph.walk(rng, hops)
             if chain is None:
@@ -236,12 +239,7 @@ class MiniWorld:
             if text not in found:
                 in_vain = 0
                 found[text] = Question(f"mini-{hops}hop-{len(found)}", text, (answer,), str(hops))
-
-            if len(found) == wanted:
-                return list(found.values())
-
-        fix = f"this graph has only about {len(found)} {hops}-hop questions: ask for fewer"
-        raise ConfigError("questions.per_group", wanted, fix)
+        return list(found.values())
 
 
 @lru_cache(maxsize=4)

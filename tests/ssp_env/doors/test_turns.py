@@ -111,6 +111,9 @@ def test_the_same_as_a_vector_of_single_envs(
         actions = ours.action_space.sample(tuple(a[0]["action_mask"]))
         if step % 10 == 0 and kind != "small":
             actions[step // 10 % 3] = 256
+        if step == 0:
+            with pytest.raises(UsageError, match="action space"):
+                ours.step([*actions[:-1], 10**6])
         a, b = ours.step(actions), theirs.step(actions)
         assert data_equivalence(a, b, exact=True)
         over = a[2] | a[3]

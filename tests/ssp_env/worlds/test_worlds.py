@@ -69,6 +69,7 @@ def test_worlds_stay_as_they_are() -> None:
         sha.update(world.corpus.digest().encode())
         sha.update(repr([(truth.id, truth.answer) for truth in world.answers]).encode())
         sha.update(repr([question.text for question in world.questions(0, 10)]).encode())
+        assert world.questions(0, 0) == []
     sha.update(" ".join(vocabulary()).encode())
     assert sha.hexdigest() == "73ee2b62721f5e80120e90bf563cd68bc90da0f441083015746e41fd177cc034"
 
