@@ -32,10 +32,10 @@ from benchmarks.strictness import shown
 from ssp_agents.engines.base import StopRule
 from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_agents.models import load_model
-from ssp_agents.rollout import answers_of, play
+from ssp_agents.rollout import play
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.round import Round
+from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_experiments.report.curves import panels, save_figure

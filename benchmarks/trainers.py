@@ -30,12 +30,12 @@ from ssp_agents.engines.base import StopRule
 from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_agents.losses import ALGORITHMS, Tokens, grpo_loss
 from ssp_agents.models import load_model, tiny_directory
-from ssp_agents.rollout import answers_of, play
+from ssp_agents.rollout import play
 from ssp_agents.rows import credited, rows_of, with_loss_weights
 from ssp_agents.scoring import TokenScorer
 from ssp_agents.update import Update
 from ssp_env.game.config import MINI_GAME
-from ssp_env.game.round import Round
+from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds import open_world

@@ -10,19 +10,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-import numpy as np
-
 from ssp_agents.engines.base import Engine, Request
 from ssp_env.errors import ServiceError
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Answers, Round, take_found
+from ssp_env.game.round import Round, take_found
 from ssp_env.game.rules import Rules, is_remote, waits_for_others
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.judge.base import Verdict
 from ssp_env.search.base import search_each
-from ssp_env.types import Document, GroundTruth, Question, Role, World
+from ssp_env.types import Document, Question, Role
 
 T = TypeVar("T")
 _Found = list[Document] | ServiceError
@@ -98,16 +96,6 @@ def answer(
             for game, (_, question) in zip(round_.games, asked, strict=True)
         ]
     return records
-
-
-def answers_of(world: World) -> Answers:
-    """Draws answers of a world: each once, unless there are fewer than are asked for."""
-    known = world.answers
-
-    def draw(rng: np.random.Generator, count: int) -> list[GroundTruth]:
-        return [known[i] for i in rng.choice(len(known), count, replace=count > len(known))]
-
-    return draw
 
 
 @dataclass(frozen=True, slots=True)

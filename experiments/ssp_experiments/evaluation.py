@@ -29,7 +29,6 @@ from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.judge.base import Judge, JudgeTask, Verdict
 from ssp_env.judge.judges import ExactMatchJudge
 from ssp_env.judge.lenient import LenientJudge
-from ssp_env.players import Player
 from ssp_env.replay import read_games
 from ssp_env.replay.files import SavedGame, SavedRules, game_lines
 from ssp_env.types import Question
@@ -63,19 +62,6 @@ def engine_of(config: RunConfig, rules: Rules, policy: Path | None = None) -> En
         longest=rules.longest_trajectory,
         tensor_parallel=config.compute.tensor_parallel,
     )
-
-
-def play_by(round_: Round, player: Player) -> Round:
-    """Lets a player, such as a model behind an API, play a round to its end."""
-    while pending := round_.pending():
-        try:
-            player.play(pending)
-        except ServiceError as error:
-            # Finished turns stand; trajectories that still wait for the player are void.
-            lost = {trajectory.key for trajectory in pending}
-            round_.void([t for t in round_.pending() if t.key in lost], error)
-        round_.advance()
-    return round_
 
 
 def answer(

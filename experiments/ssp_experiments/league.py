@@ -23,12 +23,12 @@ import numpy as np
 import pandas as pd
 
 from ssp_agents.engines.base import Engine
-from ssp_agents.rollout import answers_of, play
+from ssp_agents.rollout import play
 from ssp_env.disk import make_directories, remove_empty, write_atomically
 from ssp_env.errors import ConfigError, RunError, ServiceError
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.round import Round
+from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question

@@ -22,7 +22,7 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import MOST_WAVES, BatchStrategy
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.game.verification import find_among, verification_prompt
-from ssp_env.types import Document, GroundTruth, Question, Role
+from ssp_env.types import Document, GroundTruth, Question, Role, World
 
 Answers = Callable[[np.random.Generator, int], Sequence[GroundTruth]]
 """Draws that many ground truths."""
@@ -311,6 +311,16 @@ class Round:
 
         about = game.truth.answer if role is Role.PROPOSER else game.question
         return Trajectory(self.rules.limits[role], prompt, about or "")
+
+
+def answers_of(world: World) -> Answers:
+    """Draws answers of a world: each once, unless there are fewer than are asked for."""
+    known = world.answers
+
+    def draw(rng: np.random.Generator, count: int) -> list[GroundTruth]:
+        return [known[i] for i in rng.choice(len(known), count, replace=count > len(known))]
+
+    return draw
 
 
 def advance_all(rounds: Sequence[Round]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ssp_env.game.rules import Rules
-from ssp_env.players.base import ChatPlayer, Player, RandomLegalPlayer, TextPlayer
+from ssp_env.players.base import ChatPlayer, Player, RandomLegalPlayer, TextPlayer, play_by
 from ssp_env.players.scripted import ClozePlayer, MiniPlayer
 from ssp_env.worlds.mini import MiniWorld
 
@@ -14,6 +14,7 @@ __all__ = [
     "Player",
     "RandomLegalPlayer",
     "TextPlayer",
+    "play_by",
     "scripted_player",
 ]
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ssp_env.errors import ServiceError
 from ssp_env.game.legal import LegalMoves
+from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory, Waiting
 
@@ -29,6 +30,19 @@ class Player(Protocol):
 
         All of them wait for tokens; they may be of different games and roles. A ``ServiceError`` is
         an outage of those that are not written."""
+
+
+def play_by(round_: Round, player: Player) -> Round:
+    """Lets a player, such as a model behind an API, play a round to its end."""
+    while pending := round_.pending():
+        try:
+            player.play(pending)
+        except ServiceError as error:
+            # Finished turns stand; trajectories that still wait for the player are void.
+            lost = {trajectory.key for trajectory in pending}
+            round_.void([t for t in round_.pending() if t.key in lost], error)
+        round_.advance()
+    return round_
 
 
 class TextPlayer:

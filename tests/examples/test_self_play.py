@@ -15,9 +15,8 @@ from ssp_agents.models import load_model, tiny_directory
 from ssp_agents.rllib.config import SSPConfig
 from ssp_agents.rllib.learner import SSPLearner
 from ssp_agents.rllib.module import MODULE_ID, to_batch
-from ssp_agents.rollout import answers_of
 from ssp_agents.rows import credited, rows_of, with_loss_weights
-from ssp_env.game.round import Round
+from ssp_env.game.round import Round, answers_of
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
 

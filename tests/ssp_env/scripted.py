@@ -9,14 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.game import Game
 from ssp_env.game.protocol import Tags
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Round
+from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy
 from ssp_env.game.trajectory import Trajectory
@@ -24,7 +22,7 @@ from ssp_env.players import MiniPlayer
 from ssp_env.replay import SavedGame, replay, save_game
 from ssp_env.replay.files import game_lines, parse_games
 from ssp_env.tokenizers import Tokenizer, WordTokenizer
-from ssp_env.types import Document, GroundTruth, Role, World
+from ssp_env.types import Document, Role, World
 from ssp_env.worlds.mini_language import vocabulary
 
 WRITTEN = [
@@ -119,12 +117,7 @@ def begin(
     strategy: BatchStrategy | None = None,
 ) -> Round:
     """A round over the world's answers, drawn without replacement while there are enough."""
-    truths = rules.world.answers
-
-    def draw(rng: np.random.Generator, count: int) -> list[GroundTruth]:
-        return [truths[i] for i in rng.choice(len(truths), count, replace=count > len(truths))]
-
-    return Round(rules, draw, slots, seed, strategy)
+    return Round(rules, answers_of(rules.world), slots, seed, strategy)
 
 
 def spell(tokenizer: Tokenizer, ids: Sequence[int]) -> bytes:

@@ -27,13 +27,13 @@ from ssp_agents.engines.opening import Partnered, open_engine
 from ssp_agents.models import lm_weights
 from ssp_agents.rllib.learner import freeze_collected
 from ssp_agents.rllib.module import MODULE_ID, LLMModule, module_spaces, unpack
-from ssp_agents.rollout import answer, answers_of, play, sampled
+from ssp_agents.rollout import answer, play, sampled
 from ssp_agents.rows import Row, rows_of
 from ssp_env.errors import UsageError
 from ssp_env.game.outcome import RESERVED, Ending
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Round
+from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question

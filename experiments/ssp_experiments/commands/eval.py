@@ -22,7 +22,7 @@ from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import fingerprint
 from ssp_env.judge.chat import ChatClient
 from ssp_env.judge.judges import name_of
-from ssp_env.players import ChatPlayer
+from ssp_env.players import ChatPlayer, play_by
 from ssp_env.replay import read_games
 from ssp_env.types import Document
 from ssp_env.worlds.files import read_questions, sample_questions
@@ -154,7 +154,7 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
     if options.player == "api":
         served = config.served_model()
         player = ChatPlayer(ChatClient(served))
-        answers: evaluation.Answers = partial(evaluation.play_by, player=player)
+        answers: evaluation.Answers = partial(play_by, player=player)
         name = f"{served.model} behind {served.base_url}"
     else:
         name, engine = str(config.model_dir), evaluation.engine_of(config, rules)

@@ -37,12 +37,12 @@ from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
-from ssp_env.players import scripted_player
+from ssp_env.players import play_by, scripted_player
 from ssp_env.replay import read_games
 from ssp_env.types import Question, Role
 from ssp_env.worlds.wiki import WikiSentences
 from ssp_experiments.config import RunConfig, check_policy, flat
-from ssp_experiments.evaluation import engine_of, play_by
+from ssp_experiments.evaluation import engine_of
 from ssp_experiments.options import Chosen
 from ssp_experiments.run.checks import check_settings, open_run
 from ssp_experiments.run.process import (

@@ -13,11 +13,11 @@ from rich.markup import escape
 from rich.panel import Panel
 
 from ssp_agents.engines.base import Engine
-from ssp_agents.rollout import answers_of, play
+from ssp_agents.rollout import play
 from ssp_env.errors import ServiceError
 from ssp_env.game.game import Game, Origin, Start
 from ssp_env.game.outcome import Ending, Outcome
-from ssp_env.game.round import Round
+from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.types import Action, GroundTruth
 from ssp_experiments.evaluation import engine_of

@@ -15,12 +15,12 @@ import numpy as np
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.round import Round
+from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, Remembering
-from ssp_env.players.base import Player
+from ssp_env.players.base import Player, play_by
 from ssp_env.testing.hacks.cheat import Cheat, CheatPlayer
-from ssp_env.types import GroundTruth, Role, World
+from ssp_env.types import Role, World
 
 SIDE_BY_SIDE = 50
 """Games of one round, which give each other noise documents."""
@@ -169,23 +169,13 @@ def play(
     rules: Rules, cheat: Cheat, games: int, seed: int, partner: Player | None = None
 ) -> list[Game]:
     ended: list[Game] = []
-    truths = rules.world.answers
-
-    def draw(rng: np.random.Generator, count: int) -> list[GroundTruth]:
-        size = len(truths)
-        return [truths[i] for i in rng.choice(size, count, replace=count > size)]
+    answers = answers_of(rules.world)
 
     for start in range(0, games, SIDE_BY_SIDE):
         count, strategy = min(SIDE_BY_SIDE, games - start), Remembering(BatchStrategy())
         for _ in range(2 if cheat.opt_in else 1):
             player = CheatPlayer(rules, cheat, (seed, start), partner)
-            round_ = Round(rules, draw, count, (seed, start), strategy)
-            while pending := round_.pending():
-                try:
-                    player.play(pending)
-                except ServiceError as error:
-                    round_.void(pending, error)
-                round_.advance()
+            round_ = play_by(Round(rules, answers, count, (seed, start), strategy), player)
 
         outages = [game.outage for game in round_.games if game.outage is not None]
         valid = any(game.outcome is Outcome.VALID for game in round_.games)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from ssp_env.doors.setup import set_up
+from ssp_env.errors import ServiceError
 from ssp_env.game.config import DEFAULT_FILTERS
 from ssp_env.game.rules import Rules
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.players import scripted_player
 from ssp_env.testing.hacks import CHEATS, Finding, Report, Result, find_cheat, probe
 from ssp_env.worlds.mini import MiniWorld
 
@@ -92,3 +96,22 @@ def test_playing_dumb_at_the_closed_book_gate_earns_no_more(mini: MiniWorld) -> 
     assert found.more_than_honest is not None
     assert found.more_than_honest.value == 0.0
     assert found.finding is not Finding.PAYS
+
+
+def test_an_outage_of_the_partner_voids_what_it_has_not_written(mini: MiniWorld) -> None:
+    rules = rules_of(mini)
+
+    class Failing:
+        """Writes all turns but the very first one."""
+
+        failed = False
+
+        def play(self, trajectories: Sequence[Trajectory]) -> None:
+            late = [] if self.failed else trajectories[:1]
+            self.failed = True
+            scripted_player(rules).play(trajectories[len(late) :])
+            if late:
+                raise ServiceError("player", "is away")
+
+    honest = probe(rules, [], games=8, partner=Failing()).honest
+    assert (honest.void, honest.accepted) == (1, 7)
