@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
@@ -197,14 +196,6 @@ class ComputeConfig(Settings):
 def vllm_share(engine: EngineConfig, shared: bool) -> float:
     """Share of a GPU's memory that vLLM fills."""
     return engine.memory or (0.4 if shared else 0.9)
-
-
-def side_by_side(
-    runners: Sequence[Mapping[str, float]], learners: Sequence[Mapping[str, float]]
-) -> list[dict[str, float]]:
-    """Resources of Ray for pairs of an env runner and a learner that share a GPU."""
-    pairs = zip(runners, learners, strict=True)
-    return [{name: a.get(name, 0) + b.get(name, 0) for name in {**a, **b}} for a, b in pairs]
 
 
 def compares(learning: LearningConfig, role: str) -> bool:

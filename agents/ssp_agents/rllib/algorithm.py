@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
@@ -31,7 +32,6 @@ from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS
 from ray.tune.execution.placement_groups import PlacementGroupFactory
 
-from ssp_agents.config import side_by_side
 from ssp_agents.engines.gap import CHECK_EVERY, Gap, compared_rows, measure
 from ssp_agents.metrics import merge_figures, step_figures
 from ssp_agents.models import check_weights, load_state, write_checksums
@@ -121,7 +121,8 @@ class SSP(Algorithm):
         (main, *actors), count = request.bundles, made.num_env_runners
         if not count:
             return PlacementGroupFactory([{**main, "GPU": 1}])
-        pairs = side_by_side(actors[:count], actors[count:])
+        both = zip(actors[:count], actors[count:], strict=True)
+        pairs = [Counter(runner) + Counter(learner) for runner, learner in both]
         return PlacementGroupFactory([main, *pairs], strategy="STRICT_PACK")  # on one machine
 
     def cleanup(self) -> None:
