@@ -185,7 +185,6 @@ class ComputeConfig(Settings):
 
     @property
     def gpus_in_all(self) -> int:
-        """GPUs that a run takes."""
         own = self.env_runners * self.tensor_parallel + self.learners
         return {"none": 0, "own": own, "shared": max(1, self.env_runners)}[self.gpus]
 

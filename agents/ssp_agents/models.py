@@ -42,12 +42,10 @@ CHECKSUMS = "SHA256SUMS"
 
 
 def shipped_directory(world: str) -> Path:
-    """The checkpoint that ships for a world."""
     return Path(__file__).parent / SHIPPED[world] / "checkpoint"
 
 
 def tiny_directory() -> Path:
-    """The checkpoint of the tiny policy."""
     return shipped_directory("mini")
 
 

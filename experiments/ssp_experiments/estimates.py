@@ -102,7 +102,6 @@ def shape_of(lm: Any) -> Shape:
 
 
 def longest_row(game: GameConfig) -> int:
-    """Tokens of the longest row."""
     return game.max_prompt_tokens + game.max_response_tokens
 
 
@@ -125,7 +124,6 @@ class Device:
 
     @property
     def total(self) -> int:
-        """Bytes in all."""
         return sum(self.parts.values())
 
 
@@ -275,7 +273,6 @@ class Estimate:
 
     @property
     def step(self) -> float:
-        """Seconds of the step."""
         both = self.play, self.learn
         return (max(both) if self.overlap else sum(both)) + self.weights
 

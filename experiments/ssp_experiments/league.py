@@ -227,7 +227,6 @@ class League:
     """A league that has been played."""
 
     players: list[str]
-    """Their names."""
     hops: Floats
     """Hops of questions, of shape (proposers, answers); NaN where they are invalid or unknown."""
     solved: Floats
@@ -235,7 +234,6 @@ class League:
     paid: Floats
     """The proposer's reward, of the same shape, invalid questions included."""
     attempts: int
-    """Attempts at each question."""
     seed: int
     """Seed of the bootstrap."""
 
@@ -259,7 +257,6 @@ class League:
 
     @property
     def valid_share(self) -> Floats:
-        """Share of valid questions, by proposer."""
         shares: Floats = 1.0 - np.isnan(self.solved[:, 0]).mean(axis=1)
         return shares
 
@@ -277,7 +274,6 @@ class League:
         }
 
     def tables(self) -> list[Table]:
-        """Ratings, solve rates, rewards."""
         cells = pd.DataFrame(index=pd.Index(self.players, name="player"))
         for role, rated in self.ratings.items():
             ends = rated[["mean", "low", "high"]].to_numpy()

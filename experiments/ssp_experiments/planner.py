@@ -61,7 +61,6 @@ _log = logging.getLogger(__name__)
 def show_plan(
     config: RunConfig, *, gpus: int | None = None, memory: float | None = None, as_json: bool
 ) -> int:
-    """Prints the plan of a run; see :func:`ssp_experiments.cli.plan`."""
     quiet_libraries()
     check_policy(config)
 

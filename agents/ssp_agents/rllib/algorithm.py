@@ -236,7 +236,6 @@ class SSP(Algorithm):
     def _report(
         self, samples: Sequence[Sample], updates: list[dict[str, float]], seconds: dict[str, float]
     ) -> None:
-        """Enters all figures of a step into RLlib's metrics."""
         self.last_games = _records(samples)
         figures = step_figures(self.last_games, self.config.learning().batch_size, updates)
         # Versions of weights are numbers of steps: 0 on-policy, 1 with overlap.

@@ -155,7 +155,6 @@ class Runners:
         return None
 
     def _await_one(self, group: EnvRunnerGroup) -> None:
-        """Waits for a first runner to be back."""
         restarts = self._config.restart_failed_env_runners
         deadline = time.monotonic() + restarts * self._config.env_runner_restore_timeout_s
         while time.monotonic() < deadline:

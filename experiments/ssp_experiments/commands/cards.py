@@ -155,7 +155,6 @@ def command_of(config: RunConfig) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     escaped = ([cell.replace("|", "\\|") for cell in line] for line in lines)
     return "\n".join(f"| {' | '.join(line)} |" for line in escaped)

@@ -37,7 +37,6 @@ class EmptyRetriever:
     """Finds nothing: who scores as well with it answers from memory."""
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """An empty list per query."""
         return [[] for _ in queries]
 
 
@@ -56,7 +55,6 @@ class Evaluated:
 
 
 def run(chosen: Chosen, options: EvalOptions, targets: Sequence[str]) -> int:
-    """Prints accuracies with intervals."""
     quiet_libraries()
     _check_targets(chosen.model, options, targets)
 
@@ -140,7 +138,6 @@ def _is_games(target: str) -> bool:
 
 
 def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
-    """Lets one policy answer."""
     given, asked = None, "unseen questions"
     if options.questions is not None:
         asked = f"the questions of {options.questions}"

@@ -82,7 +82,6 @@ def make_policy(out: Path, world: str, seed: int, width: int | None, steps: int 
 
 
 def export(source: Path, out: Path, dtype: str, model: str | None) -> int:
-    """Writes the directory; see :func:`ssp_experiments.cli.export`."""
     quiet_libraries()
     check_empty(out)
     if not source.is_dir():

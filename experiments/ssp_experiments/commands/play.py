@@ -177,7 +177,6 @@ class Session:
         return game
 
     def panel(self, title: str, text: str) -> None:
-        """Prints a frame."""
         self._console.print(Panel(text, title=title, title_align="left", expand=False))
 
 

@@ -26,7 +26,6 @@ UNHEALTHY = 3
 
 
 def run(chosen: Chosen, options: TrainOptions) -> int:
-    """Trains and prints base and final accuracy."""
     roles = ["solver"] if options.solver_only else None
     changes = {"steps": options.steps, "learning.learning_roles": roles}
     resume, out = options.resume, options.out
@@ -84,7 +83,6 @@ def newest(base: Path) -> Path:
 
 
 def show(summary: dict[str, Any], out: Path) -> None:
-    """Prints the result."""
     print(f"accuracy on unseen questions ({summary['world']}, verifier: {summary['verifier']})")
     head = "hops" if summary["world"] == "mini" else "group"
     print(f"{head:16}   {'base [interval]':18}   final [interval]")

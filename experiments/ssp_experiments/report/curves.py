@@ -181,7 +181,6 @@ def _plain(series: Curves, means: Curves) -> dict[str, Any]:
 
 
 def plot(paths: Sequence[str], file: Path, smooth: int) -> int:
-    """Draws the runs into one picture; see :func:`ssp_experiments.cli.plot`."""
     runs = open_runs(paths)
     arms = arms_of(runs)
 

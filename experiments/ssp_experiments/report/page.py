@@ -37,7 +37,6 @@ DOUBTS = 6
 
 
 def report(paths: Sequence[str], out: str | None = None, tokens: bool = False) -> int:
-    """Reads the runs and writes their page; see :func:`ssp_experiments.cli.report`."""
     runs = open_runs(paths)
     more = f"-and-{len(runs) - 1}-more" if len(runs) > 1 else ""
     page = Path(out or f"report-{runs[0].key}{more}.html")

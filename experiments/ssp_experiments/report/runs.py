@@ -69,7 +69,6 @@ class Run:
 
     @property
     def evaluated(self) -> list[dict[str, Any]]:
-        """Lines with an evaluation."""
         return [line for line in self.lines if line.get("accuracy")]
 
 

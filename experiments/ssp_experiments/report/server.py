@@ -25,7 +25,6 @@ LOCAL = ("127.0.0.1", "localhost")
 
 
 def view(paths: Sequence[str], host: str, port: int) -> int:
-    """Serves until Ctrl-C; see :func:`ssp_experiments.cli.view`."""
     with Viewer(paths, host, port) as server:
         address = f"http://{host}:{server.server_port}/"
         print(f"ssp view: {', '.join(paths)} at {address} (Ctrl-C ends it)", flush=True)
@@ -80,7 +79,6 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60
 
     def do_GET(self) -> None:
-        """Answers one request."""
         parts = urlsplit(self.path)
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         status, kind = HTTPStatus.OK, "application/json"

@@ -25,7 +25,6 @@ from ssp_experiments.run.process import quiet_libraries, uninterrupted
 
 
 def algorithm_config(config: RunConfig) -> SSPConfig:
-    """The RLlib config of a run."""
     compute = config.compute
     of_runner, of_learner = compute.gpus_of_each
     made = SSPConfig()

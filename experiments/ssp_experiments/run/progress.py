@@ -86,7 +86,6 @@ class Progress(Bar):
             self.note(f"step {step}/{self._steps}  {cells}")
 
     def _cells(self) -> dict[str, str]:
-        """The figures that matter, as text."""
         f = self._figures
 
         def shown(name: str) -> str:

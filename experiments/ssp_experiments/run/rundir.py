@@ -121,7 +121,6 @@ class RunDirectory:
     # -- what a run writes ---------------------------------------------------------------------
 
     def write_config(self, config: RunConfig) -> None:
-        """Writes the settings."""
         text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
         write_atomically(self.config, text)
 
@@ -147,7 +146,6 @@ class RunDirectory:
             file.writelines(game_lines(SavedGame(rules, game) for game in games))
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        """Writes the result."""
         write_atomically(self.summary, json.dumps(summary, indent=2) + "\n")
 
     def write_stopped(self, diagnosis: Diagnosis) -> None:
@@ -214,7 +212,6 @@ class RunDirectory:
 
     @property
     def game_files(self) -> dict[int, Path]:
-        """Files of games by step."""
         return by_step(self.games)
 
     def go_back(self) -> int:

@@ -159,7 +159,6 @@ class SweepDirectory:
             yield
 
     def run(self, trial: Trial) -> RunDirectory:
-        """The run directory of a trial."""
         return RunDirectory(self.trials / trial.name)
 
     def state(self, trial: Trial) -> str:

@@ -180,7 +180,6 @@ def _cells(values: pd.DataFrame, arms: Sequence[str], sign: str = "") -> pd.Data
 
 
 def short(value: float | None, digits: int = 3, sign: str = "") -> str:
-    """A number as text."""
     if value is None or math.isnan(value):
         return NONE
     return f"{value:{sign}.{1 if abs(value) >= 10 else digits}f}"
