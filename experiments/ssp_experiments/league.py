@@ -130,7 +130,7 @@ def play_league(
     players: dict[str, str], config: RunConfig, rules: Rules, answers: int, attempts: int
 ) -> League:
     """Lets each player propose, and then answer what all have asked; in the same order for all."""
-    folders = {name: Path(model) if model else config.model_dir for name, model in players.items()}
+    folders = {name: config.replace(model=model).model_dir for name, model in players.items()}
     for player, folder in folders.items():
         check_model(folder)
         if HuggingFaceTokenizer.load(folder).pieces != rules.tokenizer.pieces:

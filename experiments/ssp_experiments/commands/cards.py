@@ -3,6 +3,7 @@ command lines that play runs again."""
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -149,8 +150,8 @@ def command_of(config: RunConfig) -> str:
     for name, value in changes.items():
         if name == "steps" or not (CHANGEABLE.fullmatch(name) or "://" in str(value)):
             # As --set reads it, on one line.
-            text = yaml.safe_dump(value, default_flow_style=True).removesuffix("...\n").strip()
-            words += ["--set", f"{name}={text}"]
+            text = yaml.safe_dump(value, default_flow_style=True, width=math.inf)
+            words += ["--set", name + "=" + text.removesuffix("...\n").strip()]
     return shlex.join(words)
 
 

@@ -11,6 +11,7 @@ import yaml
 from small_runs import make_run
 
 from ssp_env.cli import main
+from ssp_env.game.filters import FILTERS
 from ssp_env.replay import read_games
 from ssp_experiments.commands.cards import command_of, data_card, model_card
 from ssp_experiments.config import load_preset, make_config
@@ -116,9 +117,11 @@ def test_a_finished_run_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize("preset", ["tiny", "wiki-small", "paper-7b"])
 def test_the_line_has_the_same_settings(preset: str) -> None:
     changes = {"steps": 7, "game.noise_documents": 2, "game.asked_searches": [1, 3], "seed": 3}
-    changes |= {"learning.importance_cap": None, "game.filters": ["empty_question"]}
+    changes |= {"learning.importance_cap": None, "game.filters": [*FILTERS]}
     config = make_config(load_preset(preset), changes)
-    _, _, _, named, *words = shlex.split(command_of(config))
+    line = command_of(config)
+    assert "\n" not in line
+    _, _, _, named, *words = shlex.split(line)
     given = dict(word.split("=", 1) for word in words if word != "--set")
     read = {name: yaml.safe_load(value) for name, value in given.items()}
     assert make_config(load_preset(named), read) == config
