@@ -18,30 +18,13 @@ from ray.rllib.core import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from torch import Tensor
 
+from ssp_agents import models, sharding
 from ssp_agents.columns import Columns, columns_of
 from ssp_agents.config import LearningConfig
 from ssp_agents.losses import find_algorithm
-from ssp_agents.models import (
-    autocast_dtype,
-    lm_weights,
-    load_model,
-    plain_weights,
-    save_policy,
-    state_of,
-    without_adapters,
-)
 from ssp_agents.rllib.module import ENTROPY, MODULE_ID, LLMModule, pack
 from ssp_agents.rows import Row
 from ssp_agents.scoring import Scores, TokenScorer, checkpoint_layers
-from ssp_agents.sharding import (
-    agreed_maximum,
-    full_tensor,
-    is_first,
-    load_first,
-    load_shares,
-    save_shares,
-    shard,
-)
 from ssp_agents.update import Scorer, Update, adam
 from ssp_env.errors import ConfigError, LearnerDied, RunError
 
@@ -80,14 +63,14 @@ class SSPLearner(TorchLearner):
                 fix = f"{error}; set it to false, or checkpoint in the module's own forward pass"
                 raise ConfigError("learning.gradient_checkpointing", True, fix) from None
 
-        shared = partial(agreed_maximum, device=device) if self.config.is_sharded else None
+        shared = partial(sharding.agreed_maximum, device=device) if self.config.is_sharded else None
         self.update_step = Update(
             self._score,
             self.get_optimizer(MODULE_ID),
             learning,
             reference=reference,
             teacher=partial(self._score, alone=True),
-            autocast=autocast_dtype(device),
+            autocast=models.autocast_dtype(device),
             learners=max(1, self.config.num_learners),
             no_sync=getattr(self.module[MODULE_ID], "no_sync", None),
             agree=shared,
@@ -98,12 +81,12 @@ class SSPLearner(TorchLearner):
 
     def _load_reference(self) -> TokenScorer:
         device, sharded = self._device, self.config.is_sharded
-        load = load_first if sharded else load_model
+        load = sharding.load_first if sharded else models.load_model
         lm = load(self.config.model_dir, attention="sdpa" if device.type == "cuda" else "eager")
         at, size = self.learning.temperature, self._policy.vocab_size
         reference = TokenScorer(lm.requires_grad_(False), at, size, entropies=False)
         if sharded:
-            shard(reference, device, autocast_dtype(device))
+            sharding.shard(reference, device, models.autocast_dtype(device))
         return reference.to(device)
 
     # -- RLlib's hooks -------------------------------------------------------------------------
@@ -111,8 +94,8 @@ class SSPLearner(TorchLearner):
     def _map_module_to_device(self, module: Any) -> None:
         """A policy that is shared goes there layer by layer, as shares."""
         if self.config.is_sharded:
-            dtype = autocast_dtype(self._device)
-            shard(module[MODULE_ID], self._device, dtype, forward="forward_train")
+            dtype = models.autocast_dtype(self._device)
+            sharding.shard(module[MODULE_ID], self._device, dtype, forward="forward_train")
         else:
             super()._map_module_to_device(module)
 
@@ -182,7 +165,7 @@ class SSPLearner(TorchLearner):
 
     def _score_unadapted(self, part: Columns) -> Scores:
         """Those of the policy without its adapters."""
-        with without_adapters(self._policy):
+        with models.without_adapters(self._policy):
             return self._score(part, alone=True)
 
     def score(self, rows: Sequence[Row]) -> np.ndarray:
@@ -190,7 +173,7 @@ class SSPLearner(TorchLearner):
 
         Computed as in an update, one row at a time, without gradients.
         """
-        device, dtype, found = self._device, autocast_dtype(self._device), []
+        device, dtype, found = self._device, models.autocast_dtype(self._device), []
         with torch.no_grad(), torch.autocast(device.type, dtype, enabled=dtype is not None):
             for row in rows:
                 # Padding and neighbours would change last digits, and a difference is looked for.
@@ -205,9 +188,9 @@ class SSPLearner(TorchLearner):
     def _gathered(self) -> Iterator[tuple[str, Tensor]]:
         """The present weights, one at a time whole: on the first learner, for which all others have
         to ask as well."""
-        for name, tensor in state_of(self._policy).items():
-            gathered = full_tensor(tensor)
-            if is_first():
+        for name, tensor in models.state_of(self._policy).items():
+            gathered = sharding.full_tensor(tensor)
+            if sharding.is_first():
                 yield name, gathered
 
     def publish(self, half: bool) -> Weights | ray.ObjectRef | None:
@@ -218,7 +201,7 @@ class SSPLearner(TorchLearner):
         """
         # The engine of this process reads them where they lie.
         if self.config.num_learners == 0:
-            return state_of(self._policy)
+            return models.state_of(self._policy)
 
         arrays = {name: pack(name, tensor, half) for name, tensor in self._gathered()}
         if self.config.gpus == "shared":
@@ -228,10 +211,10 @@ class SSPLearner(TorchLearner):
     def save_policy(self, directory: str) -> None:
         """Writes the policy as a model directory, with adapters merged, in the dtype that passes
         are computed in; all learners have to be asked."""
-        weights = lm_weights({name: tensor.cpu() for name, tensor in self._gathered()})
+        weights = models.lm_weights({name: tensor.cpu() for name, tensor in self._gathered()})
         if weights:
-            source, dtype = self.config.model_dir, autocast_dtype(self._device)
-            save_policy(plain_weights(weights, source), source, directory, dtype)
+            source, dtype = self.config.model_dir, models.autocast_dtype(self._device)
+            models.save_policy(models.plain_weights(weights, source), source, directory, dtype)
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """RLlib's state; without weights and moments where this learner has only a share."""
@@ -248,12 +231,12 @@ class SSPLearner(TorchLearner):
         if not Path(directory).is_dir():
             where = f"a learner on {socket.gethostname()} does not see {directory}"
             raise RunError(f"{where}: learners on several machines need a common file system")
-        if self.config.is_sharded or is_first():
-            save_shares(self._policy, self.get_optimizer(MODULE_ID), directory)
+        if self.config.is_sharded or sharding.is_first():
+            sharding.save_shares(self._policy, self.get_optimizer(MODULE_ID), directory)
 
     def load(self, directory: str) -> None:
         """Takes weights and moments that any number of learners have saved."""
-        load_shares(self._policy, self.get_optimizer(MODULE_ID), directory)
+        sharding.load_shares(self._policy, self.get_optimizer(MODULE_ID), directory)
 
 
 # -- calls to all learners of RLlib's learner group --------------------------------------------

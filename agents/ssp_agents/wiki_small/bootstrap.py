@@ -14,17 +14,7 @@ from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 from transformers import Lfm2ForCausalLM, PreTrainedTokenizerFast
 
-from ssp_agents.tiny.bootstrap import (
-    LR,
-    POOL,
-    WIDTH,
-    batches,
-    descend,
-    padded,
-    rate,
-    spoken_loss,
-    tiny_config,
-)
+from ssp_agents.tiny import bootstrap as tiny
 from ssp_agents.tiny.traces import Trace
 from ssp_agents.wiki_small.traces import TraceWriter
 from ssp_env.disk import replacing
@@ -56,7 +46,7 @@ def wiki_tokenizer() -> PreTrainedTokenizerFast:
 def wiki_model(vocab_size: int, generator: torch.Generator) -> Lfm2ForCausalLM:
     """A fresh model whose attention copies from the start: each layer hands on what it attends to
     (V and O are a rotation and its transpose), and a token attends to its like (Q and K)."""
-    model = Lfm2ForCausalLM._from_config(tiny_config(vocab_size), attn_implementation="eager")
+    model = Lfm2ForCausalLM._from_config(tiny.tiny_config(vocab_size), attn_implementation="eager")
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "embed_tokens" in name:
@@ -67,10 +57,10 @@ def wiki_model(vocab_size: int, generator: torch.Generator) -> Lfm2ForCausalLM:
                 size = 0.25 if name.endswith(("out_proj.weight", "w2.weight")) else 1.0
                 weight.normal_(0.0, size * weight.shape[1] ** -0.5, generator=generator)
         for attention in _attentions(model):
-            rotation, _ = torch.linalg.qr(torch.randn(WIDTH, WIDTH, generator=generator))
+            rotation, _ = torch.linalg.qr(torch.randn(tiny.WIDTH, tiny.WIDTH, generator=generator))
             attention.v_proj.weight.copy_(rotation)
             attention.out_proj.weight.copy_(rotation.T)
-            noise = torch.randn(WIDTH, WIDTH, generator=generator) * WIDTH**-0.5
+            noise = torch.randn(tiny.WIDTH, tiny.WIDTH, generator=generator) * tiny.WIDTH**-0.5
             attention.k_proj.weight.copy_(0.7 * attention.q_proj.weight + 0.714 * noise)
         _attentions(model)[-1].out_proj.weight.mul_(4.0)
         model.model.embedding_norm.weight.fill_(0.2)
@@ -129,7 +119,7 @@ def bootstrap(
         {"params": [embeddings], "share": EMBEDDINGS_LR},
         {"params": [*copies], "share": 1.0},
     ]
-    optimizer = torch.optim.AdamW(groups, lr=LR, betas=(0.9, 0.98), weight_decay=0.01)
+    optimizer = torch.optim.AdamW(groups, lr=tiny.LR, betas=(0.9, 0.98), weight_decay=0.01)
 
     step, pool, state = 0, 0, folder / STATE
     if state.exists():
@@ -145,13 +135,13 @@ def bootstrap(
     while step < steps:
         # A pool of demonstrations follows from its number alone, so training can go on from it.
         rng = np.random.default_rng([seed, _TRACES, pool])
-        for batch in batches(list(islice(writer.stream(rng), POOL)), rng):
+        for batch in tiny.batches(list(islice(writer.stream(rng), tiny.POOL)), rng):
             step += 1
             for number, group in enumerate(optimizer.param_groups):
                 waits = number > 0 and step < FROZEN * steps
-                group["lr"] = 0.0 if waits else LR * group["share"] * rate(step, steps)
+                group["lr"] = 0.0 if waits else tiny.LR * group["share"] * tiny.rate(step, steps)
             spoken, attention = losses(model, batch)
-            descend(optimizer, spoken + ATTENTION_WEIGHT * attention, model)
+            tiny.descend(optimizer, spoken + ATTENTION_WEIGHT * attention, model)
             report(step, float(spoken.detach()))
             if step == steps:
                 break
@@ -169,8 +159,8 @@ def bootstrap(
 def losses(model: Lfm2ForCausalLM, batch: list[Trace]) -> tuple[torch.Tensor, torch.Tensor]:
     """Cross-entropy of the player's own tokens, in nats a token; and of the places that they are
     copied from, under the mean attention of the last layer's heads."""
-    spoken, result = spoken_loss(model, batch, output_attentions=True)
-    source = padded(batch, "source", -1)[:, 1:]  # (rows, length - 1)
+    spoken, result = tiny.spoken_loss(model, batch, output_attentions=True)
+    source = tiny.padded(batch, "source", -1)[:, 1:]  # (rows, length - 1)
 
     # Attention of the token before, from which the copied one is predicted: (copied, heads).
     rows, places = torch.nonzero(source >= 0, as_tuple=True)

@@ -13,19 +13,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from ssp_agents import models
 from ssp_agents.columns import columns_of
 from ssp_agents.config import LearningConfig
 from ssp_agents.engines.base import Engine
-from ssp_agents.models import (
-    adapt,
-    autocast_dtype,
-    check_weights,
-    load_model,
-    plain_weights,
-    save_policy,
-    state_of,
-    write_checksums,
-)
 from ssp_agents.rollout import play
 from ssp_agents.rows import Row, recorded_row, with_loss_weights
 from ssp_agents.scoring import TokenScorer, checkpoint_layers
@@ -120,29 +111,29 @@ def _learn(
     weights, which the last checkpoint holds."""
     learning: LearningConfig = config.learning
     device = torch.device("cpu" if config.compute.gpus == "none" else "cuda")
-    lm = load_model(config.model_dir)
+    lm = models.load_model(config.model_dir)
     if learning.lora_rank:
-        adapt(lm, learning.lora_rank, config.seed)
+        models.adapt(lm, learning.lora_rank, config.seed)
     lm.to(device)
     if learning.gradient_checkpointing:
         checkpoint_layers(lm)
     scorer = TokenScorer(lm, 1.0, rules.tokenizer.vocab_size, entropies=False)
     optimizer = adam([p for p in lm.parameters() if p.requires_grad], learning)
-    update = Update(scorer, optimizer, learning, autocast=autocast_dtype(device))
+    update = Update(scorer, optimizer, learning, autocast=models.autocast_dtype(device))
     if latest := directory.latest_checkpoint():
-        check_weights(latest[1] / "learner")
+        models.check_weights(latest[1] / "learner")
         load_shares(lm, optimizer, latest[1] / "learner")
     # The same stream, from where it was left.
     rows = islice(rows, taken * learning.batch_size, None)
 
     def plain() -> dict[str, torch.Tensor]:
-        state = {name: tensor.cpu() for name, tensor in state_of(lm).items()}
-        return plain_weights(state, config.model_dir)
+        state = {name: tensor.cpu() for name, tensor in models.state_of(lm).items()}
+        return models.plain_weights(state, config.model_dir)
 
     def save(folder: Path) -> None:
-        save_policy(plain(), config.model_dir, folder / "policy")
+        models.save_policy(plain(), config.model_dir, folder / "policy")
         save_shares(lm, optimizer, folder / "learner")
-        write_checksums(folder / "learner")
+        models.write_checksums(folder / "learner")
 
     stopping = "stopping after this step, with a checkpoint; a second time stops at once"
     with interruptible(lambda: print(stopping, file=sys.stderr)) as seen:

@@ -67,7 +67,7 @@ def test_a_stopped_bootstrap_ends_with_the_same_weights(
     few_passages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_SAVED_EVERY", 1)
-    monkeypatch.setattr(module, "POOL", 4)
+    monkeypatch.setattr("ssp_agents.tiny.bootstrap.POOL", 4)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     for folder in (whole, parts):
         folder.mkdir()
