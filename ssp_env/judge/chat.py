@@ -46,11 +46,11 @@ class ChatConfig(Settings):
 
 
 class ChatClient(Client[Any]):
-    """Sends prompts, several at a time over kept-alive connections, at temperature 0.
+    """Sends prompts, several at a time over kept-alive connections.
 
     May be shared between threads. A pickled or copied client opens its own connections."""
 
-    def __init__(self, config: ChatConfig) -> None:
+    def __init__(self, config: ChatConfig, temperature: float = 0.0) -> None:
         try:
             # Imported here: settings are read without them.
             import httpx
@@ -58,7 +58,7 @@ class ChatClient(Client[Any]):
         except ImportError as error:
             raise MissingExtra("a model that is asked", "services") from error
 
-        self.config = config
+        self.config, self._temperature = config, temperature
         self._key = key = read_key(f"{config.section}.api_key_env", config.api_key_env)
 
         def connect() -> tuple[openai.AsyncOpenAI, asyncio.Semaphore]:
@@ -73,7 +73,7 @@ class ChatClient(Client[Any]):
             )
             return client, asyncio.Semaphore(AT_ONCE)
 
-        super().__init__((config,), connect, lambda made: made[0].close())
+        super().__init__((config, temperature), connect, lambda made: made[0].close())
         self._answered = 0
 
     def ask(
@@ -138,7 +138,7 @@ class ChatClient(Client[Any]):
                 reply = await client.chat.completions.create(
                     model=self.config.model,
                     messages=messages,
-                    temperature=0,
+                    temperature=self._temperature,
                     max_tokens=_MAX_TOKENS,
                 )
             content = reply.choices[0].message.content

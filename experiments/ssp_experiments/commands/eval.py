@@ -150,7 +150,7 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
 
     if options.player == "api":
         served = config.served_model()
-        player = ChatPlayer(ChatClient(served))
+        player = ChatPlayer(ChatClient(served, options.temperature))
         answers: evaluation.Answers = partial(play_by, player=player)
         name = f"{served.model} behind {served.base_url}"
     else:

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from runs import sets
+from scripted_model import ChatServer, obedient
 
 from ssp_agents.models import tiny_directory
 from ssp_agents.rollout import play
@@ -65,6 +67,14 @@ def test_a_file_of_games_is_shown_with_a_row_per_group(
     pairs = zip(half, games, strict=True)
     first = [[game.trajectories[0].logprobs[0] for game in pair] for pair in pairs]
     assert 0 < max(abs(one - other) for one, other in first) < 0.1
+
+
+def test_a_model_behind_an_api_samples_at_the_temperature_that_is_given() -> None:
+    with ChatServer(obedient) as server:
+        served = sets(f"openai.base_url={server.url}", "openai.model=scripted")
+        attempts = ("--per-group", "1", "--attempts", "2", "--temperature", "0.7")
+        assert main(["eval", "--player", "api", *attempts, *served]) == 0
+        assert {body["temperature"] for body in server.bodies} == {0.7}
 
 
 def test_a_checkpoint_plays_by_the_settings_of_its_run(
