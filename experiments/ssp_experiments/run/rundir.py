@@ -15,15 +15,7 @@ from typing import Any
 import yaml
 
 from ssp_agents.health import Diagnosis
-from ssp_env.disk import (
-    locked,
-    make_directories,
-    new_folder,
-    remove_empty,
-    replacing,
-    write_atomically,
-    write_error,
-)
+from ssp_env import disk
 from ssp_env.errors import RunError
 from ssp_env.game.record import GameRecord
 from ssp_env.replay.files import SavedGame, SavedRules, game_lines
@@ -61,10 +53,10 @@ class RunDirectory:
         A new run that fails or is interrupted before it wrote a line of metrics leaves nothing
         behind.
         """
-        made = make_directories(self.path)
+        made = disk.make_directories(self.path)
         begun = False
         try:
-            with locked(self.path):
+            with disk.locked(self.path):
                 step = self._first_step(config, resume, taught)
                 begun = step == 0
                 if step:
@@ -74,22 +66,22 @@ class RunDirectory:
                     self._clear()
                 self.write_config(config)
                 if taught:
-                    write_atomically(self.taught, taught)
+                    disk.write_atomically(self.taught, taught)
                 yield step
         except BaseException:
             if begun and not self.metrics.exists():
                 self._clear()
-            remove_empty(made)
+            disk.remove_empty(made)
             raise
 
     def check(self, config: RunConfig, resume: bool) -> None:
         """Raises what :meth:`claimed` would raise, and leaves the directory as it is."""
-        made = make_directories(self.path)
+        made = disk.make_directories(self.path)
         try:
-            with locked(self.path):
+            with disk.locked(self.path):
                 self._first_step(config, resume)
         finally:
-            remove_empty(made)
+            disk.remove_empty(made)
 
     def _first_step(self, config: RunConfig, resume: bool, taught: str | None = None) -> int:
         if not resume:
@@ -122,7 +114,7 @@ class RunDirectory:
 
     def write_config(self, config: RunConfig) -> None:
         text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-        write_atomically(self.config, text)
+        disk.write_atomically(self.config, text)
 
     def read_tracked(self) -> str | None:
         """The run's name with a tracker, if it has one."""
@@ -136,21 +128,21 @@ class RunDirectory:
             with open(self.metrics, "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
         except OSError as error:
-            raise write_error(self.metrics, error) from error
+            raise disk.write_error(self.metrics, error) from error
         return line
 
     def write_games(self, step: int, rules: SavedRules, games: Iterable[GameRecord]) -> None:
         """Writes all games of a step, in their order, with the rules that they were played by."""
-        make_directories(self.games)
-        with replacing(self.games / f"step_{step:06d}.jsonl") as file:
+        disk.make_directories(self.games)
+        with disk.replacing(self.games / f"step_{step:06d}.jsonl") as file:
             file.writelines(game_lines(SavedGame(rules, game) for game in games))
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        write_atomically(self.summary, json.dumps(summary, indent=2) + "\n")
+        disk.write_atomically(self.summary, json.dumps(summary, indent=2) + "\n")
 
     def write_stopped(self, diagnosis: Diagnosis) -> None:
         """Writes why the run was stopped; the next checkpoint deletes it."""
-        write_atomically(self.stopped, json.dumps(asdict(diagnosis), indent=2) + "\n")
+        disk.write_atomically(self.stopped, json.dumps(asdict(diagnosis), indent=2) + "\n")
 
     def save_checkpoint(
         self, step: int, save: Callable[[Path], None], kept: int | None = None
@@ -160,7 +152,7 @@ class RunDirectory:
 
         final = self.checkpoints / f"step_{step:06d}"
         try:
-            with new_folder(final) as unfinished:
+            with disk.new_folder(final) as unfinished:
                 save(unfinished)
                 shutil.copy(self.config, unfinished)
             self.stopped.unlink(missing_ok=True)
@@ -220,8 +212,9 @@ class RunDirectory:
         step, _ = self.latest_checkpoint() or (0, self.path)
         try:
             if self.metrics.exists():  # it begins with the measured base policy
-                kept = [line for line in self.read_metrics() if line["step"] <= step]
-                write_atomically(self.metrics, "".join(json.dumps(line) + "\n" for line in kept))
+                lines = self.read_metrics()
+                kept = [json.dumps(line) + "\n" for line in lines if line["step"] <= step]
+                disk.write_atomically(self.metrics, "".join(kept))
             for played, file in self.game_files.items():
                 if played > step:
                     file.unlink()
