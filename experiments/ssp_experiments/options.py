@@ -65,9 +65,13 @@ class Chosen:
             "rules": self.rules,
             "game.verifier": self.verifier,
             "search.source": self.search,
-            **(options or {}),
         }
-        changes = {name: value for name, value in named.items() if value is not None}
+        changes = {
+            name: value
+            for given in (options or {}, named)
+            for name, value in given.items()
+            if value is not None
+        }
         return changes | dict(map(parse_assignment, self.set or ()))
 
     def start(self, *policies: str | None) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from ssp_env.worlds.wiki import WikiSentences
 from ssp_experiments.config import RunConfig, check_policy, flat
 from ssp_experiments.evaluation import engine_of
 from ssp_experiments.options import Chosen
+from ssp_experiments.planner import check_memory
 from ssp_experiments.run.checks import check_settings, open_run
 from ssp_experiments.run.process import (
     handling,
@@ -83,6 +84,7 @@ def run(
             raise ConfigError(name, settings[name], f"leave it out: imitation needs {value!r}")
     check_settings(config)
     check_policy(config)
+    check_memory(config)
     rules, questions = open_run(config)
 
     roles = config.learning.learning_roles

@@ -105,6 +105,7 @@ def _changed(sweep: Sweep, chosen: Chosen, options: SweepOptions) -> Sweep:
 
 def check_trials(planned: Sequence[Trial], directory: SweepDirectory, resume: bool) -> None:
     """Finds out what would make the sweep fail, before anything is written or played."""
+    from ssp_experiments.planner import check_memory
     from ssp_experiments.run.checks import open_run
 
     if not resume and directory.path.is_dir() and any(directory.path.iterdir()):
@@ -119,6 +120,7 @@ def check_trials(planned: Sequence[Trial], directory: SweepDirectory, resume: bo
                 run.check_unsaved(trial.config.checkpoint_every)
     # Seeds change nothing of what is checked.
     for trial in {trial.arm: trial for trial in planned}.values():
+        check_memory(trial.config)
         open_run(trial.config)
 
 

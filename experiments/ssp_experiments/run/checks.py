@@ -65,7 +65,6 @@ def open_run(
     world's own, which ``seed`` draws. All that a run needs is opened, except the weights."""
     from ssp_agents.engines.opening import check_same_tokens
     from ssp_agents.losses import find_algorithm
-    from ssp_experiments.planner import check_memory
 
     model = check_model(config.model_dir)
     tokenizer = HuggingFaceTokenizer.load(config.model_dir)
@@ -74,7 +73,6 @@ def open_run(
         raise ModelError(f"{config.model_dir} does not fit together: {what}")
     for role in config.learning.learning_roles:
         find_algorithm(config.learning, role)
-    check_memory(config)
     if config.learning.partner:
         check_model(Path(config.learning.partner))
         check_same_tokens(config.learning.partner, config.model_dir)

@@ -22,6 +22,7 @@ from ssp_env.game.rules import Rules, fingerprint, idle_settings, resolve_verifi
 from ssp_env.replay.files import SavedRules
 from ssp_env.types import Question
 from ssp_experiments.config import RunConfig, TrackerName
+from ssp_experiments.planner import check_memory
 from ssp_experiments.run.checks import check_settings, open_run
 from ssp_experiments.run.cluster import build, started_ray
 from ssp_experiments.run.process import git_commit, interruptible, machine, uninterrupted
@@ -56,6 +57,7 @@ def train(
     """
     began = time.perf_counter()
     check_settings(config)
+    check_memory(config)
     rules, questions = open_run(config)
     directory = RunDirectory(out)
     with directory.claimed(config, resume) as steps_done:

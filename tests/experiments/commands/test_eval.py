@@ -71,7 +71,9 @@ def test_a_file_of_games_is_shown_with_a_row_per_group(
 
 def test_a_model_behind_an_api_samples_at_the_temperature_that_is_given() -> None:
     with ChatServer(obedient) as server:
-        served = sets(f"openai.base_url={server.url}", "openai.model=scripted")
+        # The GPUs of the run that settings are for are not needed.
+        url = f"openai.base_url={server.url}"
+        served = sets(url, "openai.model=scripted", "compute.gpus=shared")
         attempts = ("--per-group", "1", "--attempts", "2", "--temperature", "0.7")
         assert main(["eval", "--player", "api", *attempts, *served]) == 0
         assert {body["temperature"] for body in server.bodies} == {0.7}

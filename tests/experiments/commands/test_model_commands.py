@@ -225,6 +225,7 @@ def test_interrupted_imitation_goes_on_to_the_same_result(
     for command, says in (
         ([*again, "--games", str(games)], "holds an imitation of other games"),
         ([*again, *sets("learning.kl_coeff=.1")], "leave it out: imitation needs 0.0"),
+        ([*again, "--verifier", "policy"], "leave it out: imitation needs 'none'"),
         ([*words, *proposer, "--out", str(tmp_path / "no")], "nothing valid by proposer"),
         (["train", "--resume", "--out", str(run)], "an imitation, which ssp imitate goes on with"),
         (["plot", str(run)], "nothing to plot"),
