@@ -26,9 +26,9 @@ class Source:
     """Passages that are searched."""
 
     place: Annotated[str, Parameter(name="--in")] = "wiki-mini"
-    """A packaged world (wiki-mini, mini, small), a corpus of your own (JSON lines, plain or gzip;
-    by BM25), an index directory that `ssp index` made (all indexes in it, fused) or one index in it
-    (DIR/bm25), or the address of a server that speaks Search-R1's protocol."""
+    """A packaged world (wiki-mini, wiki-sentences, mini, small), a corpus of your own (JSON lines,
+    plain or gzip; by BM25), an index directory that `ssp index` made (all indexes in it, fused) or
+    one index in it (DIR/bm25), or the address of a server that speaks Search-R1's protocol."""
     encoder: str = ""
     """With an index directory: the model's directory, where it has moved."""
     token_env: str | None = None
