@@ -125,6 +125,10 @@ def probe(
         partner: plays what a cheat leaves alone, such as a model behind an API; the scripted honest
             player when not given.
         on_cheat: called before each cheat is played.
+
+    Raises:
+        ServiceError: a service is down: no honest game came to an end.
+        UsageError: ``games`` is below 1, or no honest question was accepted.
     """
     if games < 1:
         raise UsageError(f"games = {games}: play at least one per cheat")
