@@ -313,7 +313,7 @@ def view(runs: list[str], /, *, host: str = "127.0.0.1", port: int = 8321) -> in
         host: Address to bind; anyone who reaches it can read the runs.
         port: Port to bind, 0 for a free one.
     """
-    from ssp_experiments.report.page import view
+    from ssp_experiments.report.server import view
 
     return view(runs, host, port)
 
