@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ssp_env.judge.words import keys, read, vocabulary
+
+if TYPE_CHECKING:
+    from nicknames import NickNamer
 
 _QUOTED = re.compile(r"(?:[\"“”]([^\"“”]+)[\"“”]|(?<=\s)['‘]([^'‘’]+)['’]|\(([^()]+)\))(?= \w)")
 _OTHER_SIGNS = re.compile(r"[^\w\s.,'’\"“”()-]|\d{3}")
@@ -104,7 +107,7 @@ def _is_initial(a: str, b: str) -> bool:
 
 
 @cache
-def _nicknames() -> Any:
+def _nicknames() -> NickNamer:
     from nicknames import NickNamer  # a third of a second
 
     return NickNamer()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,25 +14,23 @@ import torch
 
 from ssp_agents.health import Monitor
 from ssp_agents.rllib.algorithm import SSP
-from ssp_env.disk import write_atomically
 from ssp_env.errors import LearnerDied, RunError, ServiceError, UnhealthyRun
 from ssp_env.game.outcome import Outage
 from ssp_env.game.record import GameRecord, outages
 from ssp_env.game.rules import Rules, fingerprint, idle_settings, resolve_verifier
 from ssp_env.replay.files import SavedRules
 from ssp_env.types import Question
-from ssp_experiments.config import RunConfig, TrackerName
+from ssp_experiments.config import RunConfig
 from ssp_experiments.planner import check_memory
 from ssp_experiments.run.checks import check_settings, open_run
 from ssp_experiments.run.cluster import build, started_ray
 from ssp_experiments.run.process import git_commit, interruptible, machine, uninterrupted
 from ssp_experiments.run.progress import Progress, heartbeat
 from ssp_experiments.run.rundir import RunDirectory
+from ssp_experiments.run.trackers import TRACKERS, Log
 from ssp_experiments.stats import share
 
 Report = Callable[[dict[str, Any]], object]
-Log = Callable[[int, Mapping[str, float]], object]
-"""Takes the number and the figures of each step."""
 
 
 def train(
@@ -297,69 +295,3 @@ def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[
         "git_commit": git_commit(),
         "machine": machine(),
     }
-
-
-# -- trackers, each by its own library ----------------------------------------------------------
-
-
-@contextmanager
-def tensorboard(config: RunConfig, directory: RunDirectory, steps_done: int) -> Iterator[Log]:
-    """Files for TensorBoard, in the run directory."""
-    from tensorboardX import SummaryWriter
-
-    def log(step: int, figures: Mapping[str, float]) -> None:
-        for name, value in figures.items():
-            board.add_scalar(name, value, step)
-        board.flush()
-
-    # TensorBoard hides later steps, of a run that was interrupted.
-    purge = steps_done + 1 if steps_done else None
-    with SummaryWriter(str(directory.tensorboard), purge_step=purge) as board:
-        yield log
-
-
-@contextmanager
-def wandb(config: RunConfig, directory: RunDirectory, steps_done: int) -> Iterator[Log]:
-    """A run in the project ``ssp`` of Weights & Biases; ``WANDB_MODE=offline`` keeps it in the run
-    directory. Steps that a resumed run plays again are not shown twice."""
-    import wandb
-
-    run = wandb.init(
-        project="ssp", dir=directory.path, name=directory.path.name,
-        id=directory.read_tracked(), resume="allow", config=config.model_dump(mode="json"),
-        settings=wandb.Settings(silent=True),
-    )  # fmt: skip
-    write_atomically(directory.tracked, run.id)
-    try:
-        yield lambda step, figures: run.log(dict(figures), step=step)
-    finally:
-        run.finish()
-
-
-@contextmanager
-def mlflow(config: RunConfig, directory: RunDirectory, steps_done: int) -> Iterator[Log]:
-    """A run in the experiment ``ssp`` of MLflow, wherever ``MLFLOW_TRACKING_URI`` says."""
-    from mlflow import MlflowClient
-
-    client, name = MlflowClient(), directory.read_tracked()
-    if name is None:
-        known = client.get_experiment_by_name("ssp")
-        number = known.experiment_id if known else client.create_experiment("ssp")
-        name = str(client.create_run(number, run_name=directory.path.name).info.run_id)
-        for setting, value in config.model_dump(mode="json").items():
-            client.log_param(name, setting, value)
-        write_atomically(directory.tracked, name)
-
-    def log(step: int, figures: Mapping[str, float]) -> None:
-        for figure, value in figures.items():
-            client.log_metric(name, figure, value, step=step)
-
-    try:
-        yield log
-    finally:
-        client.set_terminated(name)
-
-
-TRACKERS: dict[
-    TrackerName, Callable[[RunConfig, RunDirectory, int], AbstractContextManager[Log]]
-] = {"tensorboard": tensorboard, "wandb": wandb, "mlflow": mlflow}

@@ -13,9 +13,9 @@ from runs import all_games, games, metrics
 
 from ssp_env.cli import main
 from ssp_env.replay import read_games
-from ssp_experiments.config import RunConfig, TrackerName, make_config
+from ssp_experiments.config import RunConfig, make_config
 from ssp_experiments.run.rundir import RunDirectory
-from ssp_experiments.run.training import TRACKERS
+from ssp_experiments.run.trackers import TRACKERS, TrackerName
 
 
 def test_the_directory_holds_the_settings_and_what_was_reached(
