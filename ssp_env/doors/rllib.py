@@ -31,7 +31,7 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
     Observations are dicts with the keys that RLlib's ``ActionMaskingTorchRLModule`` looks for:
     ``observations`` (see :class:`~ssp_env.doors.observation.Observer`) and ``action_mask``, float32
     (vocabulary,). At the end, all agents that have played get their last observation and their
-    reward, and end together; the solver of an invalid game, which RLlib never saw, is not mentioned."""
+    reward, and end together, but for the solver of an invalid game, which RLlib never saw."""
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         """``config`` is RLlib's ``env_config``: the fields of :class:`~ssp_env.doors.setup.Setup`,
