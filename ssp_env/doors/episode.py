@@ -24,7 +24,7 @@ from ssp_env.errors import (
 )
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.round import Round, advance_all
+from ssp_env.game.round import Round, advance_all, check_questions
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.game.transcript import LiveView, render_ansi
@@ -65,6 +65,7 @@ class Episode:
             if not questions or not all(isinstance(question, Question) for question in questions):
                 fix = "give a list of Questions; ssp_env.worlds.files.read_questions reads a file"
                 raise ConfigError("questions", questions, fix)
+            check_questions(rules, questions)
         if other is not None:
             check_part("other", other, "play")
         if questions is None and not rules.world.answers:
@@ -237,6 +238,7 @@ def _subject(options: Mapping[str, Any] | None, rules: Rules) -> GroundTruth | Q
         case []:
             return None
         case [("question", Question() as question)]:
+            check_questions(rules, [question])
             return question
         case [("answer", GroundTruth() | str() as answer)]:
             truth = GroundTruth("given", answer) if isinstance(answer, str) else answer

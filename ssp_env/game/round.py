@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ssp_env.errors import ServiceError, UsageError, expect
+from ssp_env.errors import ConfigError, ServiceError, UsageError, expect
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import BUDGET_PROMPT, Ending, Outcome
 from ssp_env.game.pool import PooledQuestion, play_examples, with_turns
@@ -311,6 +311,15 @@ class Round:
 
         about = game.truth.answer if role is Role.PROPOSER else game.question
         return Trajectory(self.rules.limits[role], prompt, about or "")
+
+
+def check_questions(rules: Rules, questions: Sequence[Question]) -> None:
+    """Refuses given questions that the policy could only read as unknown tokens."""
+    strange = [q.text for q in questions if not rules.prompts.can_spell(q.text)]
+    if strange:
+        what = f"the tokenizer has no tokens for {len(strange)} of {len(questions)}"
+        fix = f"{what}, such as {strange[0]!r:.100}; take other words, or a tokenizer for any text"
+        raise ConfigError("questions", f"{len(questions)} questions", fix)
 
 
 def answers_of(world: World) -> Answers:

@@ -18,6 +18,7 @@ from ssp_env.config import load, own_code
 from ssp_env.errors import ConfigError, MissingExtra, ModelError, ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import prompt_file
+from ssp_env.game.round import check_questions
 from ssp_env.game.rules import Parts, Rules, own_judge
 from ssp_env.judge.chat import ChatClient
 from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
@@ -89,6 +90,10 @@ def open_run(
         name = error.field.rpartition(".")[2]
         name = name if name == "per_group" else f"world_options.{name}"
         raise ConfigError(name, error.value, error.fix) from None
+    if (strange := rules.prompts.unspelled()) is not None:
+        fix = f"the model's vocabulary has no words for its {strange}.txt; take prompts in its own"
+        raise ConfigError("game.prompts", config.game.prompts, fix)
+    check_questions(rules, questions)
     check_lengths(rules, questions[0], getattr(model, "max_position_embeddings", None))
     client = chat_client(config)
     if client is not None:

@@ -165,6 +165,7 @@ class Prompts:
         }
 
         self._tokenizer = tokenizer
+        self._unknown_id: int | None = getattr(tokenizer, "unknown_id", None)
         self._newline = tokenizer.encode("\n")
         self._numbered = "number" in self._templates["document"].fields
         # The same documents come back throughout a run; a question is read by its verification and
@@ -207,17 +208,16 @@ class Prompts:
         before, after = chat_frame()
         return cls(texts, (before, after), tokenizer)
 
-    def prompt_containing(self, token: int) -> str | None:
-        """The first prompt whose own text contains this token, such as the unknown one."""
+    def unspelled(self) -> str | None:
+        """The first prompt whose own text the tokenizer cannot spell, if any."""
         for name, template in self._templates.items():
-            if any(token in ids for ids in template.literal_ids):
+            if any(self._unknown_id in ids for ids in template.literal_ids):
                 return name
         return None
 
     def can_spell(self, text: str) -> bool:
         """True if this text is encoded without the tokenizer's ``unknown_id``, if it has one."""
-        unknown = getattr(self._tokenizer, "unknown_id", None)
-        return unknown is None or unknown not in self._data(text)
+        return self._unknown_id is None or self._unknown_id not in self._data(text)
 
     def proposer(self, answer: str, searches: int) -> list[int]:
         return self._fill("proposer", answer=answer, searches=str(searches))

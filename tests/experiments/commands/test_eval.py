@@ -204,7 +204,7 @@ def test_your_own_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     lines = [
         {"question": known.text, "answers": list(known.answers), "group": "mine"},
         {"question": known.text + " ?", "answers": ["somebody else"], "group": "mine"},
-        {"question": known.text + " very" * 300, "answers": ["nobody"], "group": "long"},
+        {"question": known.text + " of the" * 150, "answers": ["nobody"], "group": "long"},
     ]
     file = tmp_path / "mine.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -216,6 +216,13 @@ def test_your_own_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     shown = capsys.readouterr().out
     assert re.search(r"^ *mine +1 ", shown, re.MULTILINE), "one of the two is drawn"
     assert "group long is not in the table: its one question is void" in shown
+
+    # Text that the policy could only read as unknown tokens is no measure of it.
+    file.write_text(json.dumps({"question": "Who directed Nighthawks?", "answers": ["Malmuth"]}))
+    assert main(["eval", "--questions", str(file)]) == 2
+    assert "no tokens for 1 of 1, such as 'Who directed" in capsys.readouterr().err
+    assert main(["eval", *sets("game.prompts=plain", "game.max_prompt_tokens=999")]) == 2
+    assert "no words for its proposer.txt" in capsys.readouterr().err
 
 
 # -- scores of several attempts ------------------------------------------------------------------

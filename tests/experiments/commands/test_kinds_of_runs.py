@@ -47,7 +47,9 @@ def test_own_files_as_a_world(policy: Path, tmp_path: Path) -> None:
             for i in range(9)
         ],
         "answers": [{"answer": "Samarick", "aliases": ["Sam"]}],
-        "questions": [{"question": "who is it ?", "answers": ["Sebedor"], "group": "mine"}],
+        "questions": [
+            {"question": "what is the rival of Samarick ?", "answers": ["Sebedor"], "group": "mine"}
+        ],
     }
     options = ["world_options.name=mine"]
     for name, lines in rows.items():

@@ -22,6 +22,9 @@ SMALL = SmallWorld()
 RULES = ssp_env.raw_env(world=SMALL).rules
 
 
+NIGHTHAWKS = ssp_env.Question("1", "Who directed Nighthawks?", ("Bruce Malmuth",), "own")
+
+
 def about(**options: Any) -> object:
     return ssp_env.TextGame(world=SMALL).reset(options=options)
 
@@ -39,6 +42,8 @@ MISTAKES: Mapping[str, tuple[Callable[[], object], str]] = {
     "tokens as text": (lambda: step(TextRole(), [1]), "one string"),
     "an option": (lambda: about(answr="x"), "give an answer"),
     "a strange answer": (lambda: about(answer="Zebra"), "the tokenizer has no tokens"),
+    "a strange question": (lambda: about(question=NIGHTHAWKS), "no tokens for 1 of 1, such as"),
+    "strange prompts": (lambda: ssp_env.env(game={"prompts": "plain"}), "its proposer.txt"),
     "a class": (lambda: ssp_env.env(judge=F1Judge), r"judge .*an object with a judge\(\)"),
     "rules and more": (lambda: ssp_env.env(rules=RULES, game={}), "the rules are ready already"),
     "masks of bytes": (lambda: ssp_env.env(world="small", tokenizer="bytes"), "legal_moves"),
