@@ -221,7 +221,12 @@ class SSPConfig(AlgorithmConfig):
         """The rules that games are played by: those of your ``make_rules``, if it was given."""
         make: Callable[..., Rules] | None = self.env_config.get("make_rules")
         if make is not None:
-            return make(world, tokenizer, self.game())
+            rules, game = make(world, tokenizer, self.game()), self.game()
+            # Loss weights and the record of a run go by the settings; filters may be filled in.
+            if rules.config.replace(filters=game.filters) != game:
+                fix = "it changes settings of the game that learning goes by too: give them as game"
+                raise ConfigError("make_rules", make, fix)
+            return rules
         retriever = open_search(self.search(), world)
         return Rules.build(world, tokenizer, self.game(), retriever=retriever)
 

@@ -110,3 +110,9 @@ def test_what_is_played_is_the_world_of_the_rules(algorithm_config: SSPConfig) -
     algorithm_config.evaluation(evaluation_duration=4)
     evaluated = algorithm_config.evaluation_questions()
     assert {q.text for q in evaluated} <= {q.text for q in other.questions(0, per_group=4)}
+
+    # Learning goes by the settings, so rules with other ones would be weighted wrongly.
+    env = {"make_rules": lambda world, words, game: make_rules(world, words, game.replace(top_k=9))}
+    algorithm_config.environment(env_config={**algorithm_config.env_config, **env})
+    with pytest.raises(ConfigError, match="give them as game"):
+        SSPEnvRunner(config=algorithm_config)
