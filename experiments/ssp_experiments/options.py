@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from ssp_agents.config import SHIPPED
+from ssp_env.errors import ConfigError
 from ssp_experiments.config import (
     RunConfig,
     load_preset,
@@ -25,8 +27,6 @@ NonNegative = Parameter(validator=Number(gte=0))
 Several = Parameter(consume_multiple=True)
 """An option that takes all values up to the next option."""
 
-DEFAULT_PRESET = "tiny"
-
 
 def plural(count: int, noun: str) -> str:
     """A number of things in words: ``1 trial``, ``2 trials``."""
@@ -40,7 +40,8 @@ class Chosen:
 
     preset: str | None = None
     """Settings to start from: tiny, best, wiki-small, wiki, h200, paper-7b, paper-7b-8,
-    paper-7b-code (default: tiny; eval, league, play and probe take those of a checkpoint's run)."""
+    paper-7b-code (default: the one that suits the world; eval, league, play and probe take those of
+    a checkpoint's run)."""
     seed: int | None = None
     """Seed of all randomness (default: 0)."""
     world: str | None = None
@@ -57,7 +58,9 @@ class Chosen:
     """Any other setting, as NAME=VALUE (YAML), named as in config.yaml; repeatable."""
 
     def changes(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The settings that are named, by dotted name; ``options`` are those of a command's own."""
+        """The settings that are named, by dotted name; ``options`` are those of a command's own.
+
+        ``ConfigError`` if two ways to name one differ."""
         named = {
             "seed": self.seed,
             "world": self.world,
@@ -66,13 +69,21 @@ class Chosen:
             "game.verifier": self.verifier,
             "search.source": self.search,
         }
-        changes = {
-            name: value
-            for given in (options or {}, named)
-            for name, value in given.items()
-            if value is not None
-        }
-        return changes | dict(map(parse_assignment, self.set or ()))
+        given = [*(options or {}).items(), *named.items()]
+        given = [(name, value) for name, value in given if value is not None]
+        changes: dict[str, Any] = {}
+        for name, value in [*given, *dict(map(parse_assignment, self.set or ())).items()]:
+            if changes.setdefault(name, value) != value:
+                fix = f"other options, or the command itself, say {changes[name]!r}: leave it out"
+                raise ConfigError(name, value, fix)
+        return changes
+
+    def named_preset(self) -> str:
+        """The preset that is named, or suits the world: that of the policy which ships for it."""
+        if self.preset is not None:
+            return self.preset
+        world = self.changes().get("world", "mini")
+        return SHIPPED.get(world, "wiki").replace("_", "-")
 
     def start(self, *policies: str | None) -> dict[str, Any]:
         """The settings to start from: the preset's; where none is named, those of the first of
@@ -81,13 +92,13 @@ class Chosen:
             if self.preset is None and policy and (held := settings_beside(policy)):
                 print(f"settings: {held} (--preset takes others)", file=sys.stderr)
                 return read_yaml(held)
-        return load_preset(self.preset or DEFAULT_PRESET)
+        return load_preset(self.named_preset())
 
     def config(
         self, options: Mapping[str, Any] | None = None, values: Mapping[str, Any] | None = None
     ) -> RunConfig:
         """All settings, starting from the preset, or from ``values``."""
-        start = load_preset(self.preset or DEFAULT_PRESET) if values is None else values
+        start = load_preset(self.named_preset()) if values is None else values
         return make_config(start, self.changes(options))
 
 

@@ -149,11 +149,13 @@ class Rules(Immutable):
 
 def _check_prompts(prompts: Prompts, config: GameConfig, by_policy: bool) -> None:
     """Refuses prompts that are missing, or too long whatever is asked."""
-    if config.closed_book and "closed_book" not in prompts.texts:
-        raise ConfigError("game.prompts", config.prompts, "closed_book.txt is missing from it")
+    reads = by_policy and config.verification_prompt == "documents"
+    for name, used in (("closed_book", config.closed_book), ("verifier", reads)):
+        if used and name not in prompts.texts:
+            raise ConfigError("game.prompts", config.prompts, f"{name}.txt is missing from it")
 
     lengths = {"proposer": len(prompts.proposer("", config.asked_searches[0]))}
-    if by_policy and config.verification_prompt == "documents":
+    if reads:
         lengths["verifier"] = len(prompts.verifier("", (), 1))
     for role, length in lengths.items():
         if length > config.max_prompt_tokens:

@@ -353,7 +353,7 @@ def _judge(played: Sequence[Replay], judge: Judge) -> None:
     for one in played:
         for name, own in one.as_saved.items():
             if not name.startswith("filter "):
-                fix = f"other verdicts have to be paid anew: pass {own}"
+                fix = f"other verdicts have to be paid anew: pass {own} to rescore() in Python"
                 raise ConfigError(name, None, fix)
 
     asked = [

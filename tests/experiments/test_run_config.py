@@ -20,6 +20,15 @@ def config_of(*assignments: str, preset: str = "tiny") -> RunConfig:
 # -- presets -----------------------------------------------------------------------------------
 
 
+def test_the_preset_suits_the_world() -> None:
+    """Rules of the mini-wiki cut documents of real text off."""
+    suited = {"mini": "tiny", "small": "tiny", "wiki-sentences": "wiki-small", "files": "wiki"}
+    assert {world: Chosen(world=world).named_preset() for world in suited} == suited
+    by_set = Chosen(set=["world=wiki-mini"])
+    assert by_set.config().game.max_document_tokens == 256
+    assert Chosen(preset="tiny", world="wiki-mini").config().game.max_document_tokens == 64
+
+
 @pytest.mark.parametrize("name", shipped("presets"))
 def test_preset_can_be_trained_with(
     name: str, policy: Path, monkeypatch: pytest.MonkeyPatch

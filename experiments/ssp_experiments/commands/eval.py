@@ -186,7 +186,7 @@ def _read(file: str) -> Evaluated:
         raise ConfigError("the file of games", file, "holds no game")
 
     rules = games[0].rules
-    judge = f"recorded: {rules.parts.judge.rpartition('.')[2]}"
+    judge = rules.parts.judge.rpartition(".")[2]
     scores = evaluation.score([game.record for game in games], judge)
     return Evaluated(file, scores, judge, {"hash": rules.fingerprint or "unknown"}, "its questions")
 

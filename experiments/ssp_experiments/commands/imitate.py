@@ -32,7 +32,8 @@ from ssp_env.players import play_by, scripted_player
 from ssp_env.replay import read_games
 from ssp_env.types import Question, Role
 from ssp_env.worlds.wiki import WikiSentences
-from ssp_experiments.config import RunConfig, check_policy, flat
+from ssp_experiments.commands.cards import command_of
+from ssp_experiments.config import RunConfig, check_policy
 from ssp_experiments.evaluation import engine_of
 from ssp_experiments.options import Chosen
 from ssp_experiments.planner import check_memory
@@ -78,10 +79,6 @@ def run(
     if not resume:
         check_empty(out)
     config = chosen.config({**SUPERVISED, "steps": steps, "learning.lr": lr})
-    settings = flat(config.model_dump())
-    for name, value in SUPERVISED.items():
-        if settings[name] != value:
-            raise ConfigError(name, settings[name], f"leave it out: imitation needs {value!r}")
     check_settings(config)
     check_policy(config)
     check_memory(config)
@@ -102,7 +99,8 @@ def run(
         engine.update_weights(weights, steps)
         _show("after", rules, engine, questions[:measured], config)
     policy = directory.kept_checkpoints()[-1][1] / "policy"
-    print(f"now: ssp train --model {policy} --preset {chosen.preset or 'tiny'}", file=sys.stderr)
+    now = command_of(chosen.config().replace(model=str(policy)))
+    print(f"now: {now}", file=sys.stderr)
     return 0
 
 

@@ -113,7 +113,8 @@ def policy_of(checkpoint: Path, model: str | None) -> tuple[dict[str, Tensor], P
 
     shares = [checkpoint / name for name in SHARES if (checkpoint / name).is_dir()]
     if not shares:
-        raise RunError(f"{checkpoint} is no checkpoint, and no run that has one")
+        kind = "is a plain model directory" if (checkpoint / "config.json").is_file() else ""
+        raise RunError(f"{checkpoint} {kind or 'is no checkpoint, and no run that has one'}")
     if model is None:
         raise RunError(f"{checkpoint} holds weights alone: name what was trained by --model")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -37,6 +38,7 @@ def run(chosen: Chosen, options: SweepOptions, file: str | None) -> int:
     commands: list[str] = []
     if options.resume or options.tables:
         sweep, commands = directory.read(name)
+        print(f"the sweep is that of {directory.definition}", file=sys.stderr)
     else:
         sweep = read_sweep(file)
     if options.tables:
@@ -73,11 +75,16 @@ def run(chosen: Chosen, options: SweepOptions, file: str | None) -> int:
                 failed = tune_trials(left, directory, options)
             except KeyboardInterrupt:
                 words = ["ssp", "sweep", file, "--out", str(directory.path), "--resume"]
+                words += ["--keep-checkpoints"] if options.keep_checkpoints else []
+                words += ["--parallel", str(options.parallel)] if options.parallel else []
                 print(f"ssp: stopped; continue with: {shlex.join(words)}", file=sys.stderr)
                 raise
         for trial in left:
             if trial.name in failed:
-                why = failed[trial.name].strip().splitlines()[-1]
+                lines = failed[trial.name].strip().splitlines()
+                # The exception, and what notes add to it.
+                begins = [i for i, line in enumerate(lines) if re.match(r"[\w.]+(: |$)", line)]
+                why = " ".join(lines[max(begins, default=-1) :])
                 print(f"{trial} FAILED: {why} ({directory.failure(trial)})", file=sys.stderr)
         _finish(name, sweep, commands, directory)
     return 1 if failed else 0

@@ -11,7 +11,7 @@ from signal import SIGINT, SIGTERM
 from typing import Any
 
 from ssp_env.errors import RunError, UnhealthyRun
-from ssp_experiments.options import DEFAULT_PRESET, Chosen, TrainOptions, plural
+from ssp_experiments.options import Chosen, TrainOptions, plural
 from ssp_experiments.run.checks import check_early
 from ssp_experiments.run.process import (
     handling,
@@ -31,7 +31,7 @@ def run(chosen: Chosen, options: TrainOptions) -> int:
     resume, out = options.resume, options.out
     if out is None:
         alone = "-solver-only" if options.solver_only else ""
-        name = f"{chosen.preset or DEFAULT_PRESET}{alone}-seed{chosen.config().seed}"
+        name = f"{chosen.named_preset()}{alone}-seed{chosen.config().seed}"
         out = newest(Path("runs") / name) if resume else fresh(Path("runs") / name)
     # A preset that is named has to be the one that the run began with, with all that was set.
     held = RunDirectory(out).read_config() if resume and chosen.preset is None else None

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import lru_cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -44,6 +44,10 @@ class Viewer(ThreadingHTTPServer):
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError) as error:
             raise SSPError(f"--host {host} --port {port}: {error}") from error
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):  # the page was closed
+            super().handle_error(request, client_address)
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[str, str]:
         """Content type and body; a ``LookupError`` where there is no such page, run or game."""
@@ -98,15 +102,14 @@ class _Handler(BaseHTTPRequestHandler):
         packs = "gzip" in self.headers.get("Accept-Encoding", "")
         if packs:
             body = gzip.compress(body, 4)
-        with suppress(ConnectionError):  # the page was closed
-            self.send_response(status)
-            self.send_header("Content-Type", f"{kind}; charset=utf-8")
-            if packs:
-                self.send_header("Content-Encoding", "gzip")
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("Cache-Control", "no-cache")
-            self.end_headers()
-            self.wfile.write(body)
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        if packs:
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-cache")
+        self.end_headers()
+        self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Prints nothing: the page itself shows what fails."""

@@ -7,6 +7,7 @@ opens all that a run needs, except the weights.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import islice
 from operator import attrgetter
@@ -81,7 +82,8 @@ def open_run(
     check_search(config.search)
     world = open_world(config.world, **config.world_options)
     rules = build_rules(config, world, tokenizer, config.game)
-    check_spelling(config.model_dir, tokenizer, rules.world)
+    answers = [truth.answer for truth in islice(rules.world.answers, 100)]
+    check_spelling(config.model_dir, tokenizer, answers, "answers of the world")
     try:
         if questions is None:
             questions = rules.world.questions(seed, config.per_group)
@@ -94,6 +96,10 @@ def open_run(
         fix = f"the model's vocabulary has no words for its {strange}.txt; take prompts in its own"
         raise ConfigError("game.prompts", config.game.prompts, fix)
     check_questions(rules, questions)
+    if config.search.source:
+        (found,) = rules.retriever.search([questions[0].text], 10)
+        heads = [document.title or document.text[:50] for document in found]
+        check_spelling(config.model_dir, tokenizer, heads, "passages that search finds")
     check_lengths(rules, questions[0], getattr(model, "max_position_embeddings", None))
     client = chat_client(config)
     if client is not None:
@@ -127,13 +133,12 @@ def check_model(directory: Path) -> Any:
     return model.config
 
 
-def check_spelling(model: Path, tokenizer: Tokenizer, world: World) -> None:
-    """Makes sure that a model's vocabulary has the words of the world, by its first answers."""
-    answers = [truth.answer for truth in islice(world.answers, 100)]
-    spelled = [tokenizer.decode(tokenizer.encode(answer)) for answer in answers]
-    garbled = [a for a, s in zip(answers, spelled, strict=True) if normalise(a) != normalise(s)]
-    if len(garbled) > len(answers) / 2:
-        what = f"its tokenizer cannot spell {len(garbled)} of {len(answers)} answers of the world"
+def check_spelling(model: Path, tokenizer: Tokenizer, texts: Sequence[str], what: str) -> None:
+    """Makes sure that a model's vocabulary has the words of most of these texts."""
+    spelled = [tokenizer.decode(tokenizer.encode(text)) for text in texts]
+    garbled = [t for t, s in zip(texts, spelled, strict=True) if normalise(t) != normalise(s)]
+    if len(garbled) > len(texts) / 2:
+        what = f"its tokenizer cannot spell {len(garbled)} of {len(texts)} {what}"
         fix = f"{what}, such as {garbled[0]!r}; take a model with a vocabulary for any text"
         raise ConfigError("model", str(model), fix)
 

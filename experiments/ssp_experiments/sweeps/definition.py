@@ -137,7 +137,7 @@ class SweepDirectory:
     def read(self, name: str) -> tuple[Sweep, list[str]]:
         """The sweep of this name that was begun here, and the commands that played it."""
         if not self.definition.exists():
-            raise RunError(f"{self.path} holds no sweep to resume (sweep.yaml is missing)")
+            raise RunError(f"{self.path} holds no sweep (sweep.yaml is missing)")
         held = read_yaml(self.definition)
         if missing := {"name", "sweep", "commands"} - held.keys():
             raise DataError(

@@ -191,7 +191,7 @@ class Prompts:
         tags = read_tags(declared)
         around = tags.opening("information"), tags.closing("information")
         texts.setdefault("information", "{documents}".join(around))
-        for name in _FIELDS.keys() - texts.keys() - {"closed_book"}:
+        for name in _FIELDS.keys() - texts.keys() - {"closed_book", "verifier"}:
             raise ConfigError("game.prompts", source, f"{name}.txt is missing from it")
 
         chat_frame: Callable[..., tuple[str, ...]] = getattr(tokenizer, "chat_frame", _no_frame)

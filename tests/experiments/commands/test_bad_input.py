@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 from runs import SETTINGS, SSP, arguments, environment
+from tests.ssp_env.serverkit import ssp_serve
 
 from ssp_env.cli import main
 from ssp_env.errors import ModelError
+from ssp_env.search.index import build_index
 from ssp_experiments.config import shipped
 from ssp_experiments.run.checks import check_model
 
@@ -108,6 +110,10 @@ def test_a_model_that_does_not_fit_tokenizer_tags_or_budgets(
     wiki = ("world=wiki-mini", "game.max_prompt_tokens=512")
     assert "cannot read documents" in refused(*wiki, "game.verifier=world")
     assert "take a model with a vocabulary for any text" in refused(*wiki)
+    (tmp_path / "real.jsonl").write_text('{"id": "1", "title": "Vltava", "text": "What is the country of it?"}\n')
+    build_index(tmp_path / "real.jsonl", index := tmp_path / "index")
+    with ssp_serve(tmp_path / "log", "--in", str(index)) as served:
+        assert "cannot spell 1 of 1 passages" in refused(f"search.source={served.url}")
     vocabulary = json.loads((copy / "config.json").read_text())["vocab_size"]
     rewrite(copy / "config.json", max_position_embeddings=300)
     assert refused(model=copy).endswith("; give at most 44")
@@ -150,6 +156,7 @@ MISTAKES = [
     ("train --preset wiki", "name a causal LM by --model DIR"),
     ("train --model Qwen/Qwen2.5-0.5B", "there is no model directory Qwen/Qwen2.5-0.5B"),
     ("train --model file", "file is a file: name its directory"),
+    ("train --steps 3 --set steps=4", "say 3: leave it out"),
     ("train --set game.max_prompt_tokens=5", "game.max_prompt_tokens = 5: "),
     ("train --set world_options.sede=1", "did you mean 'seed'"),
     ("train --set per_group=3000", "per_group = 3000: "),
@@ -170,7 +177,7 @@ MISTAKES = [
     ("probe --rules own:LIMIT", "name a function that returns ssp_env Rules"),
     ("imitate --out run", "run is not empty; choose another --out"),
     ("imitate --out new --games nowhere", "nowhere: cannot be read"),
-    ("sweep batch --resume", "holds no sweep to resume"),
+    ("sweep batch --resume", "holds no sweep"),
     ("sweep arms: {a: {}, c: {seed: 3}}", "give seeds"),
     ("sweep arms: {a: {learning.proposer_algorithm: grpo}}", "compares proposals"),
     *(

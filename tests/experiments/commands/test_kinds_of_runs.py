@@ -56,7 +56,7 @@ def test_own_files_as_a_world(policy: Path, tmp_path: Path) -> None:
         file = tmp_path / f"{name}.jsonl"
         file.write_text("".join(json.dumps(line) + "\n" for line in lines))
         options.append(f"world_options.{name}_path={file}")
-    words = ("--world", "files", "--steps", "1", "--solver-only")
+    words = ("--preset", "tiny", "--world", "files", "--steps", "1", "--solver-only")
     run = train(policy, tmp_path / "run", *words, settings=(*SETTINGS, *options))
     assert {game.answer for game in all_games(run)} == {"Samarick"}
     summary = json.loads((run / "summary.json").read_text())

@@ -182,7 +182,8 @@ def test_a_script_is_learnt_from(
     untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     taught = imitate(untrained, tmp_path / "run", "--steps", "12", "--lr", "4e-3", *EVERY)
-    assert f"ssp train --model {taught}" in capsys.readouterr().err
+    now = f"ssp train --preset tiny --set model={taught} --set per_group=3 "
+    assert now in capsys.readouterr().err, "with the settings that are no imitation's own"
 
     losses = [line["imitation_loss"] for line in metrics(tmp_path / "run")]
     assert len(losses) == 12
@@ -224,8 +225,8 @@ def test_interrupted_imitation_goes_on_to_the_same_result(
     proposer = ["--games", str(games), *sets("learning.learning_roles=[proposer]")]
     for command, says in (
         ([*again, "--games", str(games)], "holds an imitation of other games"),
-        ([*again, *sets("learning.kl_coeff=.1")], "leave it out: imitation needs 0.0"),
-        ([*again, "--verifier", "policy"], "leave it out: imitation needs 'none'"),
+        ([*again, *sets("learning.kl_coeff=.1")], "say 0.0: leave it out"),
+        ([*again, "--verifier", "policy"], "say 'none': leave it out"),
         ([*words, *proposer, "--out", str(tmp_path / "no")], "nothing valid by proposer"),
         (["train", "--resume", "--out", str(run)], "an imitation, which ssp imitate goes on with"),
         (["plot", str(run)], "nothing to plot"),

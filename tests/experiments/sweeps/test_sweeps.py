@@ -169,8 +169,9 @@ def test_a_sweep_is_resumed_to_the_same_table_and_extended_by_seeds(
         monkeypatch.setattr("sys.argv", ["ssp", "sweep", "mine.yaml", *words])
         return main(["sweep", "mine.yaml", *words])
 
-    assert run("--seeds", "0", "--out", "a") == 130
+    assert run("--seeds", "0", "--out", "a", "--keep-checkpoints") == 130
     (said,) = [line for line in capsys.readouterr().err.splitlines() if "continue with" in line]
+    assert said.endswith(" --keep-checkpoints")
     assert main(shlex.split(said.partition("with: ssp ")[2])) == 0
     assert asked == [["one-seed0", "two-seed0"], ["two-seed0"]]
     assert run("--seeds", "0", "--out", "b") == 0

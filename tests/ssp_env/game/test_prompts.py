@@ -12,9 +12,11 @@ from scripted import everything, spell, word_tokenizer
 import ssp_env
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, TokenizerError
+from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Attempt
 from ssp_env.game.prompts import FORMATS, SHIPPED, Prompts, format_settings
 from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
 from ssp_env.types import Document, Question, World
 
@@ -78,8 +80,11 @@ def test_an_own_set(own: Path) -> None:
         Prompts.open(str(own), BYTES)
     (own / "tags.json").unlink()
     (own / "verifier.txt").unlink()
+    small = ssp_env.open_world("mini", entities=50)
+    solving = GameConfig(prompts=str(own), verifier="policy", verification_prompt="attempt")
+    Rules.build(small, BYTES, solving)
     with pytest.raises(ConfigError, match=r"verifier\.txt is missing from it"):
-        Prompts.open(str(own), BYTES)
+        Rules.build(small, BYTES, solving.replace(verification_prompt="documents"))
 
 
 ASKED = Question("1", "Which river runs through Paris?", ("Seine", "the Seine"), "rivers")
