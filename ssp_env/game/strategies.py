@@ -181,9 +181,10 @@ class BalancedReuse(ReplayBuffer):
     A question's length is the number of searches that its proposer made. Slots are filled so that,
     with the step's own questions, there are as many of each length as it is long: of three searches
     three times as many as of one. So what the proposer has left behind stays in the batch, and what
-    it has just begun to ask is met more often. Of each length, questions of rare words come first:
-    a proposer comes to ask for few things, and the solver forgets the rest. The pool is never
-    emptied.
+    it has just begun to ask is met more often. No question comes twice in a step before all others
+    have: of a length that runs out, others stand in. Of each length, questions of rare words come
+    first: a proposer comes to ask for few things, and the solver forgets the rest. The pool is
+    never emptied.
 
     With ``compose_up_to``, half of what it fills in is put together from shorter ones, new almost
     every time. They are up to one search longer than the longest that the proposer has asked
@@ -231,6 +232,7 @@ class _Drawer:
         self.by_length: dict[int, list[PooledQuestion]] = defaultdict(list)
         self._by_word: dict[str, list[PooledQuestion]] = defaultdict(list)
         self._asked: Counter[str] = Counter()
+        self._left: list[PooledQuestion] = []
         for item in questions:
             self._asked.update(_WORD.findall(item.question))
             self.by_length[item.searches].append(item)
@@ -238,7 +240,15 @@ class _Drawer:
                 self._by_word[word].append(item)
 
     def drawn(self, length: int) -> PooledQuestion:
-        return self._rarest(self.by_length[length])
+        """A question of this length, or of any where this has run out; none twice before all."""
+        if not self._left:
+            # A proposer writes the same one again and again.
+            known = {item.question: item for items in self.by_length.values() for item in items}
+            self._left = [*known.values()]
+        fitting = [item for item in self._left if item.searches == length]
+        drawn = self._rarest(fitting or self._left)
+        self._left.remove(drawn)
+        return drawn
 
     def composed(self, length: int) -> PooledQuestion:
         """A question of this length, as often as not put together; else one of any length."""

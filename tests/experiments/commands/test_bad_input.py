@@ -110,7 +110,8 @@ def test_a_model_that_does_not_fit_tokenizer_tags_or_budgets(
     wiki = ("world=wiki-mini", "game.max_prompt_tokens=512")
     assert "cannot read documents" in refused(*wiki, "game.verifier=world")
     assert "take a model with a vocabulary for any text" in refused(*wiki)
-    (tmp_path / "real.jsonl").write_text('{"id": "1", "title": "Vltava", "text": "What is the country of it?"}\n')
+    passage = {"id": "1", "title": "Vltava", "text": "What is the country of it?"}
+    (tmp_path / "real.jsonl").write_text(json.dumps(passage))
     build_index(tmp_path / "real.jsonl", index := tmp_path / "index")
     with ssp_serve(tmp_path / "log", "--in", str(index)) as served:
         assert "cannot spell 1 of 1 passages" in refused(f"search.source={served.url}")

@@ -104,10 +104,21 @@ def test_two_questions_make_one(outer: PooledQuestion, inner: PooledQuestion, wh
 
 def test_a_step_is_filled_up_with_the_lengths_that_it_lacks() -> None:
     strategy = BalancedReuse()
-    step(strategy, [asked(f"what is {i} ?", str(i), 1 + i % 3) for i in range(10)], 0)
+    step(strategy, [asked(f"what is {i} ?", str(i), 1 + i % 3) for i in range(40)], 0)
     fresh = [asked(f"which is {i} ?", str(i), 2) for i in range(8)]
     lengths = Counter(item.searches for item in step(strategy, fresh, 16))
     assert lengths == {1: 4, 3: 12}, "with eight of two searches, 4 : 8 : 12"
+
+
+def test_no_question_fills_two_slots_before_all_others_have() -> None:
+    """A proposer asks its favourite over and over, and few questions are of the longest."""
+    strategy = BalancedReuse()
+    favourite, long = asked("what is 0 ?", "0"), asked("what is 9 ?", "9", 4)
+    others = [asked(f"what is {i} ?", str(i)) for i in range(1, 5)]
+    step(strategy, [*[favourite] * 30, *others, long], 0)
+    filled = [item.question for item in step(strategy, [], 12)]
+    assert Counter(filled[:6]) == Counter(filled[6:])
+    assert len({*filled[:6]}) == 6
 
 
 def chain(start: int) -> PooledQuestion:
