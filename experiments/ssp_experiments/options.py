@@ -82,7 +82,7 @@ class Chosen:
         """The preset that is named, or suits the world: that of the policy which ships for it."""
         if self.preset is not None:
             return self.preset
-        world = self.changes().get("world", "mini")
+        world = str(self.changes().get("world", "mini"))
         return SHIPPED.get(world, "wiki").replace("_", "-")
 
     def start(self, *policies: str | None) -> dict[str, Any]:
