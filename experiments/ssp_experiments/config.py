@@ -196,13 +196,13 @@ def settings_beside(policy: str | Path) -> Path | None:
 def make_config(values: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> RunConfig:
     """Typed settings: plain ``values``, such as a preset's, with ``changes`` by dotted name."""
     plain = copy.deepcopy(dict(values))
-    for path, value in (changes or {}).items():
+    for path, value in flat(changes or {}).items():
         assign(plain, path, value)
     return RunConfig(**plain)
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``."""
+    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``; so a section that is given keeps its other fields."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, dict) and value:

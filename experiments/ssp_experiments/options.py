@@ -15,6 +15,7 @@ from ssp_agents.config import SHIPPED
 from ssp_env.errors import ConfigError
 from ssp_experiments.config import (
     RunConfig,
+    flat,
     load_preset,
     make_config,
     parse_assignment,
@@ -71,8 +72,9 @@ class Chosen:
         }
         given = [*(options or {}).items(), *named.items()]
         given = [(name, value) for name, value in given if value is not None]
+        assigned = flat(dict(map(parse_assignment, self.set or ())))
         changes: dict[str, Any] = {}
-        for name, value in [*given, *dict(map(parse_assignment, self.set or ())).items()]:
+        for name, value in [*given, *assigned.items()]:
             if changes.setdefault(name, value) != value:
                 fix = f"other options, or the command itself, say {changes[name]!r}: leave it out"
                 raise ConfigError(name, value, fix)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ssp_agents.config import ComputeConfig, EngineConfig
+from ssp_env.errors import ConfigError
 from ssp_experiments.config import RunConfig, flat, shipped
 from ssp_experiments.options import Chosen
 from ssp_experiments.run.checks import check_settings
@@ -27,6 +28,14 @@ def test_the_preset_suits_the_world() -> None:
     by_set = Chosen(set=["world=wiki-mini"])
     assert by_set.config().game.max_document_tokens == 256
     assert Chosen(preset="tiny", world="wiki-mini").config().game.max_document_tokens == 64
+
+
+def test_a_section_that_is_given_keeps_the_preset_s_other_fields() -> None:
+    changed = config_of("learning={lr: 0.01}", "learning.kl_coeff=0.5").learning
+    preset = config_of().learning
+    assert changed == preset.replace(lr=0.01, kl_coeff=0.5)
+    with pytest.raises(ConfigError, match="other options"):
+        Chosen(verifier="none", set=["game={verifier: policy}"]).config()
 
 
 @pytest.mark.parametrize("name", shipped("presets"))

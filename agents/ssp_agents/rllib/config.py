@@ -15,6 +15,7 @@ from ray.rllib.utils import force_list
 
 from ssp_agents.config import (
     SHARED,
+    SHIPPED,
     ComputeConfig,
     EngineConfig,
     Gpus,
@@ -22,7 +23,7 @@ from ssp_agents.config import (
     check_settings,
 )
 from ssp_agents.engines.opening import check_same_tokens
-from ssp_agents.models import tiny_directory
+from ssp_agents.models import shipped_directory
 from ssp_agents.rllib.env_runner import SSPEnvRunner
 from ssp_agents.rllib.learner import SSPLearner
 from ssp_agents.rllib.module import MODULE_ID, LLMModule, module_spaces
@@ -96,7 +97,7 @@ class SSPConfig(AlgorithmConfig):
     and game config, for a retriever, judge or verifier of your own).
 
     ``training(...)`` takes every field of :class:`~ssp_agents.config.LearningConfig` by name,
-    ``model_dir``, a causal LM directory (the tiny policy that ships when there is none),
+    ``model_dir``, a causal LM directory (by default, the policy that ships for the world),
     ``engine``: its kind, a dict of the fields of :class:`~ssp_agents.config.EngineConfig`, or
     one of these, and ``overlap``: whether a step is played while the one before is learnt from.
 
@@ -109,7 +110,7 @@ class SSPConfig(AlgorithmConfig):
         from ssp_agents.rllib.algorithm import SSP  # it imports this file
 
         super().__init__(algo_class=algo_class or SSP)
-        self.model_dir = str(tiny_directory())
+        self.model_dir = ""
         self.sharding: Any = "ddp"
         self.engine: EngineConfig | dict[str, Any] | str = EngineConfig()
         self.overlap = False
@@ -221,11 +222,12 @@ class SSPConfig(AlgorithmConfig):
         """The rules that games are played by: those of your ``make_rules``, if it was given."""
         make: Callable[..., Rules] | None = self.env_config.get("make_rules")
         if make is not None:
-            rules, game = make(world, tokenizer, self.game()), self.game()
+            rules, ours = make(world, tokenizer, self.game()), self.game().model_dump()
             # Loss weights and the record of a run go by the settings; filters may be filled in.
-            if rules.config.replace(filters=game.filters) != game:
-                fix = "it changes settings of the game that learning goes by too: give them as game"
-                raise ConfigError("make_rules", make, fix)
+            theirs = rules.config.model_dump() | {"filters": ours["filters"]}
+            if changed := {name: value for name, value in theirs.items() if ours[name] != value}:
+                fix = "your rules changed it, learning goes by the settings: give it as game"
+                raise ConfigError("game", changed, fix)
             return rules
         retriever = open_search(self.search(), world)
         return Rules.build(world, tokenizer, self.game(), retriever=retriever)
@@ -257,6 +259,13 @@ class SSPConfig(AlgorithmConfig):
                 fix = f"{nearest(key, ENV_KEYS)}; parts of your own come by make_rules, or by "
                 fix += "--rules my_module:make_rules of ssp train"
                 raise ConfigError(f"env_config.{key}", self.env_config[key], fix)
+        if not self.model_dir:
+            world = self.env_config.get("world", "mini")
+            shipped = world if isinstance(world, str) else "mini"
+            if shipped not in SHIPPED:
+                fix = f"name a causal LM directory: no policy ships for {world!r}"
+                raise ConfigError("model_dir", "", fix)
+            self.model_dir = str(shipped_directory(shipped))
         game, learning, engine = self.game(), self.learning(), self.engine_config()
         self._refuse_unread()
         own = getattr(self._rl_module_spec, "module_class", None) not in (None, LLMModule)

@@ -7,12 +7,13 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ssp_env.config import named
 from ssp_env.disk import make_directories, remove_empty, write_atomically
-from ssp_env.errors import ConfigError, RunError, SSPError
+from ssp_env.errors import ConfigError, RunError, SSPError, UsageError
 from ssp_experiments.config import shipped
 from ssp_experiments.options import Chosen, SweepOptions, plural
 from ssp_experiments.sweeps.definition import (
@@ -42,6 +43,8 @@ def run(chosen: Chosen, options: SweepOptions, file: str | None) -> int:
     else:
         sweep = read_sweep(file)
     if options.tables:
+        if (chosen, replace(options, out=None)) != (Chosen(), SweepOptions(tables=True)):
+            raise UsageError("--tables takes --out alone: it makes the tables of what has ended")
         _finish(name, sweep, commands, directory)
         return 0
 

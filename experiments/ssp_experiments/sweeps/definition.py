@@ -51,8 +51,12 @@ class Sweep(Settings):
     def _check(self) -> Self:
         if not self.seeds or len({*self.seeds}) < len(self.seeds):
             raise ConfigError("seeds", list(self.seeds), "give at least one, each once")
-        if not self.arms and not self.grid:
-            raise ConfigError("arms", {}, "name arms with their settings, or give a grid")
+        if not self.all_arms() or not (self.arms or self.grid):
+            raise ConfigError("arms", self.arms, "name arms with their settings, or give a grid")
+        for arm, settings in self.arms.items():
+            for name in flat(settings).keys() & self.grid.keys():
+                fix = "the grid sets it too: leave it out of one"
+                raise ConfigError(f"{arm}: {name}", flat(settings)[name], fix)
         return self
 
     def all_arms(self) -> dict[str, dict[str, Any]]:

@@ -11,6 +11,7 @@ from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from ssp_agents.config import SHARED
+from ssp_agents.models import shipped_directory
 from ssp_agents.rllib import SSPConfig, SSPLearner
 from ssp_agents.rllib.env_runner import SSPEnvRunner
 from ssp_agents.rllib.module import LLMModule
@@ -57,6 +58,7 @@ REFUSED: list[tuple[str, Change, str]] = [
         ),
         "learning:GROUPED compares attempts",
     ),
+    ("model_dir", lambda c: c.environment(env_config={"world": "wiki-mini"}), "no policy ships"),
     ("training.lrr", lambda c: c.training(lrr=1), "'lr'"),
     ("training.lr", lambda c: c.training(lr=-1), "RLlib takes this one for"),
     ("compute.overlap", lambda c: c.training(overlap=True, importance_cap=None), "update old"),
@@ -88,6 +90,12 @@ def test_settings_that_cannot_work_are_named(field: str, change: Change, says: s
     assert caught.value.field == field
 
 
+def test_without_a_model_the_policy_that_ships_for_the_world_learns() -> None:
+    config = SSPConfig().environment(env_config={"world": "wiki-sentences"})
+    config.validate()
+    assert config.model_dir == str(shipped_directory("wiki-sentences"))
+
+
 def test_a_config_survives_its_dict(algorithm_config: SSPConfig) -> None:
     algorithm_config.training(kl_coeff=0.125, learning_roles=("solver",))
     copy = SSPConfig().update_from_dict(algorithm_config.to_dict())
@@ -114,5 +122,5 @@ def test_what_is_played_is_the_world_of_the_rules(algorithm_config: SSPConfig) -
     # Learning goes by the settings, so rules with other ones would be weighted wrongly.
     env = {"make_rules": lambda world, words, game: make_rules(world, words, game.replace(top_k=9))}
     algorithm_config.environment(env_config={**algorithm_config.env_config, **env})
-    with pytest.raises(ConfigError, match="give them as game"):
+    with pytest.raises(ConfigError, match="give it as game"):
         SSPEnvRunner(config=algorithm_config)

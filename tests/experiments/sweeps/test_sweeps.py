@@ -16,6 +16,7 @@ from runs import SETTINGS, timeless
 from ssp_agents.health import OUTAGE, Diagnosis
 from ssp_env.cli import main
 from ssp_env.disk import locked
+from ssp_env.errors import ConfigError
 from ssp_experiments.config import shipped
 from ssp_experiments.run.rundir import RunDirectory
 from ssp_experiments.sweeps.definition import Sweep, SweepDirectory, Trial, read_sweep, trials
@@ -91,6 +92,10 @@ def test_arms_and_grid_are_combined() -> None:
     found = (last.config.steps, last.config.learning.lr, last.config.game.noise_documents)
     assert found == (7, 0.001, 2), "an arm's own setting counts, not that of all runs"
     assert last.config.game.invalid_reward == -0.1
+
+    for mistake in ({"grid": {"steps": []}}, {"grid": {"steps": [1]}, "arms": {"a": {"steps": 2}}}):
+        with pytest.raises(ConfigError, match=r"arms = |leave it out of one"):
+            Sweep(**mistake)
 
     few = sweep.choose(["plain, lr=1e-4, noise_documents=0", last.arm])
     assert [trial.config for trial in trials(few)] == [planned[i].config for i in (0, 7, 8, 15)]
@@ -195,6 +200,7 @@ def test_a_sweep_is_resumed_to_the_same_table_and_extended_by_seeds(
         (["mine.yaml", "--resume", "--set", "learning.kl_coeff=1"], "learning.kl_coeff"),
         (["mine.yaml", "--resume", "--steps", "9"], "its checkpoints are gone (a sweep deletes"),
         (["batch", "--resume"], "the sweep 'mine', not 'batch'"),
+        (["mine.yaml", "--tables", "--seeds", "7"], "--tables takes --out alone"),
     ):
         assert main(["sweep", *words, "--out", "a"]) == 2
         assert says in capsys.readouterr().err
