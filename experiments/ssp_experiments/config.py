@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 import yaml
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from yaml.error import MarkedYAMLError
 
 from ssp_agents.config import (
     SHIPPED,
@@ -167,10 +168,23 @@ def assign(values: dict[str, Any], path: str, value: Any) -> None:
     values[name] = value
 
 
+class _EachOnce(yaml.SafeLoader):
+    """Refuses a key that is there twice: YAML would keep the last, and an arm would be lost."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise MarkedYAMLError(
+                    problem=f"{key!r} is there twice", problem_mark=node.start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
 def read_yaml(file: Path, kind: type[Settings] | None = None) -> dict[str, Any]:
     """The settings in a file, as plain data; those of a ``kind`` are checked."""
     try:
-        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+        values = yaml.load(file.read_text(encoding="utf-8"), _EachOnce)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise DataError(file, f"cannot be read: {error}") from error
     if not isinstance(values, dict):
