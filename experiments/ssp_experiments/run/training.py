@@ -6,7 +6,7 @@ import shlex
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ssp_env.errors import LearnerDied, RunError, ServiceError, UnhealthyRun
 from ssp_env.game.outcome import Outage
 from ssp_env.game.record import GameRecord, outages
 from ssp_env.game.rules import Rules, fingerprint, idle_settings, resolve_verifier
+from ssp_env.replay import read_games
 from ssp_env.replay.files import SavedRules
 from ssp_env.types import Question
 from ssp_experiments.config import RunConfig
@@ -58,6 +59,7 @@ def train(
     check_memory(config)
     rules, questions = open_run(config)
     directory = RunDirectory(out)
+    held = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
     with directory.claimed(config, resume) as steps_done:
         if steps_done < config.steps:
             with (
@@ -70,6 +72,11 @@ def train(
                     progress.note("the run ended before its first checkpoint: it starts over")
                 elif resume:
                     progress.note(f"resumed after step {steps_done}")
+                    file = directory.game_files.get(steps_done)
+                    before = next(read_games(file), None) if file else None
+                    if before and before.rules.fingerprint != held.fingerprint:
+                        what = "passages, search, judge, verifier or prompts"
+                        progress.note(f"from here on, it is played by other {what} than before")
                 if stopped := directory.read_stopped():
                     progress.note(f"it was stopped after step {stopped.step}: {stopped}")
                 try:
@@ -78,7 +85,6 @@ def train(
                 except Exception as error:  # each library raises its own
                     what = f"tracker {config.tracker} cannot be opened: {error}"
                     raise RunError(what) from error
-                held = SavedRules.of(rules)
                 run = _Run(config, directory, held, questions, progress, track, report, began)
                 run.play(steps_done)
 

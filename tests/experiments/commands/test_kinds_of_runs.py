@@ -102,7 +102,7 @@ def test_parts_of_your_own_are_trained_with_and_resumed(
 
 
 def test_a_server_plays_the_games_of_its_index_and_may_move_before_a_resume(
-    policy: Path, tmp_path: Path
+    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     passages = [{"id": d.id, "title": d.title, "text": d.text} for d in MiniWorld().corpus]
     (tmp_path / "c.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in passages))
@@ -111,9 +111,11 @@ def test_a_server_plays_the_games_of_its_index_and_may_move_before_a_resume(
     run = tmp_path / "run"
     for steps, more in (("1", []), ("2", ["--resume"])):
         with ssp_serve(tmp_path / "log", "--in", str(index)) as served:
-            train(policy, run, "--search", served.url, "--steps", steps, *more)
+            words = [*arguments(policy, run, settings=SETTINGS), *more]
+            assert main([*words, "--search", served.url, "--steps", steps]) == 0
             known = json.loads((run / "summary.json").read_text())["fingerprint"]["retriever"]
             assert known == {"class": "HTTPRetriever", "server": f"{served.url}/retrieve"}
+    assert "it is played by other passages, search" in capsys.readouterr().err
     # The run that was cut in two also evaluated where it stopped. All else is the same, up
     # to the rounding of batches that came together in another order.
     for ours, theirs in zip(timeless(run), timeless(indexed), strict=True):
