@@ -113,8 +113,9 @@ def policy_of(checkpoint: Path, model: str | None) -> tuple[dict[str, Tensor], P
 
     shares = [checkpoint / name for name in SHARES if (checkpoint / name).is_dir()]
     if not shares:
-        kind = "is a plain model directory" if (checkpoint / "config.json").is_file() else ""
-        raise RunError(f"{checkpoint} {kind or 'is no checkpoint, and no run that has one'}")
+        plain = (checkpoint / "config.json").is_file()
+        what = "a model directory already" if plain else "no checkpoint, and no run that has one"
+        raise RunError(f"{checkpoint} is {what}")
     if model is None:
         raise RunError(f"{checkpoint} holds weights alone: name what was trained by --model")
 

@@ -39,7 +39,6 @@ def run(chosen: Chosen, options: SweepOptions, file: str | None) -> int:
     commands: list[str] = []
     if options.resume or options.tables:
         sweep, commands = directory.read(name)
-        print(f"the sweep is that of {directory.definition}", file=sys.stderr)
     else:
         sweep = read_sweep(file)
     if options.tables:
@@ -70,7 +69,8 @@ def run(chosen: Chosen, options: SweepOptions, file: str | None) -> int:
     with directory.claimed(name, sweep, commands):
         if not options.quiet:
             done = len(planned) - len(left)
-            print(f"{plural(len(left), 'trial')} to play, {done} done", file=sys.stderr)
+            kept = f", as {directory.definition} says" if options.resume else ""
+            print(f"{plural(len(left), 'trial')} to play, {done} done{kept}", file=sys.stderr)
         if left:
             from ssp_experiments.sweeps.tuning import tune_trials
 

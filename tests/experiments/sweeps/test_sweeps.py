@@ -206,6 +206,19 @@ def test_a_sweep_is_resumed_to_the_same_table_and_extended_by_seeds(
         assert says in capsys.readouterr().err
 
 
+def test_a_failed_trial_is_told_with_its_exception_and_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = 'Traceback:\n  File "own.py", line 3\nValueError: no\nIt arose in the judge'
+    monkeypatch.setattr(
+        "ssp_experiments.sweeps.tuning.tune_trials", lambda left, *_: {left[0].name: error}
+    )
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text(yaml.safe_dump({**SWEEP, "paper": {}}))
+    assert main(["sweep", "mine.yaml", "--seeds", "0"]) == 2, "no trial has ended"
+    assert "one, seed 0 FAILED: ValueError: no It arose in the judge (" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 def test_what_is_left_of_a_sweep_is_played_to_the_same_table(
