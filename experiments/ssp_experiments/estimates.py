@@ -3,8 +3,9 @@
 Weights, gradients, moments and caches are exact. What passes of the learner keep (activations) is
 an estimate whose factors were fitted to 180 counts with fake tensors, of policies of .1M to 32B
 parameters (`benchmarks/results/plans.json`, whose script its commit has). For Qwen2.5's shapes at
-12,288 tokens it is within 20% of them, and the learner's total within 5%. Seconds serve to compare
-layouts with each other: their rates are taken, not measured here.
+12,288 tokens it is within 20% of them, and the learner's total within 5%, as it was on an H200
+(`benchmarks/results/gpu.json`). Seconds serve to compare layouts with each other: most of their
+rates are taken, not measured here.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ PEAK = 989e12
 """FLOP per second of an H100 in bfloat16, from its data sheet."""
 MFU = 0.4
 """Share of it that learners reach; 38% to 43% were published of Llama 3 on H100s
-(https://arxiv.org/abs/2407.21783, table 4)."""
+(https://arxiv.org/abs/2407.21783, table 4). Here, beside other work, 1.5B reached 30%, .5B 22%."""
 RATE, OF_PARAMETERS, OF_ROWS = 5_000, 7.6e9, 160
 """Tokens per second that vLLM samples on an H100, of a policy of so many parameters, with so many
 rows of some thousand tokens at once (assumed). It falls with larger policies and fewer rows."""
 FASTEST = 10_000
 """Tokens per second that one process hands through, whatever the policy (measured on a CPU)."""
-TRANSFORMERS = 0.2
-"""Share of vLLM's rate that the engine of `transformers` reaches (assumed)."""
+TRANSFORMERS = 0.1
+"""Share of it that the engine of `transformers` reaches (measured on an H200 at 1.5B, 160 rows)."""
 MEAN_ROW, SAMPLED = 0.285, 0.2
 """Share of the longest row that a mean row has, and of its tokens that the policy wrote (assumed).
 """
