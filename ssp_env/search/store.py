@@ -111,7 +111,8 @@ def read_manifest(
     """The manifest of a folder that was found to be whole, and of this corpus (by digest) and
     encoder (by digest and dimension); ``None`` takes any."""
     if not folder.is_dir():
-        what = "no such folder; `ssp index CORPUS --out DIR` makes an index"
+        what = "no such folder; `ssp index CORPUS --out DIR` makes an index, and the address of a"
+        what += " server begins with http://"
         if unfinished(folder).is_dir():
             what = "is half built; run `ssp index` again over the same corpus: it finishes it"
         raise DataError(folder, what)
