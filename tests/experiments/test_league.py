@@ -5,19 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from runs import SETTINGS, sets
 
 from ssp_env.cli import main
-from ssp_env.game.round import Round
-from ssp_env.game.rules import Rules
-from ssp_experiments import league
 from ssp_experiments.config import load_preset, make_config
 from ssp_experiments.league import League, find_players, rate
-from ssp_experiments.run.checks import open_run
 from ssp_experiments.run.rundir import RunDirectory
 
 
@@ -72,25 +67,6 @@ def test_figures_of_a_league() -> None:
 
 
 # -- the command -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("filters", "attempts"), [([], 1), (["unsolved"], 5)])
-def test_a_question_is_attempted_as_often_as_its_filters_need(
-    filters: list[str], attempts: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[int] = []
-
-    def begun(rules: Rules, *_: Any) -> Round:
-        seen.append(rules.config.attempts)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(league, "Round", begun)
-    config = make_config(load_preset("tiny"), {"game.filters": filters})
-    rules, _ = open_run(config)
-    engine: Any = None
-    with pytest.raises(KeyboardInterrupt):
-        league._propose(engine, config, rules, 4)
-    assert seen == [attempts]
 
 
 def test_a_league_of_two_policies(
