@@ -47,7 +47,6 @@ SMALL = {
     "game.max_prompt_tokens": 1024,
     "game.closed_book": "false",
     "game.noise_documents": 1,
-    "game.attempts": 2,
     "per_group": 1,
 }
 """Settings of games that a CPU plays in seconds."""
@@ -174,6 +173,7 @@ def test_it_is_evaluated_taught_trained_with_adapters_and_exported(
     assert "in the format" in capfd.readouterr().out
 
     learning = {"learning.batch_size": 2, "learning.lora_rank": 8, "learning.lr": 1e-4}
+    learning["game.attempts"] = 2
     more = ["--steps", "2", "--out", str(out), "--quiet", *options(SMALL | learning)]
     assert main(["train", *world, *more]) == 0
     assert main(["export", str(out), "-o", str(tmp_path / "exported")]) == 0
