@@ -291,6 +291,6 @@ def find_algorithm(learning: LearningConfig, role: str) -> Algorithm:
 
     found = load(field, name)
     if not isinstance(found, Algorithm):
-        fix = f"is a {type(found).__name__}, not an ssp_agents.losses.Algorithm"
+        fix = f"is of type {type(found).__name__}, not an ssp_agents.losses.Algorithm"
         raise ConfigError(field, name, fix)
     return found

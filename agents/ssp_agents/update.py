@@ -72,7 +72,7 @@ class Update:
             no_sync: context in which DDP does not average yet.
             agree: gives the largest number of passes of all learners that share the weights of a
                 policy, since they have to pass through it in step.
-            loss: minimised in place of that of :meth:`objective`, which it gets; the figures stay.
+            loss: minimised, and reported, in place of that of :meth:`objective`, which it gets.
         """
         self.policy = policy
         self.optimizer = optimizer
@@ -143,6 +143,7 @@ class Update:
                 loss, sums = self.objective(part, *scores)
                 if self._loss is not None:
                     loss = self._loss(part, scores, loss)
+                    sums["loss"] = loss.detach().double()
                 # What is averaged over learners has to come out as the sum of their losses.
                 (loss * self._learners).backward()  # type: ignore[no-untyped-call]
 

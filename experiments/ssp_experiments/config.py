@@ -254,7 +254,7 @@ def check_model_directory(directory: Path) -> None:
     if directory.is_file():
         raise ModelError(f"{directory} is a file: name its directory, or a GGUF file")
     if not directory.is_dir():
-        hub = "one of the Hugging Face hub is fetched before: hf download NAME --local-dir DIR"
+        hub = "fetch one of the Hugging Face hub by hf download NAME --local-dir DIR"
         raise ModelError(f"there is no model directory {directory} ({hub})")
     if not (directory / "config.json").is_file():
         inside = [*directory.glob("checkpoints/step_*/policy"), *directory.glob("policy")]

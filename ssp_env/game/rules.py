@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
-from ssp_env.errors import ConfigError, check_part, expect, named_values
+from ssp_env.errors import ConfigError, check_part, expect, named_values, nearest
 from ssp_env.game.config import DEFAULT_FILTERS, POLICY_FILTERS, GameConfig
 from ssp_env.game.filters import ATTEMPT_FILTERS, FILTERS, AttemptFilter, Filter
 from ssp_env.game.game import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
@@ -105,6 +105,9 @@ class Rules(Immutable):
         expect("tokenizer", tokenizer, Tokenizer, "give a Tokenizer; names are for the doors")
         expect("game", config, GameConfig, "give a GameConfig")
         given: Mapping[str, Any] = parts
+        for name in given.keys() - Parts.__annotations__.keys():
+            fix = f"no such part of the rules; {nearest(name, Parts.__annotations__)}"
+            raise ConfigError(name, given[name], fix)
         for name, method in _METHODS.items():
             if given.get(name) is not None:
                 check_part(name, given[name], method)

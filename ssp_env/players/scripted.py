@@ -23,7 +23,7 @@ from ssp_env.worlds.mini_language import (
 GAP = "_____"
 _FRAME = 'What is missing in this sentence: "{}"'
 _SHORTEST, _LONGEST = 60, 400
-"""Characters of a sentence worth asking about."""
+"""Characters of a sentence that is best asked about."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(])")
 _ASKED = re.compile(r'this sentence: "(.*)"', re.DOTALL)
@@ -137,12 +137,12 @@ class ClozePlayer(ScriptedPlayer):
 
 
 def _questions(answer: str, documents: Iterable[Document]) -> Iterator[str]:
-    """Questions about sentences of a suitable length that mention the answer once."""
+    """Questions about sentences that mention the answer once, those of a suitable length first."""
     mention = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)", re.IGNORECASE)
-    for document in documents:
-        for sentence in _SENTENCE_END.split(document.text):
-            if _SHORTEST <= len(sentence) <= _LONGEST and len(mention.findall(sentence)) == 1:
-                yield _FRAME.format(mention.sub(GAP, " ".join(sentence.split())))
+    sentences = (s for document in documents for s in _SENTENCE_END.split(document.text))
+    telling = [sentence for sentence in sentences if len(mention.findall(sentence)) == 1]
+    for sentence in sorted(telling, key=lambda s: not _SHORTEST <= len(s) <= _LONGEST):
+        yield _FRAME.format(mention.sub(GAP, " ".join(sentence.split())))
 
 
 def _query(trajectory: Trajectory) -> str:

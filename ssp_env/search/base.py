@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -56,11 +57,18 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
         if isinstance(ranking, ServiceError):
             continue
         few = isinstance(ranking, list | tuple) and len(ranking) <= k
-        good = (isinstance(d, Document) and isinstance(d.id, str) for d in ranking or ())
-        if not few or not all(good):
-            wanted = f"a list of at most {k} Documents with strings as ids is wanted for each"
-            wanted += f" of {len(queries)} queries"
-            raise UsageError(f"{wanted}; the retriever gave {results!r:.200}")
+        for found in (ranking or ()) if few else (None,):
+            if not (
+                isinstance(found, Document)
+                and isinstance(found.id, str)
+                and isinstance(found.title, str)
+                and isinstance(found.text, str)
+                and isinstance(found.score, float | int | None)
+                and math.isfinite(found.score or 0)
+            ):
+                wanted = f"a list of at most {k} Documents is wanted for each of {len(queries)} "
+                wanted += "queries, of strings, with a finite float or None as score"
+                raise UsageError(f"{wanted}; the retriever gave {results!r:.200}")
     return results
 
 

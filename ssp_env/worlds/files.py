@@ -57,7 +57,7 @@ class FileWorld(RealText):
         ``questions_path``, :meth:`questions` raises."""
         paths = [path for path in (corpus_path, answers_path, questions_path) if path is not None]
         if missing := [str(path) for path in paths if not Path(path).exists()]:
-            raise DataError(" and ".join(missing), "no such file")
+            raise DataError(" and ".join(missing), f"no such file, seen from {Path.cwd()}")
 
         self.name = name
         self.answers: Sequence[GroundTruth] = read_answers(answers_path)

@@ -43,7 +43,7 @@ def run(chosen: Chosen, *, role: str, games: int | None) -> int:
     """Plays until the person quits, or ``--games`` are played."""
     quiet_libraries()
     config = chosen.config(values=chosen.start())
-    rules, _ = open_run(config)
+    rules, _ = open_run(config.replace(per_group=1))  # a question is needed for checks alone
     session = Session(rules, engine_of(config, rules), config.seed, role)
     task = TASKS[role].format(attempts=config.game.attempts)
     session.panel(f"search self-play: {config.world}", f"{task}\n{session.keys}")

@@ -38,8 +38,8 @@ DOUBTS = 6
 
 def report(paths: Sequence[str], out: str | None = None, tokens: bool = False) -> int:
     runs = open_runs(paths)
-    more = f"-and-{len(runs) - 1}-more" if len(runs) > 1 else ""
-    page = Path(out or f"report-{runs[0].key}{more}.html")
+    more = f"-and-{len(paths) - 1}-more" if len(paths) > 1 else ""
+    page = Path(out or f"report-{Path(paths[0]).resolve().name}{more}.html")
     steps = [(place, step) for place, run in enumerate(runs) for step in run.files]
     indexes: list[dict[int, Any]] = [{} for _ in runs]
     with replacing(page) as file:

@@ -68,6 +68,7 @@ def open_run(
     from ssp_agents.engines.opening import check_same_tokens
     from ssp_agents.losses import find_algorithm
 
+    check_policy(config)
     model = check_model(config.model_dir)
     tokenizer = HuggingFaceTokenizer.load(config.model_dir)
     if tokenizer.vocab_size > model.vocab_size:

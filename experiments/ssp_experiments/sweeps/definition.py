@@ -125,7 +125,11 @@ def trials(sweep: Sweep) -> list[Trial]:
             folder = f"arm-{len(folders)}-{folder}"
         folders.append(folder)
         for seed in sweep.seeds:
-            config = make_config(load_preset(sweep.preset), {**changes, "seed": seed})
+            try:
+                config = make_config(load_preset(sweep.preset), {**changes, "seed": seed})
+            except ConfigError as error:
+                whose = f"{arm}: " if error.field in settings else ""
+                raise ConfigError(whose + error.field, error.value, error.fix) from None
             planned.append(Trial(arm, seed, f"{folder}-seed{seed}", settings, config))
     return sorted(planned, key=lambda trial: sweep.seeds.index(trial.seed))
 

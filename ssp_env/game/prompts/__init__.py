@@ -52,6 +52,8 @@ _FIELDS: Mapping[str, tuple[set[str], set[str]]] = {
     "nothing": (set(), set()),
 }
 """Placeholders of each prompt: those that it needs, and those that it may have."""
+_BESIDE = ("judge", "verify", "solve")
+"""Prompts of a set for models behind an API, which :func:`prompt_file` gives."""
 _OPENING = "_opening"
 """Behind a role's name, among the texts of a set: what stands before several messages."""
 _AUTHOR = re.compile(r"^\[(system|user|assistant)\]\n", re.MULTILINE)
@@ -188,6 +190,11 @@ class Prompts:
         }
         if (declared := _read(source, "tags.json")) is not None:
             texts["tags"] = declared
+        if source.partition(":")[0] not in SHIPPED:
+            known = {*_FIELDS, *_BESIDE}
+            for stem in sorted({file.stem for file in Path(source).glob("*.txt")} - known):
+                fix = f"{stem}.txt is none of a set's prompts; {nearest(stem, known)}"
+                raise ConfigError("game.prompts", source, fix)
         tags = read_tags(declared)
         around = tags.opening("information"), tags.closing("information")
         texts.setdefault("information", "{documents}".join(around))

@@ -155,6 +155,7 @@ MISTAKES = [
     ("questions torn", "step_000001.jsonl:1: "),
     ("sweep run --out torn --resume", "sweep.yaml: has no commands"),
     ("train --preset wiki", "name a causal LM by --model DIR"),
+    ("eval --world wiki-mini", "name a causal LM by --model DIR"),
     ("train --model Qwen/Qwen2.5-0.5B", "there is no model directory Qwen/Qwen2.5-0.5B"),
     ("train --model file", "file is a file: name its directory"),
     ("train --steps 3 --set steps=4", "say 3: leave it out"),
@@ -164,7 +165,7 @@ MISTAKES = [
     (f"train --set judge=openai --set openai.model=m --set openai.base_url={GONE}", GONE),
     ("train --set engine.kind=vllm", "engine.kind=vllm needs a package"),
     ("train --set tracker=wandb", "run: pip install 'ssp-env[track]'"),
-    ("train --set learning.solver_algorithm=own:LIMIT", "is a int, not an ssp_agents."),
+    ("train --set learning.solver_algorithm=own:LIMIT", "is of type int, not an ssp_agents."),
     ("train --set learning.proposer_algorithm=no:X", "learning.proposer_algorithm = 'no:X'"),
     ("train --rules broken:make", "No module named 'nothing_like_it'; mend it"),
     ("train --rules typo:make", "SyntaxError"),  # of several lines

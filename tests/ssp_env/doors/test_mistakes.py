@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,13 +14,15 @@ from scripted import jsonl
 import ssp_env
 from ssp_env import GameBatch, SolverVectorEnv, TextRole, World
 from ssp_env.errors import ConfigError, SSPError
+from ssp_env.game.rules import Rules
 from ssp_env.judge.judges import F1Judge
 from ssp_env.search.index import build_index
-from ssp_env.types import GroundTruth
+from ssp_env.types import Document, GroundTruth
 from ssp_env.worlds.mini import SmallWorld
 
 SMALL = SmallWorld()
 RULES = ssp_env.raw_env(world=SMALL).rules
+TOKENIZER, GAME = RULES.tokenizer, RULES.config
 
 
 NIGHTHAWKS = ssp_env.Question("1", "Who directed Nighthawks?", ("Bruce Malmuth",), "own")
@@ -45,6 +48,7 @@ MISTAKES: Mapping[str, tuple[Callable[[], object], str]] = {
     "a strange question": (lambda: about(question=NIGHTHAWKS), "no tokens for 1 of 1, such as"),
     "strange prompts": (lambda: ssp_env.env(game={"prompts": "plain"}), "its proposer.txt"),
     "a class": (lambda: ssp_env.env(judge=F1Judge), r"judge .*an object with a judge\(\)"),
+    "a part": (lambda: Rules.build(SMALL, TOKENIZER, GAME, solver_rewrad=1), "'solver_reward'"),  # type: ignore[call-arg]
     "rules and more": (lambda: ssp_env.env(rules=RULES, game={}), "the rules are ready already"),
     "masks of bytes": (lambda: ssp_env.env(world="small", tokenizer="bytes"), "legal_moves"),
     "a filter": (lambda: ssp_env.env(filters={"mine": "spoiler"}), "filters.mine .*a function"),
@@ -64,13 +68,17 @@ def sure(tasks: Any) -> Any:
     return [True for _ in tasks]
 
 
-def many(queries: Any, k: int) -> Any:
-    return [[SMALL.corpus[0]] * 9 for _ in queries]
+def finds(found: Any) -> Any:
+    """A retriever that gives the same for every query."""
+    return SimpleNamespace(search=lambda queries, k: [found for _ in queries])
 
 
 PARTS: Mapping[str, tuple[dict[str, Any], str]] = {
     "True": ({"judge": SimpleNamespace(judge=sure)}, "judge .*one Verdict.*not True"),
-    "too many": ({"retriever": SimpleNamespace(search=many)}, "at most 2 Documents"),
+    "too many": ({"retriever": finds([SMALL.corpus[0]] * 9)}, "at most 2 Documents"),
+    "no list": ({"retriever": finds(SMALL.corpus[0])}, "a list of at most 2 Documents"),
+    "no text": ({"retriever": finds([Document("1", "A", None)])}, "of strings"),  # type: ignore[arg-type]
+    "no score": ({"retriever": finds([Document("1", "A", "a", math.nan)])}, "a finite float"),
     "no bool": ({"filters": {"mine": lambda proposal: None}}, "filter mine has to return a bool"),
     "no number": ({"solver_reward": lambda *given: float("nan")}, "a finite number is wanted"),
     "documents": ({"noise": lambda *given: given[-1][:1]}, "a tuple of NoiseDocuments"),

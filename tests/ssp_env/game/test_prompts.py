@@ -79,6 +79,10 @@ def test_an_own_set(own: Path) -> None:
     with pytest.raises(ConfigError, match="search"):
         Prompts.open(str(own), BYTES)
     (own / "tags.json").unlink()
+    (own / "jugde.txt").write_text("Judge.")
+    with pytest.raises(ConfigError, match=r"jugde\.txt is none .* did you mean 'judge'"):
+        Prompts.open(str(own), BYTES)
+    (own / "jugde.txt").unlink()
     (own / "verifier.txt").unlink()
     small = ssp_env.open_world("mini", entities=50)
     solving = GameConfig(prompts=str(own), verifier="policy", verification_prompt="attempt")
