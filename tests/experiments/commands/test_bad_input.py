@@ -181,6 +181,7 @@ MISTAKES = [
     ("imitate --out new --games nowhere", "nowhere: cannot be read"),
     ("sweep batch --resume", "holds no sweep"),
     ("sweep arms: {a: {}, c: {seed: 3}}", "give seeds"),
+    ("sweep arms: {a: {}, c: {learning.lrr: 3}}", "c: learning.lrr = 3: no such setting"),
     ("sweep arms: {a: {}, a: {steps: 3}}", "'a' is there twice"),
     ("sweep arms: {a: {learning.proposer_algorithm: grpo}}", "compares proposals"),
     *(

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 from hf_tokenizers import KINDS
 
+from ssp_env import TextRole
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import STRATEGIES, BatchStrategy, make_strategy
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
@@ -86,6 +87,14 @@ class TestClozePlayer(PlayerTests):
 
     def make_player(self, rules: Rules) -> Player:
         return ClozePlayer(rules.tags)
+
+
+def test_a_short_sentence_is_asked_about_where_there_is_no_longer_one(cities: World) -> None:
+    role = TextRole("proposer", world=cities)
+    role.reset(seed=0)
+    while not role.game.proposer.done:
+        role.step(ClozePlayer(role.rules.tags).write(role.game.proposer))
+    assert '"_____ lies on the river Seine."' in role.game.proposer.result
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
