@@ -225,7 +225,9 @@ def read_rows(path: str | Path, kind: type[M]) -> Iterator[tuple[int, M]]:
             yield line, kind.model_validate(fields)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            what = f"field {'.'.join(map(str, first['loc']))!r}: {first['msg']}"
+            missing = first["type"] == "missing"
+            has = f"the line has {', '.join(fields)}" if missing else f"not {first['input']!r:.100}"
+            what = f"field {'.'.join(map(str, first['loc']))!r}: {first['msg']}; {has}"
             raise DataError(path, what, line) from None
 
 
