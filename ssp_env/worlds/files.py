@@ -55,9 +55,10 @@ class FileWorld(RealText):
     ) -> None:
         """``name`` is for records. The answer set is D, which the proposer plays from; without
         ``questions_path``, :meth:`questions` raises."""
-        paths = [path for path in (corpus_path, answers_path, questions_path) if path is not None]
-        if missing := [str(path) for path in paths if not Path(path).exists()]:
-            raise DataError(" and ".join(missing), f"no such file, seen from {Path.cwd()}")
+        given = [path for path in (corpus_path, answers_path, questions_path) if path is not None]
+        paths = [Path(path).absolute() for path in given]  # seen from which folder?
+        if missing := [str(path) for path in paths if not path.exists()]:
+            raise DataError(" and ".join(missing), "no such file")
 
         self.name = name
         self.answers: Sequence[GroundTruth] = read_answers(answers_path)

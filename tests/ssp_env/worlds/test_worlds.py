@@ -156,6 +156,8 @@ def test_a_world_of_files_in_which_no_evaluation_answer_may_be_played_from(tmp_p
         shared = write(tmp_path / "a.jsonl", vienna, row)
         with pytest.raises(DataError, match="also an answer of evaluation question"):
             FileWorld("mine", corpus, shared, questions)
+    with pytest.raises(DataError, match=rf"^{Path.cwd()}/nowhere: no such file"):
+        FileWorld("mine", "nowhere", answers)
     for row, says in ({"answers": ["Inn"]}, "the line has answers"), ({"answer": 3}, "not 3"):
         with pytest.raises(DataError, match=rf"field 'answer': .*; {says}"):
             read_answers(write(tmp_path / "a.jsonl", row))
