@@ -40,7 +40,7 @@ rows of some thousand tokens at once (assumed). It falls with larger policies an
 FASTEST = 10_000
 """Tokens per second that one process hands through, whatever the policy (measured on a CPU)."""
 TRANSFORMERS = 0.1
-"""Share of it that the engine of `transformers` reaches (measured on an H200 at 1.5B, 160 rows)."""
+"""Share of vLLM's rate that the engine of `transformers` reaches (an H200, 1.5B, 160 rows)."""
 MEAN_ROW, SAMPLED = 0.285, 0.2
 """Share of the longest row that a mean row has, and of its tokens that the policy wrote (assumed).
 """

@@ -10,6 +10,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -63,11 +64,11 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
                 and isinstance(found.id, str)
                 and isinstance(found.title, str)
                 and isinstance(found.text, str)
-                and isinstance(found.score, float | int | None)
+                and isinstance(found.score, Real | None)
                 and math.isfinite(found.score or 0)
             ):
                 wanted = f"a list of at most {k} Documents is wanted for each of {len(queries)} "
-                wanted += "queries, of strings, with a finite float or None as score"
+                wanted += "queries, of strings, with a finite number or None as score"
                 raise UsageError(f"{wanted}; the retriever gave {results!r:.200}")
     return results
 

@@ -56,7 +56,7 @@ class FileWorld(RealText):
         """``name`` is for records. The answer set is D, which the proposer plays from; without
         ``questions_path``, :meth:`questions` raises."""
         given = [path for path in (corpus_path, answers_path, questions_path) if path is not None]
-        paths = [Path(path).absolute() for path in given]  # seen from which folder?
+        paths = [Path(path).absolute() for path in given]  # for the message
         if missing := [str(path) for path in paths if not path.exists()]:
             raise DataError(" and ".join(missing), "no such file")
 

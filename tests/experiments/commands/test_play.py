@@ -65,3 +65,6 @@ def test_a_session_in_the_terminal(
     shown = capsys.readouterr().out
     assert "invalid: no search" in shown
     assert shown.count("after 1 game") == 1
+
+    type_in(monkeypatch, "q")
+    assert main(["play", "--world", "small"]) == 0, "of whose questions there are few"

@@ -78,7 +78,7 @@ PARTS: Mapping[str, tuple[dict[str, Any], str]] = {
     "too many": ({"retriever": finds([SMALL.corpus[0]] * 9)}, "at most 2 Documents"),
     "no list": ({"retriever": finds(SMALL.corpus[0])}, "a list of at most 2 Documents"),
     "no text": ({"retriever": finds([Document("1", "A", None)])}, "of strings"),  # type: ignore[arg-type]
-    "no score": ({"retriever": finds([Document("1", "A", "a", math.nan)])}, "a finite float"),
+    "no score": ({"retriever": finds([Document("1", "A", "a", math.nan)])}, "a finite number"),
     "no bool": ({"filters": {"mine": lambda proposal: None}}, "filter mine has to return a bool"),
     "no number": ({"solver_reward": lambda *given: float("nan")}, "a finite number is wanted"),
     "documents": ({"noise": lambda *given: given[-1][:1]}, "a tuple of NoiseDocuments"),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import bm25s
@@ -21,7 +22,7 @@ from scripted import jsonl
 from ssp_env.errors import ConfigError, DataError, ServiceError, UsageError
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.rules import Rules
-from ssp_env.search.base import Corpus, Retriever, read_corpus
+from ssp_env.search.base import Corpus, Retriever, read_corpus, search_each
 from ssp_env.search.bm25 import BM25Retriever, tokenize
 from ssp_env.search.index import build_index, open_index
 from ssp_env.search.wrappers import (
@@ -198,6 +199,12 @@ def test_each_part_is_asked_once_and_deep_enough_and_the_first_decides_equal_sco
             over.search(["r"], 0)
     with pytest.raises(ConfigError, match="give one for each of 2"):
         HybridRetriever(parts, [1.0])
+
+
+def test_scores_may_be_those_of_faiss() -> None:
+    found = [Document("1", "", "a", np.float32(0.5))]  # type: ignore[arg-type]
+    retriever: Any = SimpleNamespace(search=lambda queries, k: [found for _ in queries])
+    assert search_each(retriever, ["q", "r"], 1) == [found, found]
 
 
 RANKINGS = st.lists(
