@@ -160,9 +160,15 @@ class Referee:
                 continue
 
             question, documents = game.question or "", game.materials
-            fitting = fit_documents(rules.prompts, rules.config, question, documents, game.noise)
-            readings.append((game, fitting))
+            given = rules.prompts, rules.config, question, documents, game.noise
+            readings.append((game, fit_documents(*given, partial(self._orders, game))))
         return readings
+
+    def _orders(self, game: Game, documents: Sequence[Document]) -> list[Sequence[Document]]:
+        """The orders in which these documents are read by those who verify."""
+        if self.rules.verifier is not None:
+            return [documents]
+        return [game.shuffled(documents, i) for i in range(self.rules.config.verifications[1])]
 
     def take_verification(self, game: Game, result: Verdict | ServiceError) -> None:
         """Takes the verdict of a verification; an outage voids the game.

@@ -9,7 +9,7 @@ in verification and for another one later; ``docs/environment.md`` says how alik
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -129,24 +129,27 @@ def fit_documents(
     question: str,
     materials: tuple[Document, ...],
     noise: Sequence[NoiseDocument],
+    orders: Callable[[Sequence[Document]], Iterable[Sequence[Document]]] = lambda kept: (kept,),
 ) -> tuple[Document, ...]:
     """Documents for which a verification has room: all of the evidence, and as much noise as fits.
 
-    ``materials`` are both, in the order of reading; of the noise, the last one yields first. The
-    solver's prompt with the question fits ``max_prompt_tokens``."""
+    ``materials`` are both, in the order of reading; of the noise, the last one yields first.
+    ``orders`` gives all orders in which documents are going to be read: what a document takes
+    depends on its neighbours. The solver's prompt with the question fits ``max_prompt_tokens``."""
     if config.verifies_by_attempt:
         return materials
 
     # Prompt: solver's + max_prompt_tokens + max_response_tokens. The proposer was shown all of the
     # evidence within max_response_tokens, and the question takes at most max_prompt_tokens.
-    room = len(prompts.solver(question, config.max_searches)) + config.verification_tokens
-    room -= len(verification_prompt(prompts, config, question, ()))
+    most = len(prompts.solver(question, config.max_searches)) + config.verification_tokens
 
-    kept, limit = list(materials), config.max_document_tokens
+    def fits(documents: Sequence[Document]) -> bool:
+        read = (verification_prompt(prompts, config, question, o) for o in orders(documents))
+        return all(len(ids) <= most for ids in read)
+
+    kept = list(materials)
     for item in reversed(noise):
-        # Tokens of all documents as listed. A document's number counts too, so leaving one out may
-        # shorten those behind it.
-        if sum(prompts.listed(d, limit, place) for place, d in enumerate(kept, 1)) <= room:
+        if fits(tuple(kept)):
             break
         # Whole passages of noise are left out: a stump would give itself away.
         kept.remove(item.document)

@@ -14,7 +14,9 @@ class Tokenizer(Protocol):
     concatenation of the pieces of a turn is the text that tags are looked for in.
 
     A tokenizer that does not know every text may name the id of its unknown token as
-    ``unknown_id``: ``reset`` then refuses an answer that would become that."""
+    ``unknown_id``: ``reset`` then refuses an answer that would become that. It may have the methods
+    :func:`encode_parts` and :func:`first_tokens` ask for, where tokens depend on what stands around
+    a text."""
 
     vocab_size: int
     """Number of ids; actions are 0 .. vocab_size - 1."""
@@ -33,6 +35,41 @@ class Tokenizer(Protocol):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens included."""
+
+
+def encode_parts(
+    tokenizer: Tokenizer, parts: Sequence[tuple[str, bool]], continues: bool = False
+) -> list[int]:
+    """Ids of one text that is made of parts.
+
+    Args:
+        parts: texts in order, and for each whether we wrote it (tags in it are tags) or it is from
+            outside (nothing in it may become a special token, alone or with what is around it).
+        continues: whether the text goes on another one. Tokenizers that put a space before a text,
+            as Llama 2's does, put none before it then.
+
+    By the tokenizer's own method ``encode_parts(parts, continues)``, if it has one: the ids are
+    those of the whole text. Else each part is encoded by itself."""
+    own = getattr(tokenizer, "encode_parts", None)
+    if own is not None:
+        return list(own(parts, continues))
+    encoded = (tokenizer.encode(t) if ours else tokenizer.encode_data(t) for t, ours in parts)
+    return [token for ids in encoded for token in ids]
+
+
+def first_tokens(tokenizer: Tokenizer, text: str, limit: int) -> str:
+    """The beginning of a text from outside, of this many tokens at most, without half letters.
+
+    By the tokenizer's own method ``first_tokens(text, limit)``, if it has one."""
+    own = getattr(tokenizer, "first_tokens", None)
+    if own is not None:
+        return str(own(text, limit))
+    ids = tokenizer.encode_data(text)
+    if len(ids) <= limit:
+        return text
+    cut = tokenizer.decode(ids[:limit])
+    # The bytes of a letter may be cut in two.
+    return cut if text.startswith(cut) else cut.rstrip("\ufffd")
 
 
 def encodable(text: str) -> str:

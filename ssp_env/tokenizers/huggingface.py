@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -11,6 +10,7 @@ from typing import Any
 
 from ssp_env.errors import MissingExtra, ModelError, TokenizerError
 from ssp_env.tokenizers.base import byte_level_alphabet, encodable
+from ssp_env.tokenizers.joining import Joiner, Parts, for_data
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 """A byte in a vocabulary with byte fallback."""
@@ -42,13 +42,14 @@ class HuggingFaceTokenizer:
         self.pad_id: int = pad
 
         # Prompts are encoded by the tokenizer itself, outside text by a copy that knows no markup.
-        self._data_backend = _for_data(tokenizer.backend_tokenizer)
-        added = tokenizer.added_tokens_decoder.items()
-        reserved = {i for i, token in added if token.special or _MARKUP.fullmatch(token.content)}
-        self._reserved = reserved - {self.unknown_id} | {self.eos_id, self.pad_id}
-
-        question_mark = self._data_backend.encode("?", add_special_tokens=False).ids
-        self._stand_in = [self.unknown_id] if self.unknown_id is not None else question_mark
+        backend, added = tokenizer.backend_tokenizer, tokenizer.added_tokens_decoder
+        self._added = {i: token.content for i, token in added.items()}
+        reserved = {i for i, t in added.items() if t.special or _MARKUP.fullmatch(t.content)}
+        reserved = (reserved - {self.unknown_id} | {self.eos_id, self.pad_id}) - {None}
+        data = for_data(backend, lambda text: _MARKUP.fullmatch(text) is not None)
+        question_mark = data.encode("?", add_special_tokens=False).ids
+        stand_in = question_mark if self.unknown_id is None else [self.unknown_id]
+        self._joiner = Joiner(self._encoding, backend, data, reserved, self._added, stand_in)
         self.pieces: Sequence[bytes] = self._read_pieces()
         self.chat_frame()  # refuses a template that cannot be used
 
@@ -82,20 +83,42 @@ class HuggingFaceTokenizer:
         return list(self.inner.encode(encodable(text), add_special_tokens=False))
 
     def encode_data(self, text: str) -> list[int]:
-        """Ids of text from outside; special tokens in it are spelled out as plain text.
+        """Ids of text from outside; special tokens in it are spelled out as plain text."""
+        return self._joiner.data(text)
 
-        Where a vocabulary has them as ordinary words too (word-level, unigram), an unknown token or
-        a question mark takes their place: if they were just left out, what stands around them could
-        close up to a tag."""
-        ids: list[int] = self._data_backend.encode(encodable(text), add_special_tokens=False).ids
+    def encode_parts(self, parts: Parts, continues: bool = False) -> list[int]:
+        """Ids of one text; see :func:`ssp_env.tokenizers.base.encode_parts`."""
+        return self._joiner.join(parts, continues)
 
-        if self._reserved.isdisjoint(ids):
-            return ids
-        return [j for i in ids for j in (self._stand_in if i in self._reserved else (i,))]
+    def first_tokens(self, text: str, limit: int) -> str:
+        """The beginning of a text from outside, of this many tokens at most."""
+        return self._joiner.first(text, limit)
 
     def decode(self, ids: Sequence[int]) -> str:
+        """Text of ids, special tokens included; the text that :meth:`encode` was given."""
+        if not self._joiner.divides:
+            return self._decode(ids)
+
+        # A space that the tokenizer puts behind an added token is none of the text's.
+        texts, start = list[str](), 0
+        for place, token in enumerate([*ids, None]):
+            if token is None or token in self._added:
+                texts.append(self._decode(ids[start:place]) if start < place else "")
+                texts.append("" if token is None else self._added[token])
+                start = place + 1
+        return "".join(texts)
+
+    def _decode(self, ids: Sequence[int]) -> str:
         options = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
         return str(self.inner.decode(list(ids), **options))
+
+    def _encoding(self, text: str) -> Any:
+        """The Rust library's encoding of a text that we wrote."""
+        backend = self.inner.backend_tokenizer
+        # Whoever shares the tokenizer may have had it cut and fill up texts.
+        backend.no_truncation()
+        backend.no_padding()
+        return backend.encode(text, add_special_tokens=False)
 
     def chat_frame(self, roles: Sequence[str] = ("user",)) -> tuple[str, ...]:
         """Texts of the chat template before, between and after messages of these roles, with the
@@ -158,17 +181,3 @@ class HuggingFaceTokenizer:
                 text = self.inner.decode([*anchor_ids, i], clean_up_tokenization_spaces=False)
                 pieces.append(text.removeprefix(anchor).encode())
         return tuple(pieces)
-
-
-def _for_data(backend: Any) -> Any:
-    """A copy of the tokenizer that takes special tokens and other markup for plain text."""
-    spec = json.loads(backend.to_str())
-
-    # Texts are cut by the game, never by the tokenizer.
-    spec["truncation"] = spec["padding"] = None
-    for token in spec["added_tokens"]:
-        token["special"] = token["special"] or _MARKUP.fullmatch(token["content"]) is not None
-
-    copy = type(backend).from_str(json.dumps(spec))
-    copy.encode_special_tokens = True
-    return copy

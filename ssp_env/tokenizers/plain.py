@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -10,6 +11,7 @@ from typing import Any
 
 from ssp_env.errors import TokenizerError
 from ssp_env.tokenizers.base import byte_level_alphabet, encodable
+from ssp_env.tokenizers.joining import Joiner, Parts, for_data
 
 PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
 WORD = r"\w+|[^\w\s]"
@@ -35,6 +37,10 @@ class ByteTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         return b"".join(self.pieces[i] for i in ids).decode("utf-8", "replace")
+
+    def first_tokens(self, text: str, limit: int) -> str:
+        """The beginning of a text, of this many bytes at most, without half letters."""
+        return text.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
 
 
 class WordTokenizer:
@@ -79,6 +85,11 @@ class WordTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         return " ".join(self.tokens[i] for i in ids)
 
+    def first_tokens(self, text: str, limit: int) -> str:
+        """The beginning of a text, of this many words at most."""
+        ends = [word.end() for word in itertools.islice(self._plain.finditer(text), limit + 1)]
+        return text if len(ends) <= limit else text[: ends[limit - 1] if limit else 0]
+
 
 class BPETokenizer:
     """8,192 ids: padding, end, the ten tags under their default names, bytes, and merged bytes.
@@ -90,7 +101,7 @@ class BPETokenizer:
     names take several tokens. ``transformers`` loads the same file, to the same ids."""
 
     def __init__(self) -> None:
-        self._inner, self._data, self.pieces = _packaged()
+        self._inner, self._joiner, self.pieces = _packaged()
         self.vocab_size = len(self.pieces)
         self.eos_id: int | None = self._inner.token_to_id(_BPE_END)
         self.pad_id: int = self._inner.token_to_id(_BPE_PAD)
@@ -103,7 +114,15 @@ class BPETokenizer:
         return list(self._inner.encode(encodable(text)).ids)
 
     def encode_data(self, text: str) -> list[int]:
-        return list(self._data.encode(encodable(text)).ids)
+        return self._joiner.data(text)
+
+    def encode_parts(self, parts: Parts, continues: bool = False) -> list[int]:
+        """Ids of one text; see :func:`ssp_env.tokenizers.base.encode_parts`."""
+        return self._joiner.join(parts, continues)
+
+    def first_tokens(self, text: str, limit: int) -> str:
+        """The beginning of a text from outside, of this many tokens at most."""
+        return self._joiner.first(text, limit)
 
     def decode(self, ids: Sequence[int]) -> str:
         text = b"".join(self.pieces[i] or (self._inner.id_to_token(i) or "").encode() for i in ids)
@@ -111,14 +130,13 @@ class BPETokenizer:
 
 
 @cache
-def _packaged() -> tuple[Any, Any, Sequence[bytes]]:
-    """The tokenizer, its copy that knows no tags, and the bytes behind each id."""
+def _packaged() -> tuple[Any, Joiner, Sequence[bytes]]:
+    """The tokenizer, what joins parts by it, and the bytes behind each id."""
     # Imported here: games over words and bytes need no such library.
     from tokenizers import Tokenizer
 
     text = (Path(__file__).parent / "data/bpe/tokenizer.json").read_text(encoding="utf-8")
-    inner, data = Tokenizer.from_str(text), Tokenizer.from_str(text)
-    data.encode_special_tokens = True
+    inner = Tokenizer.from_str(text)
 
     spelled, special = byte_level_alphabet(), inner.get_added_tokens_decoder()
     pieces = []
@@ -128,4 +146,6 @@ def _packaged() -> tuple[Any, Any, Sequence[bytes]]:
             pieces.append(bytes(spelled[char] for char in token))
         else:
             pieces.append(b"" if token in (_BPE_END, _BPE_PAD) else token.encode())
-    return inner, data, tuple(pieces)
+    data = for_data(inner, lambda content: True)
+    joiner = Joiner(inner.encode, inner, data, special, special, data.encode("?").ids)
+    return inner, joiner, tuple(pieces)

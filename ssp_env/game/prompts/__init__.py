@@ -9,40 +9,59 @@ the chat), ``tools`` and ``llama`` (for models that write tool calls as Qwen's a
 ``mini`` (for the words of the mini-wiki), and those of other projects' checkpoints.
 
 The format of other projects' sets (tags, what surrounds documents, system messages) is read from
-their released code. The sentences are ours; a checkpoint was trained on other ones."""
+their released code. The sentences are ours; a checkpoint was trained on other ones.
+
+A prompt has the ids that the tokenizer gives its whole text (:class:`Whole`). The policies that
+ship, and games that earlier versions saved, have other ones: those of each literal, answer,
+question, title and text by itself (:class:`Pieces`)."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ssp_env.errors import ConfigError, nearest
-from ssp_env.game.protocol import Tags
-from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.game.prompts.sets import (
+    BESIDE,
+    FORMATS,
+    SHIPPED,
+    SetForm,
+    format_settings,
+    prompt_file,
+    read_form,
+    read_tags,
+    read_text,
+    tags_of,
+)
+from ssp_env.tokenizers.base import Tokenizer, encode_parts, first_tokens
 from ssp_env.types import Document, Role
 
-FORMATS: Mapping[str, dict[str, int]] = {
-    # github.com/PeterGriffinJin/Search-R1: search_r1/llm_agent/generation.py, scripts/data_process
-    "search-r1": {"top_k": 3, "max_searches": 4},
-    # github.com/Alibaba-NLP/ZeroSearch: llm_agent/generation.py
-    "zerosearch": {"top_k": 5, "max_searches": 5},
-    # github.com/QingFei1/R-Search: src/eval/main.py (which sets no limit of searches) and
-    # src/train/generation.py
-    "r-search": {"top_k": 5, "max_searches": 10},
-}
-"""Settings of the game that other projects' checkpoints expect, by the name of the prompt set."""
+__all__ = [
+    "FORMATS",
+    "SHIPPED",
+    "Prompts",
+    "SetForm",
+    "Template",
+    "format_settings",
+    "prompt_file",
+    "read_tags",
+    "tags_of",
+]
 
-SHIPPED = ("compact", "examples", "llama", "mini", "paper", "plain", "tools", *FORMATS)
+_OPENING = "_opening"
+"""Behind a role's name, among the texts of a set: what stands before several messages."""
+_AUTHOR = re.compile(r"^\[(system|user|assistant)\]\n", re.MULTILINE)
+_ENCODING = "encoding"
+"""Among the texts of a set: how it is encoded. Records of earlier versions lack it."""
+Part = tuple[str, bool]
+"""A text, and whether it is ours; one from outside is defused already."""
 
-_FIELDS: Mapping[str, tuple[set[str], set[str]]] = {
+FIELDS: Mapping[str, tuple[set[str], set[str]]] = {
     "proposer": ({"answer"}, {"searches"}),
     "solver": ({"question"}, {"searches"}),
     "verifier": ({"question", "documents"}, set()),
@@ -52,63 +71,15 @@ _FIELDS: Mapping[str, tuple[set[str], set[str]]] = {
     "nothing": (set(), set()),
 }
 """Placeholders of each prompt: those that it needs, and those that it may have."""
-_BESIDE = ("judge", "verify", "solve")
-"""Prompts of a set for models behind an API, which :func:`prompt_file` gives."""
-_OPENING = "_opening"
-"""Behind a role's name, among the texts of a set: what stands before several messages."""
-_AUTHOR = re.compile(r"^\[(system|user|assistant)\]\n", re.MULTILINE)
+_OURS = frozenset({"searches", "number"})
+"""Placeholders for numbers of our own."""
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _OPEN_BRACKET = re.compile(r"<\s*/?\s*\Z")
 
 _REMEMBERED = 20_000
 """Texts of a kind whose ids are kept."""
-
-
-def format_settings(prompts: str) -> dict[str, Any]:
-    """The settings of a game that a prompt set asks for, as plain data."""
-    return {"prompts": prompts, **FORMATS.get(prompts.partition(":")[0], {})}
-
-
-def prompt_file(source: str, name: str) -> Traversable | None:
-    """A file of the set that ``game.prompts`` names, such as ``judge.txt``, if there is one."""
-    shipped, _, words = source.partition(":")
-    folders: list[Traversable] = [Path(source)]
-    if shipped in SHIPPED:
-        # Other projects have no proposer and no verifier: ``plain`` completes their sets.
-        ours = resources.files("ssp_env.game.prompts")
-        folders = [ours / shipped, ours / "plain"]
-        if words and name == "solver.txt":
-            return Path(words)
-    elif not folders[0].is_dir():
-        fix = f"name a directory, or a shipped set; {nearest(shipped, SHIPPED)}"
-        raise ConfigError("game.prompts", source, fix)
-
-    return next((folder / name for folder in folders if (folder / name).is_file()), None)
-
-
-def tags_of(source: str) -> Tags:
-    """Names of the tags of the prompt set that ``game.prompts`` names."""
-    return read_tags(_read(source, "tags.json"))
-
-
-def read_tags(declared: str | None) -> Tags:
-    """Names of tags from the text of a ``tags.json``; the default ones if there is none."""
-    try:
-        return Tags(**json.loads(declared or "{}"))
-    except (json.JSONDecodeError, TypeError) as error:
-        fix = 'give a mapping from tag to name, such as {"information": "observation"}'
-        raise ConfigError("tags.json", declared, f"{fix} ({error})") from error
-
-
-def _read(source: str, name: str) -> str | None:
-    file = prompt_file(source, name)
-    if file is None:
-        return None
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        fix = f"{file.name} has to be a readable UTF-8 file ({error})"
-        raise ConfigError("game.prompts", source, fix) from error
+_KEPT_WHOLE = 2_000
+"""Prompts and observations whose ids are kept: they come back for each attempt at a question."""
 
 
 class Template:
@@ -120,9 +91,9 @@ class Template:
         """The final line break of a text file is ignored; other white space is not. ``frame`` is
         what a chat template puts around a message."""
         parts = _PLACEHOLDER.split(text.removesuffix("\n"))
-        literals, self.fields = parts[0::2], parts[1::2]
+        self.literals, self.fields = parts[0::2], parts[1::2]
 
-        needed, optional = _FIELDS[name]
+        needed, optional = FIELDS[name]
         for field in sorted(needed - set(self.fields)):
             fix = f"put the placeholder {{{field}}} into it"
             raise ConfigError(f"game.prompts.{name}", text.strip()[:60], fix)
@@ -130,14 +101,14 @@ class Template:
             fix = nearest(field, needed | optional)
             raise ConfigError(f"game.prompts.{name}", f"{{{field}}}", fix)
         # With the value behind it, such a bracket could become a tag.
-        if any(_OPEN_BRACKET.search(literal) for literal in literals[:-1]):
+        if any(_OPEN_BRACKET.search(literal) for literal in self.literals[:-1]):
             fix = "put no bracket right before a placeholder: the two could spell a tag"
             raise ConfigError(f"game.prompts.{name}", text.strip()[:60], fix)
 
         # The chat template surrounds the whole message, so it joins the outermost literals.
-        literals[0] = frame[0] + literals[0]
-        literals[-1] += frame[1]
-        self.literal_ids = [tokenizer.encode(literal) for literal in literals]
+        self.literals[0] = frame[0] + self.literals[0]
+        self.literals[-1] += frame[1]
+        self.literal_ids = [tokenizer.encode(literal) for literal in self.literals]
 
     def encode(self, values: Mapping[str, Sequence[int]]) -> list[int]:
         """Ids of the literals (tags are tags) with the already encoded values between them."""
@@ -146,6 +117,162 @@ class Template:
             ids.extend(values[field])
             ids.extend(literal)
         return ids
+
+    def parts(self, values: Mapping[str, Sequence[Part]]) -> list[Part]:
+        """The literals with the values between them."""
+        parts = [(self.literals[0], True)]
+        for field, literal in zip(self.fields, self.literals[1:], strict=True):
+            parts.extend(values[field])
+            parts.append((literal, True))
+        return parts
+
+
+class Encoder(Protocol):
+    """Ids of filled-in templates."""
+
+    def fill(
+        self,
+        name: str,
+        texts: Mapping[str, str],
+        documents: Sequence[Document] = (),
+        limit: int = 0,
+        continues: bool = False,
+    ) -> list[int]:
+        """Ids of a template with texts, and documents of ``limit`` tokens at most, in its
+        placeholders; ``continues``: it goes on a transcript."""
+
+    def turn(self, opening: str, text: str, limit: int, closing: str) -> list[int]:
+        """Ids of a text's first tokens between two tags."""
+
+    def listed(self, document: Document, limit: int, place: int) -> int:
+        """Number of tokens of a document and a line break, in this place of a listing (0: any)."""
+
+    def cut(self, text: str, limit: int) -> str:
+        """A text without what is cut off when it is shown."""
+
+
+class Whole:
+    """Encodes a filled-in template as one text, apart from outside text that holds markup."""
+
+    def __init__(
+        self, templates: Mapping[str, Template], tokenizer: Tokenizer, defuse: Callable[[str], str]
+    ) -> None:
+        self._templates, self._tokenizer, self._defuse = templates, tokenizer, defuse
+        # The same documents come back throughout a run.
+        self.cut = lru_cache(_REMEMBERED)(self._first)
+        self._shown = lru_cache(_REMEMBERED)(self._harmless)
+        self._ids = lru_cache(_KEPT_WHOLE)(self._encode)
+
+    def fill(
+        self,
+        name: str,
+        texts: Mapping[str, str],
+        documents: Sequence[Document] = (),
+        limit: int = 0,
+        continues: bool = False,
+    ) -> list[int]:
+        values: dict[str, Sequence[Part]] = {
+            field: [(text, True) if field in _OURS else (self._defuse(text), False)]
+            for field, text in texts.items()
+        }
+        template = self._templates[name]
+        if "documents" in template.fields:
+            values["documents"] = self._listing(documents, limit)
+        return list(self._ids(tuple(template.parts(values)), continues))
+
+    def turn(self, opening: str, text: str, limit: int, closing: str) -> list[int]:
+        content = self._shown(text, limit)
+        return list(self._ids(((opening, True), (content, False), (closing, True)), True))
+
+    def listed(self, document: Document, limit: int, place: int) -> int:
+        return len(self._ids((*self._document(document, limit, place), ("\n", True)), True))
+
+    def _listing(self, documents: Sequence[Document], limit: int) -> list[Part]:
+        if not documents:
+            return self._templates["nothing"].parts({})
+        parts: list[Part] = []
+        for number, document in enumerate(documents, 1):
+            parts += [("\n", True)] if parts else []
+            parts += self._document(document, limit, number)
+        return parts
+
+    def _document(self, document: Document, limit: int, place: int) -> list[Part]:
+        return self._templates["document"].parts(
+            {
+                "title": [(self._shown(document.title, limit), False)],
+                "text": [(self._shown(document.text, limit), False)],
+                "number": [(str(place), True)],
+            }
+        )
+
+    def _harmless(self, text: str, limit: int) -> str:
+        """A text's first tokens; half a tag at which it was cut is harmless as well."""
+        shown = self._first(self._defuse(text), limit)
+        again = self._defuse(shown)
+        return shown if again == shown else self._first(again, limit)
+
+    def _first(self, text: str, limit: int) -> str:
+        return first_tokens(self._tokenizer, text, limit)
+
+    def _encode(self, parts: tuple[Part, ...], continues: bool) -> list[int]:
+        return encode_parts(self._tokenizer, parts, continues)
+
+
+class Pieces:
+    """Encodes literals and texts one by one."""
+
+    def __init__(
+        self, templates: Mapping[str, Template], tokenizer: Tokenizer, defuse: Callable[[str], str]
+    ) -> None:
+        self._templates, self._tokenizer, self._defuse = templates, tokenizer, defuse
+        self._newline = tokenizer.encode("\n")
+        self._numbered = "number" in templates["document"].fields
+        # The same documents come back throughout a run; a question is read by its verification and
+        # by each attempt at it.
+        self._document = lru_cache(_REMEMBERED)(self._encode_document)
+        self._data = lru_cache(_REMEMBERED)(self._encode_data)
+        self.cut = lru_cache(_REMEMBERED)(self._first)
+
+    def fill(
+        self,
+        name: str,
+        texts: Mapping[str, str],
+        documents: Sequence[Document] = (),
+        limit: int = 0,
+        continues: bool = False,
+    ) -> list[int]:
+        values = {field: self._data(text) for field, text in texts.items()}
+        listing: list[int] = []
+        for number, document in enumerate(documents, 1):
+            listing.extend(self._newline if listing else [])
+            place = number if self._numbered else 0
+            listing.extend(self._document(document.title, document.text, limit, place))
+        if not documents and "documents" in self._templates[name].fields:
+            listing = self._templates["nothing"].encode({})
+        return self._templates[name].encode({**values, "documents": listing})
+
+    def turn(self, opening: str, text: str, limit: int, closing: str) -> list[int]:
+        encode = self._tokenizer.encode
+        return [*encode(opening), *self._data(text)[:limit], *encode(closing)]
+
+    def listed(self, document: Document, limit: int, place: int) -> int:
+        number = place if self._numbered else 0
+        ids = self._document(document.title, document.text, limit, number)
+        return len(ids) + len(self._newline)
+
+    def _encode_document(self, title: str, text: str, limit: int, number: int) -> list[int]:
+        encode, defuse = self._tokenizer.encode_data, self._defuse
+        values = {"title": encode(defuse(title))[:limit], "text": encode(defuse(text))[:limit]}
+        if self._numbered:
+            values["number"] = self._tokenizer.encode(str(number))
+        return self._templates["document"].encode(values)
+
+    def _encode_data(self, text: str) -> list[int]:
+        return self._tokenizer.encode_data(self._defuse(text))
+
+    def _first(self, text: str, limit: int) -> str:
+        ids = self._tokenizer.encode_data(text)
+        return text if len(ids) <= limit else self._tokenizer.decode(ids[:limit])
 
 
 class Prompts:
@@ -162,19 +289,14 @@ class Prompts:
         frames = {str(r): (texts.get(f"{r}{_OPENING}", frame[0]), frame[1]) for r in Role}
         self._templates = {
             name: Template(name, texts[name], tokenizer, frames.get(name, ("", "")))
-            for name in _FIELDS
+            for name in FIELDS
             if name in texts
         }
 
         self._tokenizer = tokenizer
         self._unknown_id: int | None = getattr(tokenizer, "unknown_id", None)
-        self._newline = tokenizer.encode("\n")
-        self._numbered = "number" in self._templates["document"].fields
-        # The same documents come back throughout a run; a question is read by its verification and
-        # by each attempt at it.
-        self._document = lru_cache(_REMEMBERED)(self._encode_document)
-        self._asked = lru_cache(_REMEMBERED)(self._data)
-        self._cut = lru_cache(_REMEMBERED)(self._first_tokens)
+        encoder = Whole if texts.get(_ENCODING) == "whole" else Pieces
+        self._encoder: Encoder = encoder(self._templates, tokenizer, self.tags.defuse)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.texts, self.frame, self._tokenizer)
@@ -186,19 +308,21 @@ class Prompts:
 
         ``TokenizerError`` if the set has messages that the chat template does not take."""
         texts = {
-            name: text for name in _FIELDS if (text := _read(source, f"{name}.txt")) is not None
+            name: text for name in FIELDS if (text := read_text(source, f"{name}.txt")) is not None
         }
-        if (declared := _read(source, "tags.json")) is not None:
+        if (declared := read_text(source, "tags.json")) is not None:
             texts["tags"] = declared
+        if (form := read_form(read_text(source, "set.json"))).encoding == "whole":
+            texts[_ENCODING] = form.encoding
         if source.partition(":")[0] not in SHIPPED:
-            known = {*_FIELDS, *_BESIDE}
+            known = {*FIELDS, *BESIDE}
             for stem in sorted({file.stem for file in Path(source).glob("*.txt")} - known):
                 fix = f"{stem}.txt is none of a set's prompts; {nearest(stem, known)}"
                 raise ConfigError("game.prompts", source, fix)
         tags = read_tags(declared)
         around = tags.opening("information"), tags.closing("information")
         texts.setdefault("information", "{documents}".join(around))
-        for name in _FIELDS.keys() - texts.keys() - {"closed_book", "verifier"}:
+        for name in FIELDS.keys() - texts.keys() - {"closed_book", "verifier"}:
             raise ConfigError("game.prompts", source, f"{name}.txt is missing from it")
 
         chat_frame: Callable[..., tuple[str, ...]] = getattr(tokenizer, "chat_frame", _no_frame)
@@ -224,71 +348,41 @@ class Prompts:
 
     def can_spell(self, text: str) -> bool:
         """True if this text is encoded without the tokenizer's ``unknown_id``, if it has one."""
-        return self._unknown_id is None or self._unknown_id not in self._data(text)
+        if self._unknown_id is None:
+            return True
+        return self._unknown_id not in self._tokenizer.encode_data(self.tags.defuse(text))
 
     def proposer(self, answer: str, searches: int) -> list[int]:
-        return self._fill("proposer", answer=answer, searches=str(searches))
+        return self._encoder.fill("proposer", {"answer": answer, "searches": str(searches)})
 
     def solver(self, question: str, searches: int) -> list[int]:
-        return self._fill("solver", question=question, searches=str(searches))
+        return self._encoder.fill("solver", {"question": question, "searches": str(searches)})
 
     def search(self, query: str, most: int) -> list[int]:
         """A turn that searches for a text's first tokens, as a policy could have written it."""
-        encode, tags = self._tokenizer.encode, self.tags
-        opening, closing = f"{tags.opening('search')} ", f" {tags.closing('search')}"
-        return [*encode(opening), *self._asked(query)[:most], *encode(closing)]
+        opening, closing = self.tags.opening("search"), self.tags.closing("search")
+        return self._encoder.turn(f"{opening} ", query, most, f" {closing}")
 
     def verifier(self, question: str, documents: Sequence[Document], limit: int) -> list[int]:
         """Prompt of RAG verification in a form of its own: the question and the documents."""
-        values = {"question": self._asked(question), "documents": self._list(documents, limit)}
-        return self._templates["verifier"].encode(values)
+        return self._encoder.fill("verifier", {"question": question}, documents, limit)
 
     def closed_book(self, question: str) -> list[int]:
-        return self._fill("closed_book", question=question)
+        return self._encoder.fill("closed_book", {"question": question})
 
     def information(self, documents: Sequence[Document], limit: int) -> list[int]:
         """The observation that follows a search: ``limit`` tokens of each document at most."""
-        return self._templates["information"].encode({"documents": self._list(documents, limit)})
+        return self._encoder.fill("information", {}, documents, limit, continues=True)
 
     def listed(self, document: Document, limit: int, number: int = 1) -> int:
-        """Number of tokens that a document adds to a listing, in this place of it."""
-        place = number if self._numbered else 0
-        ids = self._document(document.title, document.text, limit, place)
-        return len(ids) + len(self._newline)
+        """Number of tokens that a document adds to a listing, in this place of it; in texts that
+        are encoded as a whole, give or take what its ends share with their neighbours."""
+        return self._encoder.listed(document, limit, number)
 
     def as_shown(self, document: Document, limit: int) -> Document:
         """A document without what is cut off when it is shown."""
-        title, text = self._cut(document.title, limit), self._cut(document.text, limit)
-        return replace(document, title=title, text=text)
-
-    def _first_tokens(self, text: str, limit: int) -> str:
-        ids = self._tokenizer.encode_data(text)
-        return text if len(ids) <= limit else self._tokenizer.decode(ids[:limit])
-
-    def _list(self, documents: Sequence[Document], limit: int) -> list[int]:
-        if not documents:
-            return self._templates["nothing"].encode({})
-
-        ids: list[int] = []
-        for number, document in enumerate(documents, 1):
-            ids.extend(self._newline if ids else [])
-            place = number if self._numbered else 0
-            ids.extend(self._document(document.title, document.text, limit, place))
-        return ids
-
-    def _encode_document(self, title: str, text: str, limit: int, number: int) -> list[int]:
-        encode, defuse = self._tokenizer.encode_data, self.tags.defuse
-        values = {"title": encode(defuse(title))[:limit], "text": encode(defuse(text))[:limit]}
-        if self._numbered:
-            values["number"] = self._tokenizer.encode(str(number))
-        return self._templates["document"].encode(values)
-
-    def _fill(self, name: str, **values: str) -> list[int]:
-        asked = {field: self._asked(text) for field, text in values.items()}
-        return self._templates[name].encode(asked)
-
-    def _data(self, text: str) -> list[int]:
-        return self._tokenizer.encode_data(self.tags.defuse(text))
+        cut = self._encoder.cut
+        return replace(document, title=cut(document.title, limit), text=cut(document.text, limit))
 
 
 def _no_frame(roles: Sequence[str] = ("user",)) -> tuple[str, ...]:

@@ -1,0 +1,96 @@
+"""The files of prompt sets: those that ship, and directories of one's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from ssp_env.config import Settings
+from ssp_env.errors import ConfigError, nearest
+from ssp_env.game.protocol import Tags
+
+FORMATS: Mapping[str, dict[str, int]] = {
+    # github.com/PeterGriffinJin/Search-R1: search_r1/llm_agent/generation.py, scripts/data_process
+    "search-r1": {"top_k": 3, "max_searches": 4},
+    # github.com/Alibaba-NLP/ZeroSearch: llm_agent/generation.py
+    "zerosearch": {"top_k": 5, "max_searches": 5},
+    # github.com/QingFei1/R-Search: src/eval/main.py (which sets no limit of searches) and
+    # src/train/generation.py
+    "r-search": {"top_k": 5, "max_searches": 10},
+}
+"""Settings of the game that other projects' checkpoints expect, by the name of the prompt set."""
+
+SHIPPED = ("compact", "examples", "llama", "mini", "paper", "plain", "tools", *FORMATS)
+
+BESIDE = ("judge", "verify", "solve")
+"""Prompts of a set for models behind an API, which :func:`prompt_file` gives."""
+
+
+class SetForm(Settings):
+    """``set.json``: what a prompt set says of itself."""
+
+    section: ClassVar[str] = "set"
+
+    encoding: Literal["whole", "pieces"] = "whole"
+    """``whole``: a prompt has the ids that the tokenizer gives its whole text. ``pieces``: literals
+    and what stands between them are encoded one by one, as the policies that ship were trained."""
+
+
+def format_settings(prompts: str) -> dict[str, Any]:
+    """The settings of a game that a prompt set asks for, as plain data."""
+    return {"prompts": prompts, **FORMATS.get(prompts.partition(":")[0], {})}
+
+
+def prompt_file(source: str, name: str) -> Traversable | None:
+    """A file of the set that ``game.prompts`` names, such as ``judge.txt``, if there is one."""
+    shipped, _, words = source.partition(":")
+    folders: list[Traversable] = [Path(source)]
+    if shipped in SHIPPED:
+        # Other projects have no proposer and no verifier: ``plain`` completes their sets.
+        ours = resources.files("ssp_env.game.prompts")
+        folders = [ours / shipped, ours / "plain"]
+        if words and name == "solver.txt":
+            return Path(words)
+    elif not folders[0].is_dir():
+        fix = f"name a directory, or a shipped set; {nearest(shipped, SHIPPED)}"
+        raise ConfigError("game.prompts", source, fix)
+
+    return next((folder / name for folder in folders if (folder / name).is_file()), None)
+
+
+def tags_of(source: str) -> Tags:
+    """Names of the tags of the prompt set that ``game.prompts`` names."""
+    return read_tags(read_text(source, "tags.json"))
+
+
+def read_tags(declared: str | None) -> Tags:
+    """Names of tags from the text of a ``tags.json``; the default ones if there is none."""
+    try:
+        return Tags(**json.loads(declared or "{}"))
+    except (json.JSONDecodeError, TypeError) as error:
+        fix = 'give a mapping from tag to name, such as {"information": "observation"}'
+        raise ConfigError("tags.json", declared, f"{fix} ({error})") from error
+
+
+def read_text(source: str, name: str) -> str | None:
+    file = prompt_file(source, name)
+    if file is None:
+        return None
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        fix = f"{file.name} has to be a readable UTF-8 file ({error})"
+        raise ConfigError("game.prompts", source, fix) from error
+
+
+def read_form(declared: str | None) -> SetForm:
+    """What the text of a ``set.json`` says; the defaults if there is none."""
+    try:
+        return SetForm(**json.loads(declared or "{}"))
+    except (json.JSONDecodeError, TypeError) as error:
+        fix = f'give a mapping of its fields, such as {{"encoding": "pieces"}} ({error})'
+        raise ConfigError("set.json", declared, fix) from error
