@@ -18,6 +18,7 @@ from ssp_env.errors import ConfigError
 from ssp_env.game.config import UNMASKED
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import MAX_ANSWER_TOKENS, Trajectory
+from ssp_env.tokenizers.base import end_ids
 from ssp_env.types import Action, Role
 
 
@@ -57,7 +58,7 @@ class LegalMoves:
         self._closing = {action: token_of(tags.closing(action)) for action in Action}
         self._think, self._unthink = map(token_of, (tags.opening("think"), tags.closing("think")))
 
-        silent = {tokenizer.pad_id, tokenizer.eos_id}
+        silent = {tokenizer.pad_id} | end_ids(tokenizer)
         silent |= {token for tag in tags.all() for token in tokenizer.encode(tag)}
         text = [t for t, piece in enumerate(tokenizer.pieces) if t not in silent and _plain(piece)]
         self._text = self._of(text)

@@ -16,7 +16,7 @@ from ssp_env.errors import UsageError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import ALLOWED, Call, Forgery, ScannerTags, Tags, TurnScanner
-from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.tokenizers.base import Tokenizer, encode_parts, end_ids
 from ssp_env.types import Action, Document, Immutable, Role
 from ssp_env.wording.answers import fold
 
@@ -48,6 +48,8 @@ class Limits(Immutable):
     max_response_tokens: int
     max_query_tokens: int
     max_searches: int
+    ends: frozenset[int]
+    """Tokens that end a turn by themselves."""
 
     @classmethod
     def of(cls, role: Role, config: GameConfig, tokenizer: Tokenizer, tags: Tags) -> Limits:
@@ -62,6 +64,7 @@ class Limits(Immutable):
             config.max_response_tokens,
             config.max_query_tokens,
             config.max_searches if Action.SEARCH in actions else 0,
+            end_ids(tokenizer),
         )
 
     def checked(
@@ -226,7 +229,8 @@ class Trajectory:
             fix = "token ids go to feed_turn(), or to GameBatch"
             what = f"a turn, such as a player's write() returns, is one string, not {text!r:.200}"
             raise UsageError(f"{what}; {fix}")
-        self.feed_turn(self.limits.tokenizer.encode(text))
+        # It goes on the transcript, as a policy's own tokens would.
+        self.feed_turn(encode_parts(self.limits.tokenizer, [(text, True)], continues=True))
 
     def observe(self, documents: Sequence[Document], observation: Sequence[int]) -> None:
         """Takes what the pending search found, already encoded."""
@@ -268,16 +272,16 @@ class Trajectory:
             raise UsageError(what)
 
         # Tokens beyond the budget, or behind the end token, do not belong to the turn.
-        tokenizer, left = self.limits.tokenizer, self.tokens_left
+        pieces_of, ends, left = self.limits.tokenizer.pieces, self.limits.ends, self.tokens_left
         belong = min(len(ids), left)
         ended = belong == left
         text = ids if belong == len(ids) else ids[:belong]
         # The end token is the policy's (mask 1), but no text: the scanner does not see it.
-        if tokenizer.eos_id is not None and tokenizer.eos_id in text:
-            belong = text.index(tokenizer.eos_id) + 1
+        if not ends.isdisjoint(text):
+            belong = next(place for place, token in enumerate(text, 1) if token in ends)
             text, ended = text[: belong - 1], True
 
-        pieces = list(map(tokenizer.pieces.__getitem__, text))
+        pieces = list(map(pieces_of.__getitem__, text))
 
         joined = b"".join(pieces)
         found = self._scanner.feed(joined)
@@ -288,8 +292,8 @@ class Trajectory:
         surplus = self._scanner.surplus
         if surplus < len(pieces[-1]):
             return len(pieces), found, True
-        ends = list(itertools.accumulate(map(len, pieces)))
-        return bisect.bisect_left(ends, len(joined) - surplus) + 1, found, True
+        stops = list(itertools.accumulate(map(len, pieces)))
+        return bisect.bisect_left(stops, len(joined) - surplus) + 1, found, True
 
     def _take(self, ids: list[int], logprobs: array[float] | None) -> None:
         self.ids.extend(ids)
@@ -307,8 +311,8 @@ class Trajectory:
             return
         if found is None:
             # Without an end token, it was the budget that ended the turn.
-            eos = self.ids[-1] == limits.tokenizer.eos_id
-            self.end(Ending.FORMAT if eos else Ending.BUDGET_TOKENS)
+            said = self.ids[-1] in limits.ends
+            self.end(Ending.FORMAT if said else Ending.BUDGET_TOKENS)
             return
 
         # A question has no budget of its own: a filter looks at its length.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 
@@ -16,7 +16,7 @@ class Tokenizer(Protocol):
     A tokenizer that does not know every text may name the id of its unknown token as
     ``unknown_id``: ``reset`` then refuses an answer that would become that. It may have the methods
     :func:`encode_parts` and :func:`first_tokens` ask for, where tokens depend on what stands around
-    a text."""
+    a text, and ``end_ids``, where ``eos_id`` is not the only token that ends a turn."""
 
     vocab_size: int
     """Number of ids; actions are 0 .. vocab_size - 1."""
@@ -35,6 +35,15 @@ class Tokenizer(Protocol):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens included."""
+
+
+def end_ids(tokenizer: Tokenizer) -> frozenset[int]:
+    """Ids that end a turn when a policy samples one of them: the tokenizer's own ``end_ids``, if it
+    has them, else ``eos_id`` alone."""
+    own: Iterable[int] | None = getattr(tokenizer, "end_ids", None)
+    if own is not None:
+        return frozenset(own)
+    return frozenset() if tokenizer.eos_id is None else frozenset({tokenizer.eos_id})
 
 
 def encode_parts(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import date
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,13 @@ from ssp_env.tokenizers.joining import Joiner, Parts, for_data
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 """A byte in a vocabulary with byte fallback."""
+_DATE = date(2024, 7, 26)
+"""Today, to chat templates that ask: the day that Llama 3's fall back on. The real one would give
+another prompt every day."""
+_WAITS = ("<|eom_id|>", "<|call|>")
+"""Tokens that end a message which calls a function, where a chat template names them."""
+_FILES = ("tokenizer*.json", "chat_template*", "generation_config.json")
+_FIX = "take another prompt set, or a tokenizer_config.json with another template"
 _MARKUP = re.compile(r"<.+>")
 """Added tokens that mean something to a model even if nobody declared them special, such as
 ``<tool_call>``."""
@@ -32,14 +41,21 @@ class HuggingFaceTokenizer:
         self.inner = tokenizer
         # Not len(tokenizer): ids may have gaps.
         self.vocab_size = max(tokenizer.get_vocab().values()) + 1
-        self.eos_id: int | None = tokenizer.eos_token_id
         self.unknown_id: int | None = tokenizer.unk_token_id
 
-        pad = self.eos_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-        if pad is None:
-            fix = "name one in its tokenizer_config.json, as pad_token or eos_token"
-            raise TokenizerError(f"the tokenizer has no token to pad with; {fix}")
-        self.pad_id: int = pad
+        own: int | None = tokenizer.eos_token_id
+        behind = [*self._ends_of_messages()]
+        self.end_ids: frozenset[int] = frozenset(
+            [*behind, *self._configured_ends(), *([] if own is None else [own])]
+        )
+        """What ends a turn: the tokenizer's own end token, those of ``generation_config.json``
+        beside it, and what the chat template puts behind an assistant's message."""
+        if not self.end_ids:
+            fix = "set eos_token in its tokenizer_config.json"
+            raise TokenizerError(f"no token of this tokenizer ends a turn; {fix}")
+        self.eos_id: int | None = own if own is not None else [*behind, *sorted(self.end_ids)][0]
+        pad: int | None = tokenizer.pad_token_id
+        self.pad_id = self.eos_id if pad is None else pad
 
         # Prompts are encoded by the tokenizer itself, outside text by a copy that knows no markup.
         backend, added = tokenizer.backend_tokenizer, tokenizer.added_tokens_decoder
@@ -56,11 +72,11 @@ class HuggingFaceTokenizer:
     @classmethod
     def load(cls, directory: str | Path) -> HuggingFaceTokenizer:
         """Loads the tokenizer of a model directory, offline."""
-        files = [f for f in Path(directory).glob("tokenizer*.json") if f.is_file()]
-        if not files:
+        found = [f for kind in _FILES for f in Path(directory).glob(kind) if f.is_file()]
+        if not any(f.name.startswith("tokenizer") for f in found):
             raise ModelError(f"{directory} holds no tokenizer (tokenizer.json is missing)")
         # When its files were written, so that others are not taken for them.
-        return cls._load(Path(directory), max(f.stat().st_mtime_ns for f in files))
+        return cls._load(Path(directory), max(f.stat().st_mtime_ns for f in found))
 
     @classmethod
     @lru_cache(maxsize=8)
@@ -120,36 +136,96 @@ class HuggingFaceTokenizer:
         backend.no_padding()
         return backend.encode(text, add_special_tokens=False)
 
+    @property
+    def trims_messages(self) -> bool:
+        """True if the chat template leaves out white space around a message."""
+        if not self._templated:
+            return False
+        return "\x0b" not in self._render([{"role": "user", "content": "\x0bSSP\x0b"}])
+
     def chat_frame(self, roles: Sequence[str] = ("user",)) -> tuple[str, ...]:
         """Texts of the chat template before, between and after messages of these roles, with the
         beginning of the reply at the end.
 
         Without a template, each message is a line of its own, behind the begin-of-sequence token if
         the tokenizer starts texts with one."""
-        if not getattr(self.inner, "chat_template", None):
+        if not self._templated:
             bos = self.inner.bos_token
             begins = bos is not None and self.inner.encode("a")[:1] == [self.inner.bos_token_id]
             return (bos if begins else "", *["\n"] * (len(roles) - 1), "")
 
+        text = self._render([{"role": r, "content": f"SSP0{i}TEXT"} for i, r in enumerate(roles)])
+        parts = re.split(r"SSP0(\d+)TEXT", text)
+        for i, role in enumerate(roles):
+            if parts[1::2].count(str(i)) != 1:
+                raise TokenizerError(f"the chat template leaves out the {role} message; {_FIX}")
+        return tuple(parts[0::2])
+
+    @property
+    def _templated(self) -> bool:
+        return bool(getattr(self.inner, "chat_template", None))
+
+    def _render(self, messages: Sequence[dict[str, Any]], **options: Any) -> str:
+        """The text that the chat template makes of messages, the same on every day.
+
+        By default it ends with the beginning of the reply."""
         # Loaded with `transformers`, of which this tokenizer is one.
         from jinja2 import TemplateError
 
-        messages = [{"role": role, "content": f"SSP0{i}TEXT"} for i, role in enumerate(roles)]
-        fix = "take another prompt set, or a tokenizer_config.json with another template"
+        # A template may ask for the date by either name.
+        options = {
+            "date_string": _DATE.strftime("%d %b %Y"),
+            "add_generation_prompt": True,
+        } | options
         try:
-            # Some templates insert today's date; this is the one that they fall back on.
             text = self.inner.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True, date_string="26 Jul 2024"
+                list(messages), tokenize=False, strftime_now=_DATE.strftime, **options
             )
         except TemplateError as error:
-            what = f"the chat template does not take messages by {', '.join(roles)}"
-            raise TokenizerError(f"{what} ({error}); {fix}") from error
+            roles = ", ".join(message["role"] for message in messages)
+            what = f"the chat template does not take messages by {roles}"
+            raise TokenizerError(f"{what} ({error}); {_FIX}") from error
+        return str(text)
 
-        parts = re.split(r"SSP0(\d+)TEXT", str(text))
-        for i, role in enumerate(roles):
-            if parts[1::2].count(str(i)) != 1:
-                raise TokenizerError(f"the chat template leaves out the {role} message; {fix}")
-        return tuple(parts[0::2])
+    def _ends_of_messages(self) -> Iterator[int]:
+        """Ids of what the chat template puts behind an assistant's message."""
+        template = getattr(self.inner, "chat_template", None)
+        if not template:
+            return
+        if isinstance(template, dict) and "default" not in template:
+            fix = "name one of them default in tokenizer_config.json"
+            raise TokenizerError(f"the chat templates are {', '.join(template)}; {fix}")
+
+        mark = "SSP0TEXT"
+        messages = [{"role": "user", "content": "SSP"}, {"role": "assistant", "content": mark}]
+        added = self.inner.added_tokens_decoder.items()
+        marks = {t.content: i for i, t in added if t.special or _MARKUP.fullmatch(t.content)}
+        try:
+            _, told, behind = self._render(messages, add_generation_prompt=False).rpartition(mark)
+        except TokenizerError:
+            told = ""  # a prompt set that needs such messages is refused
+        # The longest, since one token may begin as another one does.
+        found = [t for t in marks if told and behind.lstrip().startswith(t)]
+        yield from (marks[t] for t in sorted(found, key=len)[-1:])
+        named = template.values() if isinstance(template, dict) else [template]
+        yield from (marks[t] for t in _WAITS if t in marks and any(t in one for one in named))
+
+    def _configured_ends(self) -> list[int]:
+        """The end tokens that ``generation_config.json`` names, in the tokenizer's directory."""
+        file = Path(self.inner.name_or_path or "", "generation_config.json")
+        if not self.inner.name_or_path or not file.is_file():
+            return []
+        try:
+            said = json.loads(file.read_text(encoding="utf-8")).get("eos_token_id")
+        except (OSError, ValueError, AttributeError) as error:
+            raise ModelError(f"{file} cannot be read: {error}") from error
+        ids = said if isinstance(said, list) else [said]
+        if not all(token is None or type(token) is int for token in ids):
+            raise ModelError(
+                f"{file}: eos_token_id is {said!r}; give a token id, or a list of them"
+            )
+        # A model may have more logits than the tokenizer has tokens; those are never sampled.
+        return [token for token in ids if token is not None and 0 <= token < self.vocab_size]
 
     def _read_pieces(self) -> tuple[bytes, ...]:
         backend = self.inner.backend_tokenizer
@@ -158,26 +234,31 @@ class HuggingFaceTokenizer:
         byte_fallback = getattr(backend.model, "byte_fallback", False)
         decoder = byte_level_alphabet()
 
-        added = self.inner.added_tokens_decoder
         silent = {self.eos_id, self.pad_id}
         tokens = self.inner.convert_ids_to_tokens(list(range(self.vocab_size)))
 
         # A token is read off behind another one, since decoders treat the beginning of a text
         # differently.
         anchor_ids = backend.encode("a", add_special_tokens=False).ids or [len(tokens) - 1]
-        anchor = self.inner.decode(anchor_ids, clean_up_tokenization_spaces=False)
+        anchor = backend.decode(anchor_ids, skip_special_tokens=False)
 
-        pieces = []
+        pieces: dict[int, bytes] = {}
         for i, token in enumerate(tokens):
             if token is None or i in silent:
-                pieces.append(b"")
-            elif i in added and i != self.inner.unk_token_id:
-                pieces.append(added[i].content.encode())
+                pieces[i] = b""
             elif byte_level and all(char in decoder for char in token):
-                pieces.append(bytes(decoder[char] for char in token))
+                pieces[i] = bytes(decoder[char] for char in token)
+            elif byte_level and i in self._added:
+                pieces[i] = token.encode()
             elif byte_fallback and (byte := _BYTE.fullmatch(token)):
-                pieces.append(bytes.fromhex(byte[1]))
-            else:
-                text = self.inner.decode([*anchor_ids, i], clean_up_tokenization_spaces=False)
-                pieces.append(text.removeprefix(anchor).encode())
-        return tuple(pieces)
+                pieces[i] = bytes.fromhex(byte[1])
+
+        # All others at once: a decoder may rewrite added tokens too, such as Gemma's runs of ``▁``.
+        others = [i for i in range(self.vocab_size) if i not in pieces]
+        texts = backend.decode_batch([[*anchor_ids, i] for i in others], skip_special_tokens=False)
+        for i, text in zip(others, texts, strict=True):
+            said, spelled = text.removeprefix(anchor), self._added.get(i)
+            # What it puts around an added token is none of the token's.
+            own = spelled is not None and i != self.unknown_id and said.strip() == spelled.strip()
+            pieces[i] = (spelled if own and spelled is not None else said).encode()
+        return tuple(pieces[i] for i in range(self.vocab_size))

@@ -11,7 +11,7 @@ import numpy as np
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import tags_of
 from ssp_env.game.protocol import ScannerTags
-from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.tokenizers.base import Tokenizer, end_ids
 from ssp_env.types import Action, Role
 
 _BLOCK = 32
@@ -57,8 +57,8 @@ class StopRule:
 
     @classmethod
     def of(cls, config: GameConfig, tokenizer: Tokenizer) -> StopRule:
-        """Stops at every tag that can end a turn of any role, and at the end token."""
-        tokens: set[int] = set() if tokenizer.eos_id is None else {tokenizer.eos_id}
+        """Stops at every tag that can end a turn of any role, and at every end token."""
+        tokens = set(end_ids(tokenizer))
         strings: list[bytes] = []
         for tag in sorted(ScannerTags(tags_of(config.prompts), tuple(Action)).stops()):
             ids = tokenizer.encode(tag)

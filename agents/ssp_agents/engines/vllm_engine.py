@@ -221,7 +221,7 @@ class VLLMEngine:
             seed=request.seed,
             max_tokens=request.max_new_tokens,
             stop_token_ids=sorted(self._stop.token_ids),
-            ignore_eos=True,  # the stop rule names the end token, if there is one
+            ignore_eos=True,  # the stop rule names the end tokens
             logit_bias=self._bias,
             logprobs=0,  # of the sampled token alone
             detokenize=False,

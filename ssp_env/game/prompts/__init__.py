@@ -31,6 +31,7 @@ from ssp_env.game.prompts.sets import (
     FORMATS,
     SHIPPED,
     SetForm,
+    authored,
     format_settings,
     prompt_file,
     read_form,
@@ -55,7 +56,6 @@ __all__ = [
 
 _OPENING = "_opening"
 """Behind a role's name, among the texts of a set: what stands before several messages."""
-_AUTHOR = re.compile(r"^\[(system|user|assistant)\]\n", re.MULTILINE)
 _ENCODING = "encoding"
 """Among the texts of a set: how it is encoded. Records of earlier versions lack it."""
 Part = tuple[str, bool]
@@ -326,15 +326,17 @@ class Prompts:
             raise ConfigError("game.prompts", source, f"{name}.txt is missing from it")
 
         chat_frame: Callable[..., tuple[str, ...]] = getattr(tokenizer, "chat_frame", _no_frame)
+        # As the chat template would: it does not see the texts themselves.
+        trims = getattr(tokenizer, "trims_messages", False)
         for role in texts.keys() & {*Role}:
-            first, *more = _AUTHOR.split(texts[role])
-            authors, messages = ["user", *more[0::2]], [first, *more[1::2]]
-            if not first:
-                authors, messages = authors[1:], messages[1:]
-            if len(messages) > 1:
-                opening, *between, _ = chat_frame(authors)
-                lines = (message.removesuffix("\n") for message in messages)
-                texts[role] = "".join(itertools.chain(*zip(lines, [*between, ""], strict=True)))
+            messages = authored(role, texts[role])
+            authors = [author for author, _ in messages]
+            opening, *between, _ = chat_frame(authors)
+            lines = [text.strip() if trims else text for _, text in messages]
+            # The final line break of a text is ignored.
+            joined = itertools.chain(*zip(lines, [*between, "\n"], strict=True))
+            texts[role] = "".join(joined)
+            if authors != ["user"]:
                 texts[f"{role}{_OPENING}"] = opening
         before, after = chat_frame()
         return cls(texts, (before, after), tokenizer)

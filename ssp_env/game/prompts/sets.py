@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -28,6 +30,13 @@ SHIPPED = ("compact", "examples", "llama", "mini", "paper", "plain", "tools", *F
 
 BESIDE = ("judge", "verify", "solve")
 """Prompts of a set for models behind an API, which :func:`prompt_file` gives."""
+
+
+_AUTHORS = ("system", "user", "assistant")
+_AUTHOR = re.compile(
+    r"^[ \t]*\[[ \t]*(system|user|assistant)[ \t]*\][ \t]*(?:\n|\Z)", re.MULTILINE | re.IGNORECASE
+)
+_BRACKETED = re.compile(r"\s*\[[^\]]*\]\s*")
 
 
 class SetForm(Settings):
@@ -81,10 +90,27 @@ def read_text(source: str, name: str) -> str | None:
     if file is None:
         return None
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")  # editors may mark the encoding
     except (OSError, UnicodeDecodeError) as error:
         fix = f"{file.name} has to be a readable UTF-8 file ({error})"
         raise ConfigError("game.prompts", source, fix) from error
+
+
+def authored(name: str, text: str) -> list[tuple[str, str]]:
+    """The messages of a prompt, each with its author: lines such as ``[system]`` divide them."""
+    text = text.removesuffix("\n")
+    for line in text.splitlines():
+        said = line.strip()[1:-1].strip().casefold() if _BRACKETED.fullmatch(line) else "user"
+        if said not in _AUTHORS and get_close_matches(said, _AUTHORS, 1, cutoff=0.7):
+            raise ConfigError(f"game.prompts.{name}", line.strip(), nearest(said, _AUTHORS))
+
+    first, *more = _AUTHOR.split(text)
+    messages = list(zip(more[0::2], more[1::2], strict=True))
+    if first.strip() or not messages:
+        messages.insert(0, ("user", first))
+    # The line break before the next author's name is none of a message's.
+    whole = [told.removesuffix("\n") for _, told in messages[:-1]] + [messages[-1][1]]
+    return [(author.lower(), told) for (author, _), told in zip(messages, whole, strict=True)]
 
 
 def read_form(declared: str | None) -> SetForm:
