@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from ssp_agents.config import SHIPPED
+from ssp_agents.gguf import tie_copies, with_split
 from ssp_env.disk import cache_folder, new_folder, write_atomically
 from ssp_env.errors import ModelError, UsageError
 
@@ -34,6 +35,8 @@ _COPIED = (".json", ".txt", ".model", ".jinja")
 """Files of config and tokenizer."""
 LM = "lm."
 """Beginning of the names of the causal LM's weights in a module; others are not played with."""
+_CONVERTED = 2
+"""Version of the conversion from GGUF: what an earlier one left in the cache is not used."""
 CHECKSUMS = "SHA256SUMS"
 """File beside weights, as ``sha256sum --check`` reads it."""
 
@@ -53,13 +56,14 @@ def tiny_directory() -> Path:
 def from_gguf(file: str | Path) -> Path:
     """The model directory that a GGUF file is converted to, by `transformers`, in float32.
 
-    That is done once: it stays in the cache under its checksum."""
+    That is done once: it stays in the cache under its checksum. ``ModelError`` if the file cannot
+    be read, or its tokenizer splits text in a way that is not known here."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
     path = Path(file).resolve()
     try:
-        target = cache_folder() / f"{path.stem}-{_digests([path])[0][:16]}"
+        target = cache_folder() / f"{path.stem}-{_digests([path])[0][:16]}-{_CONVERTED}"
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from error
     if target.is_dir():
@@ -73,6 +77,8 @@ def from_gguf(file: str | Path) -> Path:
         said = str(error).partition("\n")[0]
         raise ModelError(f"{path} cannot be read as a GGUF file: {said}") from error
 
+    tokenizer = with_split(tokenizer, path)
+    tie_copies(lm, path)
     # The weights are plain numbers from here on.
     lm.config.__dict__.pop("quantization_config", None)
     with TemporaryDirectory() as source, new_folder(target) as folder:
