@@ -24,7 +24,7 @@ from ssp_agents.engines.base import Engine, Request, StopRule, generate
 from ssp_agents.engines.gap import Gap, compared_rows, measure
 from ssp_agents.engines.opening import open_engine
 from ssp_agents.engines.transformers_engine import TransformersEngine
-from ssp_agents.engines.vllm_engine import VLLMEngine, arguments, surplus_bias
+from ssp_agents.engines.vllm_engine import VLLMEngine, arguments
 from ssp_agents.models import adapt, is_adapter, load_model, state_of, tiny_directory
 from ssp_agents.rollout import play
 from ssp_agents.tiny.bootstrap import tiny_tokenizer
@@ -50,24 +50,11 @@ def test_what_vllm_is_started_with(model_dir: Path) -> None:
         assert before[name] != arguments(model_dir, **{**plain, **changes}).get(name)
 
 
-def test_whatever_vllm_s_start_raises_is_put_into_words(
-    rules: Rules, model_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def start(**_: Any) -> None:
-        raise AssertionError("no room for the cache")
-
-    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=start))
-    with pytest.raises(ModelError, match=f"cannot serve the model in {model_dir}.*no room"):
-        open_engine(EngineConfig(kind="vllm"), model_dir, *parts(rules), device="cuda")
-
-
-def test_lists_of_a_request_are_short_enough_for_vllm_on_a_gpu() -> None:
-    assert surplus_bias(60, 60) is None
-    # Qwen2.5's logits and tokens; the sampler takes 1,024 ids.
-    assert surplus_bias(152_064, 151_665) == dict.fromkeys(range(151_665, 152_064), -100.0)
-    for logits in (151_664, 151_665 + 1025):
-        with pytest.raises(ModelError, match="embeddings"):
-            surplus_bias(logits, 151_665)
+def test_a_tokenizer_with_more_tokens_than_the_model_has_logits_is_refused(rules: Rules) -> None:
+    llm = Broken(error=RuntimeError("not asked"))
+    llm.model_config.hf_text_config.vocab_size = rules.tokenizer.vocab_size - 3
+    with pytest.raises(ModelError, match="its model 3 logits fewer"):
+        VLLMEngine(llm, "model", *parts(rules))
 
 
 def parts(rules: Rules) -> tuple[Tokenizer, StopRule]:
@@ -78,10 +65,9 @@ def parts(rules: Rules) -> tuple[Tokenizer, StopRule]:
 class Broken:
     """vLLM's engine, of which some calls fail."""
 
-    model_config = SimpleNamespace(hf_text_config=SimpleNamespace(vocab_size=1500))
-
     def __init__(self, *failing: str, error: Exception) -> None:
         self.failing, self.error = set(failing), error
+        self.model_config = SimpleNamespace(hf_text_config=SimpleNamespace(vocab_size=1500))
 
     def __getattr__(self, name: str) -> Any:
         def call(*_: Any, **__: Any) -> Any:
