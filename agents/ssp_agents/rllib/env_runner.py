@@ -95,6 +95,7 @@ class SSPEnvRunner(EnvRunner):
             shares=shared,
             model=self.module.lm if self.module is not None else None,
             tensor_parallel=max(1, int(config.num_gpus_per_env_runner)),
+            lora_rank=self.learning.lora_rank,
         )
         if self.module is not None:
             self.module.to(device)

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-import sys
 from copy import copy
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,9 +14,19 @@ from typing import Any
 
 import pytest
 import torch
-from engine_tests import SIZES, EngineTests, check, made, model, scored_by, words
+from engine_tests import (
+    SIZES,
+    VOCABULARY,
+    EngineTests,
+    check,
+    made,
+    model,
+    recomputed,
+    scored_by,
+    words,
+)
 from playful import new_round, play_watched, tilted
-from transformers import Qwen2Config
+from transformers import BertConfig, BertModel, Gemma3TextConfig, MistralConfig, Qwen2Config
 from transformers.models.auto import AutoModelForCausalLM
 
 from ssp_agents.config import EngineConfig
@@ -24,11 +34,12 @@ from ssp_agents.engines.base import Engine, Request, StopRule, generate
 from ssp_agents.engines.gap import Gap, compared_rows, measure
 from ssp_agents.engines.opening import open_engine
 from ssp_agents.engines.transformers_engine import TransformersEngine
-from ssp_agents.engines.vllm_engine import VLLMEngine, arguments, surplus_bias
+from ssp_agents.engines.vllm_engine import VLLMEngine, arguments
 from ssp_agents.models import adapt, is_adapter, load_model, state_of, tiny_directory
+from ssp_agents.rllib import SSPConfig
 from ssp_agents.rollout import play
-from ssp_agents.tiny.bootstrap import tiny_tokenizer
-from ssp_env.errors import ModelError, ServiceError
+from ssp_agents.tiny.bootstrap import save_policy, tiny_tokenizer
+from ssp_env.errors import ModelError, ServiceError, UsageError
 from ssp_env.game.game import Game
 from ssp_env.game.record import record_game
 from ssp_env.game.rules import Rules
@@ -50,24 +61,15 @@ def test_what_vllm_is_started_with(model_dir: Path) -> None:
         assert before[name] != arguments(model_dir, **{**plain, **changes}).get(name)
 
 
-def test_whatever_vllm_s_start_raises_is_put_into_words(
-    rules: Rules, model_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def start(**_: Any) -> None:
-        raise AssertionError("no room for the cache")
-
-    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=start))
-    with pytest.raises(ModelError, match=f"cannot serve the model in {model_dir}.*no room"):
-        open_engine(EngineConfig(kind="vllm"), model_dir, *parts(rules), device="cuda")
+def test_a_tokenizer_with_more_tokens_than_the_model_has_logits_is_refused(rules: Rules) -> None:
+    llm = Broken(error=RuntimeError("not asked"))
+    llm.model_config.hf_text_config.vocab_size = rules.tokenizer.vocab_size - 3
+    with pytest.raises(ModelError, match="its model 3 logits fewer"):
+        VLLMEngine(llm, "model", *parts(rules))
 
 
-def test_lists_of_a_request_are_short_enough_for_vllm_on_a_gpu() -> None:
-    assert surplus_bias(60, 60) is None
-    # Qwen2.5's logits and tokens; the sampler takes 1,024 ids.
-    assert surplus_bias(152_064, 151_665) == dict.fromkeys(range(151_665, 152_064), -100.0)
-    for logits in (151_664, 151_665 + 1025):
-        with pytest.raises(ModelError, match="embeddings"):
-            surplus_bias(logits, 151_665)
+BERT = {"vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 32}
+BERT |= {"num_hidden_layers": 1, "num_attention_heads": 1}
 
 
 def parts(rules: Rules) -> tuple[Tokenizer, StopRule]:
@@ -78,10 +80,9 @@ def parts(rules: Rules) -> tuple[Tokenizer, StopRule]:
 class Broken:
     """vLLM's engine, of which some calls fail."""
 
-    model_config = SimpleNamespace(hf_text_config=SimpleNamespace(vocab_size=1500))
-
     def __init__(self, *failing: str, error: Exception) -> None:
         self.failing, self.error = set(failing), error
+        self.model_config = SimpleNamespace(hf_text_config=SimpleNamespace(vocab_size=1500))
 
     def __getattr__(self, name: str) -> Any:
         def call(*_: Any, **__: Any) -> Any:
@@ -125,16 +126,18 @@ def test_whatever_vllm_fails_in_voids_games_as_an_outage_of_the_engine(
 
 needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 
-HELD: dict[tuple[str, int, str], Any] = {}
-"""Engines that have been started, by kind of model, number of tokens and dtype: each takes
-seconds."""
+HELD: dict[tuple[str, int, int, str], Any] = {}
+"""Engines that have been started, by kind of model, numbers of logits and tokens, and dtype: each
+takes seconds."""
+KEPT: list[Engine] = []
+"""Other engines: the first that goes would take down what the rest needs."""
 
 
 def vllm_engine(
     lm: Any, tokenizer: Tokenizer, stop: StopRule, folder: Path, dtype: str = "float32"
 ) -> Any:
     """An engine with these weights, and nothing in it."""
-    kind = (type(lm).__name__, tokenizer.vocab_size, dtype)
+    kind = (type(lm).__name__, lm.config.vocab_size, tokenizer.vocab_size, dtype)
     if kind not in HELD:
         lm.save_pretrained(folder)
         config = EngineConfig(kind="vllm", dtype=dtype)
@@ -172,6 +175,41 @@ def test_tokens_of_other_weights_than_the_due_ones_are_an_outage(tmp_path: Path)
 
 
 @needs_vllm
+def test_thousands_of_logits_beyond_the_tokenizer_are_never_sampled(tmp_path: Path) -> None:
+    """gpt-oss has 1,069 of them, others more; before and after an update, in any sampling."""
+    config = Qwen2Config(**{**SIZES, "vocab_size": 5000})
+    lm = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    engine = vllm_engine(lm, words(), StopRule(frozenset(), ()), tmp_path)
+    for version in (1, 2):
+        asked = [Request(i, [9, 8 + i % 20], 8, i % 3 / 2, i) for i in range(60)]
+        for request, found in zip(asked, generate(engine, asked), strict=True):
+            assert max(found.ids) < VOCABULARY
+            check(lm, request, found)  # renormalised over the tokens that there are
+        with torch.no_grad():
+            for parameter in lm.parameters():
+                parameter += 0.1 * torch.randn(parameter.shape)
+            lm.lm_head.weight[VOCABULARY:] *= 3
+        engine.update_weights(lm.state_dict(), version)
+
+
+@needs_vllm
+def test_a_token_that_the_tokenizer_has_not_is_an_outage(tmp_path: Path) -> None:
+    engine = vllm_engine(model("qwen2"), words(), StopRule(frozenset(), ()), tmp_path)
+    engine._tokenizer = SimpleNamespace(pieces=words().pieces, vocab_size=5)
+    with pytest.raises(ServiceError, match="which the tokenizer has not"):
+        generate(engine, [Request(i, [9, 8 + i], 30, 1.0, i) for i in range(9)])
+
+
+@needs_vllm
+def test_a_model_that_writes_no_text_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    BertModel(BertConfig(**BERT)).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match=r"no code for .*BertModel.*engine\.kind=transformers"):
+        open_engine(
+            EngineConfig(kind="vllm"), tmp_path, words(), StopRule(frozenset(), ()), lora_rank=4
+        )
+
+
+@needs_vllm
 def test_weights_reach_both_processes_of_a_spread_policy(tmp_path: Path) -> None:
     lm, other, stop = made("qwen2"), made("qwen2", 1), StopRule(frozenset(), ())
     lm.save_pretrained(tmp_path)
@@ -183,8 +221,25 @@ def test_weights_reach_both_processes_of_a_spread_policy(tmp_path: Path) -> None
             check(policy, request, found)
 
 
+LAYERS = ["sliding_attention", "sliding_attention", "full_attention"]
+CONFIGS: dict[str, Any] = {
+    "qwen2": Qwen2Config,
+    "mistral": partial(MistralConfig, sliding_window=16, head_dim=32),
+    # Of its output layer, vLLM knows the embedding alone.
+    "gemma3": partial(
+        Gemma3TextConfig,
+        sliding_window=16,
+        head_dim=32,
+        query_pre_attn_scalar=32,
+        num_hidden_layers=3,
+        layer_types=LAYERS,
+        tie_word_embeddings=True,
+    ),
+}
+
+
 def playful(name: str, seed: int) -> Any:
-    """The tiny policy, or one of random weights that plays with its tokens."""
+    """The tiny policy, or a model of random weights that plays with its tokens."""
     if name == "lfm2":
         lm = load_model(tiny_directory())
         generator = torch.Generator().manual_seed(seed)
@@ -193,7 +248,9 @@ def playful(name: str, seed: int) -> Any:
                 parameter += 0.01 * torch.randn(parameter.shape, generator=generator)
         return lm
 
-    config = Qwen2Config(**{**SIZES, "vocab_size": len(tiny_tokenizer())})
+    sizes = {**SIZES, "vocab_size": len(tiny_tokenizer()), "tie_word_embeddings": False}
+    kind = CONFIGS[name]
+    config = kind(**{**sizes, **getattr(kind, "keywords", {})})
     lm = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     return tilted(lm, seed).eval()
 
@@ -257,24 +314,88 @@ def test_games_of_a_dead_engine_are_void_and_later_ones_are_played(
     assert list(map(tokens_of, again)) == list(map(tokens_of, expected))
 
 
-@needs_vllm
-@pytest.mark.parametrize("name", ["lfm2", "qwen2"])
-def test_adapters_alone_are_sent_and_played(name: str, rules: Rules, tmp_path: Path) -> None:
-    lm = playful(name, 0)
-    lm.save_pretrained(tmp_path)
-    engine = vllm_engine(lm, *parts(rules), tmp_path)
-    engine._model_dir, engine._base = tmp_path, None
-
-    adapt(lm, 4, seed=0)
-    generator = torch.Generator().manual_seed(1)
+def adapted(lm: Any, rank: int, seed: int) -> dict[str, torch.Tensor]:
+    """A model's adapters, which it is given if it has none, after a random step."""
+    if not any(is_adapter(part) for part in state_of(lm)):
+        adapt(lm, rank, seed=0)
+    generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for part, parameter in lm.named_parameters():
             if is_adapter(part):
                 parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
-    sent = state_of(lm)
-    assert all(is_adapter(part) for part in sent)
+    return state_of(lm)
 
+
+@needs_vllm
+@pytest.mark.parametrize(
+    ("name", "rank"), [("lfm2", 4), ("qwen2", 12), ("gemma3", 4), ("qwen2", 0)]
+)
+def test_adapters_alone_are_sent_and_played(
+    name: str, rank: int, rules: Rules, tmp_path: Path
+) -> None:
+    """By vLLM beside the model (of rank 12, by kernels of rank 16), or merged into it (0)."""
+    lm = playful(name, 0)
+    lm.save_pretrained(tmp_path)
+    engine: Any = open_engine(EngineConfig(kind="vllm"), tmp_path, *parts(rules), lora_rank=rank)
+    KEPT.append(engine)
+    assert engine._adapts == bool(rank)
+    assert sampled_gap(engine, rules, lm).largest < 1e-4
+
+    sent = adapted(lm, rank or 4, seed=1)
+    assert all(map(is_adapter, sent))
     assert sampled_gap(engine, rules, lm).largest > 0.01
-    for version in (1, 2):  # the second time, nothing may have been added to the base
+    for version in (1, 2):  # the second time, nothing may have been added to the first
         engine.update_weights(sent, version)
     assert sampled_gap(engine, rules, lm).largest < 1e-4
+    engine.update_weights(adapted(lm, rank or 4, seed=2), 3)
+    assert sampled_gap(engine, rules, lm).largest < 1e-4
+    if rank:
+        with pytest.raises(UsageError, match="adapters alone"):
+            engine.update_weights(playful(name, 1).state_dict(), 4)
+
+
+@needs_vllm
+def test_in_bfloat16_adapters_are_nearer_beside_the_model_than_merged(tmp_path: Path) -> None:
+    lm, means = made("qwen2"), []
+    lm.save_pretrained(tmp_path)
+    stop = StopRule(frozenset(), ())
+    state = {part: tensor.clone() for part, tensor in adapted(lm, 4, seed=1).items()}
+    for part, parameter in lm.named_parameters():
+        if not is_adapter(part):
+            parameter.data = parameter.data.bfloat16().float()
+    for rank in (4, 0):
+        config = EngineConfig(kind="vllm", dtype="bfloat16")
+        engine = open_engine(config, tmp_path, words(), stop, lora_rank=rank)
+        KEPT.append(engine)
+        engine.update_weights(state, 1)
+        asked = [Request(key, [9, 8 + key], 20, 1.0, key) for key in range(30)]
+        apart: list[float] = []
+        for request, found in zip(asked, generate(engine, asked), strict=True):
+            exact = recomputed(lm, [*request.ids, *found.ids])[len(request.ids) - 1 : -1]
+            apart += (exact[range(20), found.ids] - torch.tensor(found.logprobs)).abs().tolist()
+        means.append(sum(apart) / len(apart))
+    print(f"mean gap in bfloat16: {means[0]:.4f} nats beside the model, {means[1]:.4f} merged")
+    assert means[0] < means[1]
+
+
+@needs_vllm
+@pytest.mark.parametrize(("name", "rank"), [("mistral", 0), ("mistral", 4), ("gemma3", 0)])
+def test_other_architectures_are_trained_for_two_steps(
+    name: str, rank: int, rules: Rules, tmp_path: Path, algorithm_config: SSPConfig
+) -> None:
+    lm = playful(name, 0)
+    save_policy(lm, tmp_path)
+    config = algorithm_config.training(model_dir=tmp_path, engine="vllm", lora_rank=rank)
+    algorithm = config.build_algo()
+    KEPT.append(algorithm.env_runner.engine)
+    try:
+        figures = [algorithm.train()["ssp"]["figures"] for _ in range(2)]
+        engine = algorithm.env_runner.engine
+        learnt = algorithm.get_module().lm
+        assert figures[0]["learner_logprob_gap"] < 1e-5
+        assert [f["learner_updates"] for f in figures] == [1, 1]
+        assert engine.weights_version == 2
+        assert sampled_gap(engine, rules, lm).largest > 1e-3
+        assert sampled_gap(engine, rules, learnt).largest < 1e-4
+    finally:
+        algorithm.stop()
