@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,7 +15,7 @@ from ssp_env.game.protocol import ScannerTags
 from ssp_env.tokenizers.base import Tokenizer, end_ids
 from ssp_env.types import Action, Role
 
-_BLOCK = 32
+_AT_ONCE = 32
 """Random numbers that are drawn at a time: most turns need no second draw."""
 
 
@@ -140,7 +141,7 @@ class Turn:
         self.logprobs: list[float] = []
         self.stopped = False
         self._room, self._stop, self._tokenizer = request.max_new_tokens, stop, tokenizer
-        self.numbers = _uniform(request.seed)
+        self.numbers = RandomNumbers(request.seed)
 
         # A tag may have begun in an earlier generation of the same turn.
         self._reach = max(map(len, stop.strings), default=1) - 1
@@ -175,8 +176,29 @@ class Turn:
         )
 
 
-def _uniform(seed: int) -> Iterator[float]:
-    # Philox is keyed by the seed itself: streams of different seeds never meet.
-    generator = np.random.Generator(np.random.Philox(key=seed))
-    while True:
-        yield from generator.random(_BLOCK).tolist()
+class RandomNumbers:
+    """A turn's random numbers, which follow from its seed alone."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._drawn: list[float] = []
+
+    # Philox is keyed by the seed itself: streams of different seeds never meet, nor do the two of
+    # one seed, whose counters begin 2**192 apart.
+    @cached_property
+    def _plain(self) -> np.random.Generator:
+        return np.random.Generator(np.random.Philox(key=self._seed))
+
+    @cached_property
+    def _noise(self) -> np.random.Generator:
+        return np.random.Generator(np.random.Philox(key=self._seed, counter=1 << 192))
+
+    def uniform(self) -> float:
+        """The next number from [0, 1)."""
+        if not self._drawn:
+            self._drawn = self._plain.random(_AT_ONCE).tolist()[::-1]
+        return self._drawn.pop()
+
+    def gumbel(self, count: int) -> np.ndarray:
+        """The next standard Gumbel noises, float64 (count,)."""
+        return self._noise.gumbel(size=count)

@@ -29,6 +29,12 @@ class RaggedCache:
         self._new = self.lengths
         self._visible = 0
 
+    @property
+    def can_be_cut(self) -> bool:
+        """True if a row's beginning can be had from it: keys and values of later tokens are hidden,
+        a state that has moved on does not come back."""
+        return not self._conv
+
     def expect(self, new: Tensor, width: int) -> tuple[Tensor, Tensor]:
         """Announces the next forward call, on padded input of this width.
 
@@ -87,13 +93,14 @@ class RaggedCache:
         self, keys: Tensor, values: Tensor, layer_idx: int, *_: object, **__: object
     ) -> tuple[Tensor, Tensor]:
         """Writes new keys and values (rows, heads, width, size); returns all that are visible."""
-        # (rows, width) -> (rows, heads, width, size): where each new number goes.
-        index = self._positions[:, None, :, None].expand(-1, keys.shape[1], -1, keys.shape[3])
+        # Token j of row i goes to [i, :, positions[i, j]]. scatter_ would pay for the whole cache
+        # where that is in half precision on a CPU.
+        rows = torch.arange(len(keys), device=keys.device)[:, None]
         for store, new in ((self._keys, keys), (self._values, values)):
             if layer_idx not in store:
                 store[layer_idx] = new.new_zeros(new.shape[0], new.shape[1], 0, new.shape[3])
             store[layer_idx] = _room(store[layer_idx], self._visible)
-            store[layer_idx].scatter_(2, index, new)
+            store[layer_idx][rows, :, self._positions] = new.transpose(1, 2)
 
         keys, values = self._keys[layer_idx], self._values[layer_idx]
         return keys[:, :, : self._visible], values[:, :, : self._visible]

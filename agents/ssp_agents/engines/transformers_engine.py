@@ -12,6 +12,8 @@ from torch import Tensor
 
 from ssp_agents.engines.base import Generation, Request, StopRule, Turn
 from ssp_agents.engines.ragged_cache import RaggedCache
+from ssp_agents.engines.reading import Beginnings, Piece, passes, pieces
+from ssp_agents.engines.sampling import sample
 from ssp_agents.models import load_state
 from ssp_env.errors import ModelError, ServiceError, UsageError
 from ssp_env.tokenizers.base import Tokenizer
@@ -25,6 +27,10 @@ _COMPACT_BELOW = 0.6
 _JOIN_FROM = 0.5
 """Waiting requests per running one, from which on they are let in: each entry costs a pass of its
 own, and a copy of the cache."""
+_PASS_COSTS = {"cpu": 64, "cuda": 1024}
+"""Tokens that could be read in the time that a pass of the model takes beside its tokens."""
+_WORTH_A_COPY = 16
+"""Tokens that another row has to have in common, beyond what a turn has itself, to be copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,8 @@ class TransformersEngine:
         self._tokenizer, self._stop = tokenizer, stop
         self._device = next(model.parameters()).device
         self._mapping = "conv" in (getattr(model.config, "layer_types", None) or ())
+        # Eager attention is there for the bits of published results: all is read in one pass.
+        self._at_once = model.config._attn_implementation == "eager"
         self._most_rows: int | None = None
         self._tried = 0
         self._forget()
@@ -138,7 +146,7 @@ class TransformersEngine:
         room = len(self._waiting) if self._most_rows is None else self._most_rows - len(live)
         joining = list(self._waiting.values())[:room]
         self._tried = len(live) + len(joining)
-        cache, logits, joined = self._read(joining)
+        parts, logits, joined = self._read(joining)
         for turn in joined:
             del self._waiting[turn.key]
             self._kept.pop(turn.key, None)
@@ -146,11 +154,14 @@ class TransformersEngine:
         first = len(live)
         self._set_apart()
         if live:
-            here, all_new = self._tensor(live), torch.arange(len(joined), device=self._device)
-            parts = [(self._cache, here), (cache, all_new)]
-            cache = RaggedCache.gathered(parts, spent=[self._cache, cache])
+            parts = [(self._cache, live), *parts]
+        cache, rows = parts[0]
+        if len(parts) > 1 or rows != [*range(len(cache.lengths))]:
+            spent = [part for part, _ in parts]
+            whole = [(part, self._tensor(rows)) for part, rows in parts]
+            cache = RaggedCache.gathered(whole, spent=spent)
         self._rows, self._cache = [self._rows[row] for row in live] + joined, cache
-        return self._take(first, *_sample(logits, joined))
+        return self._take(first, *sample(logits, joined))
 
     def _go_on(self) -> list[Turn]:
         """One more token for each row that runs; returns those that it has finished."""
@@ -166,7 +177,7 @@ class TransformersEngine:
         last = self._tensor([turn.ids[-1] for turn in self._rows])
         going = self._tensor([not turn.stopped for turn in self._rows])
         logits = self._forward(self._cache, last[:, None], going)  # (rows, vocabulary)
-        return self._take(0, *_sample(logits, self._rows))
+        return self._take(0, *sample(logits, self._rows))
 
     def _set_apart(self) -> None:
         """Gives what is kept a cache of its own, so that it holds no batch in memory.
@@ -218,48 +229,101 @@ class TransformersEngine:
 
     # -- what the model computes ---------------------------------------------------------------
 
-    def _read(self, joining: Sequence[Turn]) -> tuple[RaggedCache, Tensor, list[Turn]]:
-        """Computes what the model has not yet read of these turns: a cache of their rows, logits
-        (rows, vocabulary) at the last token of each, and the turns in the order of the rows.
+    def _read(
+        self, joining: Sequence[Turn]
+    ) -> tuple[list[tuple[RaggedCache, list[int]]], Tensor, list[Turn]]:
+        """Computes what the model has not yet read of these turns.
 
-        Attempts at one question often begin alike, down to what their searches found. Equal
-        sequences are fed once and their rows copied.
+        Returns caches and which rows of each go on; and, in the order of these rows, logits (rows,
+        vocabulary) at the last token of each, and turns.
+
+        Attempts at one question often begin alike, down to what their searches found. Common
+        beginnings are computed once and their rows copied.
         """
         equal: dict[tuple[int, ...], list[Turn]] = {}
         for turn in joining:
             equal.setdefault(tuple(turn.read), []).append(turn)
 
-        # Rows that come from one cache are copied together.
-        fresh = _Kept(RaggedCache(1, self._device), 0, [])
-        places: dict[int, list[tuple[_Kept, tuple[int, ...]]]] = {}
-        for ids, turns in equal.items():
-            kept = fresh
-            for known in (self._kept[turn.key] for turn in turns if turn.key in self._kept):
-                size = len(known.seen)
-                if size < len(ids) and known.seen == [*ids[:size]]:
-                    kept = known  # these tokens go on from what was computed under the key
-                    break
-            places.setdefault(id(kept.cache), []).append((kept, ids))
+        known = self._known(equal)
+        sizes = {ids: len(kept.seen) for ids, kept in known.items()}
+        if self._at_once:
+            groups = [[Piece(ids, size, len(ids)) for ids, size in sizes.items()]]
+        else:
+            cost = _PASS_COSTS.get(self._device.type, _PASS_COSTS["cuda"])
+            groups = passes(pieces(sizes, cost), cost)
 
+        read: dict[Piece, _Kept] = {}
+        parts, logits, turns = [], [], []
+        for group in groups:
+            before = [
+                known[piece.ids] if piece.behind is None else read[piece.behind] for piece in group
+            ]
+            cache, order, found = self._feed(group, before)
+            copies = []
+            for row, piece in enumerate(order):
+                if piece.end < len(piece.ids):
+                    read[piece] = _Kept(cache, row, [*piece.ids[: piece.end]])
+                    continue
+                copies += [row] * len(equal[piece.ids])
+                turns += equal[piece.ids]
+            if copies:
+                parts.append((cache, copies))
+                logits.append(found[self._tensor(copies)])
+        return parts, torch.cat(logits), turns
+
+    def _known(
+        self, sequences: Mapping[tuple[int, ...], Sequence[Turn]]
+    ) -> dict[tuple[int, ...], _Kept]:
+        """What has been computed of each sequence: under the key of one of its turns, or under
+        another one that begins alike for longer."""
+        fresh = _Kept(RaggedCache(1, self._device), 0, [])
+        known = {}
+        for ids, turns in sequences.items():
+            own = (self._kept[turn.key] for turn in turns if turn.key in self._kept)
+            fits = (kept for kept in own if ids[: len(kept.seen)] == (*kept.seen,))
+            known[ids] = next((kept for kept in fits if len(kept.seen) < len(ids)), fresh)
+        if self._at_once:
+            return known
+
+        others = [_Kept(self._cache, row, self._rows[row].read[:-1]) for row in self._live()]
+        others = [kept for kept in (*self._kept.values(), *others) if kept.cache.can_be_cut]
+        beginnings = Beginnings([kept.seen for kept in others])
+        for ids, kept in known.items():
+            number, size = beginnings.closest(ids)
+            size = min(size, len(ids) - 1)  # logits are those at a token that is read now
+            if size >= len(kept.seen) + _WORTH_A_COPY:
+                other = others[number]
+                known[ids] = _Kept(other.cache, other.row, other.seen[:size])
+        return known
+
+    def _feed(
+        self, group: Sequence[Piece], before: Sequence[_Kept]
+    ) -> tuple[RaggedCache, list[Piece], Tensor]:
+        """One pass over pieces, each behind what is kept: a cache of their rows, the pieces in the
+        order of the rows, and logits (rows, vocabulary) at the last token of each."""
+        # Rows that come from one cache are copied together.
+        places: dict[int, list[tuple[_Kept, Piece]]] = {}
+        for kept, piece in zip(before, group, strict=True):
+            places.setdefault(id(kept.cache), []).append((kept, piece))
         rows = [place for part in places.values() for place in part]
-        new = [ids[len(kept.seen) :] for kept, ids in rows]
+        width = max(piece.width for piece in group)
         cache = RaggedCache.gathered(
             [
                 (part[0][0].cache, self._tensor([kept.row for kept, _ in part]))
                 for part in places.values()
             ],
-            room=max(map(len, new)),
+            room=width,
         )
-        padded = torch.zeros(len(new), max(map(len, new)), dtype=torch.long)  # (rows, width)
-        for row, fed in enumerate(new):
-            padded[row, : len(fed)] = torch.tensor(fed, dtype=torch.long)
-        lengths = self._tensor([len(fed) for fed in new])
-        logits = self._forward(cache, padded.to(self._device), lengths)
+        # A row may be kept for longer than what is common.
+        cache.lengths = self._tensor([piece.start for _, piece in rows])
 
-        if len(rows) < len(joining):
-            copies = self._tensor([row for row, (_, ids) in enumerate(rows) for _ in equal[ids]])
-            cache, logits = cache.select(copies, spent=True), logits[copies]
-        return cache, logits, [turn for _, ids in rows for turn in equal[ids]]
+        padded = torch.zeros(len(rows), width, dtype=torch.long)
+        for row, (_, piece) in enumerate(rows):
+            fed = piece.ids[piece.start : piece.end]
+            padded[row, : len(fed)] = torch.tensor(fed, dtype=torch.long)
+        lengths = self._tensor([piece.width for _, piece in rows])
+        logits = self._forward(cache, padded.to(self._device), lengths)
+        return cache, [piece for _, piece in rows], logits
 
     def _forward(self, cache: RaggedCache, ids: Tensor, new: Tensor) -> Tensor:
         # ids: (rows, width), of which row i has new[i] real ones; logits at the last of these.
@@ -278,7 +342,7 @@ class TransformersEngine:
         logits: Tensor = self.model.get_output_embeddings()(last)
 
         # Some models have more logits than the tokenizer has tokens.
-        return logits.float()[:, : self._tokenizer.vocab_size]
+        return logits[:, : self._tokenizer.vocab_size]
 
     def _tensor(self, values: Sequence[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.long, device=self._device)
@@ -290,36 +354,6 @@ def _is_out_of_memory(error: BaseException) -> bool:
         return True
     texts = ("can't allocate memory", "std::bad_alloc")
     return isinstance(error, RuntimeError) and any(text in str(error) for text in texts)
-
-
-def _sample(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:
-    """Tokens (rows,) and their log-probabilities (rows,) from logits (rows, vocabulary).
-
-    Each row has a random number of its own, which says how far into its cumulated distribution the
-    token lies; so no row's token depends on another row.
-    """
-    # p = softmax(logits / T), the distribution whose log-probabilities are given out.
-    temperatures = [turn.temperature for turn in turns]
-    if set(temperatures) - {0.0, 1.0}:
-        scale = torch.tensor([t or 1.0 for t in temperatures], device=logits.device)
-        logits = logits / scale[:, None]
-    logprobs = torch.log_softmax(logits, dim=-1)
-
-    if not any(temperatures):
-        tokens = logprobs.argmax(dim=-1)
-    else:
-        # Token = the first whose cumulated probability exceeds u: (rows,). In double precision: in
-        # single, the likely tokens of a large vocabulary would swallow the unlikely ones.
-        reached = logprobs.exp().cumsum(dim=-1, dtype=torch.float64)
-        numbers = [0.0 if turn.stopped else next(turn.numbers) for turn in turns]
-        aims = torch.tensor(numbers, dtype=torch.float64, device=logits.device)[:, None]
-        tokens = torch.searchsorted(reached, aims * reached[:, -1:], right=True).squeeze(1)
-        tokens = tokens.clamp(max=logits.shape[1] - 1)
-        if not all(temperatures):
-            greedy = torch.tensor([not t for t in temperatures], device=logits.device)
-            tokens = torch.where(greedy, logprobs.argmax(dim=-1), tokens)
-
-    return tokens, logprobs.gather(1, tokens[:, None]).squeeze(1)
 
 
 def check_architecture(model: Any) -> None:
