@@ -5,26 +5,37 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ssp_agents.architecture import TOKENS, Plain
+from ssp_agents.causal_lm import cached_states, head_logits
 from ssp_agents.engines.base import Generation, Request, StopRule, Turn
 from ssp_agents.engines.ragged_cache import RaggedCache
 from ssp_agents.models import load_state
 from ssp_env.errors import ModelError, ServiceError, UsageError
 from ssp_env.tokenizers.base import Tokenizer
 
-SERVED_LAYERS = frozenset({"full_attention", "conv"})
-"""Layer types that the cache can hold; others, such as sliding windows, would be silently wrong."""
-_LOGIT_SETTINGS = ("logits_scaling", "logit_scale", "final_logit_softcapping", "lm_head_multiplier")
-"""Settings by which some architectures change the logits after the output layer."""
 _COMPACT_BELOW = 0.6
 """Share of rows that still go on, below which those that have stopped leave the batch."""
 _JOIN_FROM = 0.5
 """Waiting requests per running one, from which on they are let in: each entry costs a pass of its
 own, and a copy of the cache."""
+
+
+class _Way(NamedTuple):
+    """How a model is to be fed, so that what it keeps is right."""
+
+    even: bool = False
+    """Every row gets as many tokens in a pass: padding would move recurrent states on."""
+    apart: bool = False
+    """Rows of different lengths get passes of their own: the model counts positions for all rows of
+    a pass alike."""
+    anew: bool = False
+    """Each turn is read from its first token: the model goes on from a state by one token only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +58,6 @@ class TransformersEngine:
     def __init__(self, model: Any, tokenizer: Tokenizer, stop: StopRule) -> None:
         """``model`` is a `transformers` causal LM, in evaluation mode, on its device; the tokenizer
         gives the bytes behind ids, where closing tags have several tokens."""
-        check_architecture(model)
         known, tokens = model.get_input_embeddings().num_embeddings, tokenizer.vocab_size
         if known < tokens:
             what = f"the tokenizer has {tokens} tokens, the model only {known}"
@@ -56,10 +66,11 @@ class TransformersEngine:
         self.model, self.weights_version = model, 0
         self._tokenizer, self._stop = tokenizer, stop
         self._device = next(model.parameters()).device
-        self._mapping = "conv" in (getattr(model.config, "layer_types", None) or ())
+        self._way = _Way()
         self._most_rows: int | None = None
         self._tried = 0
         self._forget()
+        self._check()
 
     @property
     def running(self) -> int:
@@ -236,49 +247,130 @@ class TransformersEngine:
             kept = fresh
             for known in (self._kept[turn.key] for turn in turns if turn.key in self._kept):
                 size = len(known.seen)
-                if size < len(ids) and known.seen == [*ids[:size]]:
+                if size < len(ids) and known.seen == [*ids[:size]] and not self._way.anew:
                     kept = known  # these tokens go on from what was computed under the key
                     break
             places.setdefault(id(kept.cache), []).append((kept, ids))
 
         rows = [place for part in places.values() for place in part]
-        new = [ids[len(kept.seen) :] for kept, ids in rows]
-        cache = RaggedCache.gathered(
-            [
-                (part[0][0].cache, self._tensor([kept.row for kept, _ in part]))
-                for part in places.values()
-            ],
-            room=max(map(len, new)),
-        )
-        padded = torch.zeros(len(new), max(map(len, new)), dtype=torch.long)  # (rows, width)
-        for row, fed in enumerate(new):
-            padded[row, : len(fed)] = torch.tensor(fed, dtype=torch.long)
-        lengths = self._tensor([len(fed) for fed in new])
-        logits = self._forward(cache, padded.to(self._device), lengths)
+        groups = [rows]
+        if self._way.even or self._way.apart:
+            rows = sorted(rows, key=self._alike)
+            groups = [[*group] for _, group in groupby(rows, self._alike)]
+        fed = [self._feed(group) for group in groups]
+        cache, logits = fed[0]
+        if len(fed) > 1:
+            whole = [
+                (part, torch.arange(len(part.lengths), device=self._device)) for part, _ in fed
+            ]
+            cache = RaggedCache.gathered(whole, spent=[part for part, _ in fed])
+            logits = torch.cat([part for _, part in fed])
 
         if len(rows) < len(joining):
             copies = self._tensor([row for row, (_, ids) in enumerate(rows) for _ in equal[ids]])
             cache, logits = cache.select(copies, spent=True), logits[copies]
         return cache, logits, [turn for _, ids in rows for turn in equal[ids]]
 
+    def _feed(self, rows: Sequence[tuple[_Kept, tuple[int, ...]]]) -> tuple[RaggedCache, Tensor]:
+        """One pass over what these sequences go on with behind what is kept of them: a cache of
+        their rows, and logits (rows, vocabulary) at the last token of each."""
+        new = [ids[len(kept.seen) :] for kept, ids in rows]
+        # Rows that come from one cache are copied together.
+        parts = [[*part] for _, part in groupby((kept for kept, _ in rows), lambda k: id(k.cache))]
+        cache = RaggedCache.gathered(
+            [(part[0].cache, self._tensor([kept.row for kept in part])) for part in parts],
+            room=max(map(len, new)),
+        )
+        padded = torch.zeros(len(new), max(map(len, new)), dtype=torch.long)  # (rows, width)
+        for row, fed in enumerate(new):
+            padded[row, : len(fed)] = torch.tensor(fed, dtype=torch.long)
+        lengths = self._tensor([len(fed) for fed in new])
+        return cache, self._forward(cache, padded.to(self._device), lengths)
+
+    def _alike(self, row: tuple[_Kept, tuple[int, ...]]) -> tuple[int, int]:
+        """What rows of one pass have in common: how much is new, and how much was read before."""
+        before, length = len(row[0].seen), len(row[1])
+        return length - before, before if self._way.apart else 0
+
     def _forward(self, cache: RaggedCache, ids: Tensor, new: Tensor) -> Tensor:
         # ids: (rows, width), of which row i has new[i] real ones; logits at the last of these.
-        positions, visible = cache.expect(new, ids.shape[1])
-        dtype = self.model.dtype
-        mask: Any = torch.zeros(visible.shape, dtype=dtype, device=self._device)
-        mask.masked_fill_(~visible, torch.finfo(dtype).min)
-        if self._mapping:
-            mask = {"full_attention": mask, "conv": None}
+        if not self._way.apart:
+            return self._pass(cache, ids, new)
 
-        hidden = self.model.base_model(
-            input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache
-        ).last_hidden_state
+        found = torch.zeros(len(ids), self._tokenizer.vocab_size, device=self._device)
+        lengths = cache.lengths  # as they are now: passes make them longer
+        for length in lengths[new > 0].unique():
+            rows = ((lengths == length) & (new > 0)).nonzero().flatten()
+            part = cache.select(rows)
+            found[rows] = self._pass(part, ids[rows], new[rows])
+            cache.put(rows, part)
+        return found
+
+    def _pass(self, cache: RaggedCache, ids: Tensor, new: Tensor) -> Tensor:
+        positions = cache.expect(new, ids.shape[1])
+        alike = None if self._way.apart else positions
+        hidden = cached_states(self.model, ids, alike, cache)
         cache.commit()
         last = hidden[torch.arange(len(ids), device=self._device), (new - 1).clamp(min=0)]
-        logits: Tensor = self.model.get_output_embeddings()(last)
 
         # Some models have more logits than the tokenizer has tokens.
-        return logits.float()[:, : self._tokenizer.vocab_size]
+        return head_logits(self.model, last).float()[:, : self._tokenizer.vocab_size]
+
+    def _check(self) -> None:
+        """Finds the way in which two turns of two rows give what the model's own forward pass does;
+        see :mod:`ssp_agents.architecture`.
+
+        The rows are of unequal length, read unequally much in each turn, and one idles while the
+        other goes on."""
+        plain = Plain.of(self.model, self._tokenizer.vocab_size)
+        nearest, cause = math.inf, ""
+        for way in (_Way(), _Way(anew=True), _Way(apart=True), _Way(apart=True, anew=True)):
+            self._way = way
+            try:
+                apart = self._distance(plain)
+            except Exception as error:
+                if _is_out_of_memory(error):
+                    raise
+                cause = f": {error or type(error).__name__}"
+                continue
+            finally:
+                self._forget()
+            if apart <= plain.bound:
+                return
+            nearest = min(nearest, apart)
+        figure = "" if math.isinf(nearest) else plain.figure(nearest)
+        raise ModelError(
+            f"the transformers engine cannot play {plain.kind}: {figure}it keeps what it has read "
+            f"elsewhere than in the cache that it is given{cause}; engine.kind=vllm may play it"
+        )
+
+    @torch.no_grad()
+    def _distance(self, plain: Plain) -> float:
+        """Largest distance of the engine's passes from those texts, in nats."""
+        texts: list[list[int]] = plain.ids.tolist()
+        one, _ = self._feed([(_Kept(RaggedCache(1, self._device), 0, []), (texts[0][0],))])
+        self._way = self._way._replace(even=one.recurrent)
+
+        apart = [0.0]
+        # How much has been read of each text at the end of a turn's prompt, and the text that then
+        # goes on by a token.
+        for read, going in (((4, 2), 0), ((TOKENS - 1, TOKENS - 3), 1)):
+            asked = [Request(key, texts[key][:size], 1, 1.0, 0) for key, size in enumerate(read)]
+            turns = [Turn(request, self._stop, self._tokenizer) for request in asked]
+            cache, logits, turns = self._read(turns)
+            keys = [turn.key for turn in turns]
+            own = torch.stack([plain.logprobs[key, read[key] - 1] for key in keys])
+            apart.append(plain.distance(logits.log_softmax(-1), own))
+
+            ids = self._tensor([texts[key][read[key]] for key in keys])
+            more = self._tensor([key == going for key in keys])
+            logits = self._forward(cache, ids[:, None], more)[keys.index(going)]
+            own = plain.logprobs[going, read[going]]
+            apart.append(plain.distance(logits.log_softmax(-1), own))
+            for row, key in enumerate(keys):
+                seen = texts[key][: read[key] + (key == going)]
+                self._kept[key] = _Kept(cache, row, seen)
+        return max(apart)
 
     def _tensor(self, values: Sequence[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.long, device=self._device)
@@ -320,26 +412,3 @@ def _sample(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:
             tokens = torch.where(greedy, logprobs.argmax(dim=-1), tokens)
 
     return tokens, logprobs.gather(1, tokens[:, None]).squeeze(1)
-
-
-def check_architecture(model: Any) -> None:
-    """Checks that every layer's state can be cached, and that the output layer gives the logits."""
-    config = model.config
-    # Configs without the list have layers of one kind.
-    implied = "recurrent" if getattr(model, "_is_stateful", False) else "full_attention"
-    if getattr(config, "sliding_window", None) is not None and implied != "recurrent":
-        implied = "sliding_attention"
-    kinds = set(getattr(config, "layer_types", None) or [implied])
-    unserved = sorted(kinds - SERVED_LAYERS)
-
-    if unserved or getattr(config, "is_encoder_decoder", False):
-        what = ", ".join(unserved) or "an encoder"
-        raise ModelError(
-            f"the transformers engine cannot keep the state of {config.model_type} ({what}); "
-            f"it serves decoder-only models whose layers are {' or '.join(sorted(SERVED_LAYERS))}"
-        )
-
-    for name in _LOGIT_SETTINGS:
-        if (value := getattr(config, name, None)) not in (None, 1.0):
-            what = f"the transformers engine cannot serve {config.model_type} with {name} = {value}"
-            raise ModelError(f"{what}: it takes logits from the output layer as they are")
