@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from ssp_agents.causal_lm import head_logits, states
 from ssp_agents.columns import Columns
 
 LOGITS_PER_CHUNK = 2**25
@@ -43,14 +44,13 @@ def token_scores(
     that count, never at position 0. Logits from ``vocab_size`` on are left out, as in sampling.
     """
     # The state at position t predicts the token at t + 1: (rows, length - 1, width).
-    hidden = lm.base_model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
+    hidden = states(lm, ids[:, :-1])
     own = mask[:, 1:] > 0  # (rows, length - 1)
-    states, targets = hidden[own], ids[:, 1:][own]  # (tokens, width), (tokens,)
-    head = lm.get_output_embeddings()
+    written, targets = hidden[own], ids[:, 1:][own]  # (tokens, width), (tokens,)
 
-    def score(states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def score(written: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         # log softmax(logits / T), the distribution that was sampled from: (chunk, vocabulary).
-        logits = head(states)[:, :vocab_size].float() / temperature
+        logits = head_logits(lm, written)[:, :vocab_size].float() / temperature
         every = torch.log_softmax(logits, dim=-1)
         chosen = every.gather(1, targets[:, None]).squeeze(1)
         # Last, because what is computed again for the backward pass ends with what that needs.
@@ -60,9 +60,9 @@ def token_scores(
     size = max(1, logits_per_chunk // vocab_size)
     # What fits into one chunk need not be computed twice.
     if len(targets) <= size:
-        logprobs, entropy = score(states, targets)
+        logprobs, entropy = score(written, targets)
     else:
-        chunks = zip(torch.split(states, size), torch.split(targets, size), strict=True)
+        chunks = zip(torch.split(written, size), torch.split(targets, size), strict=True)
         scored = [checkpoint(score, *chunk, use_reentrant=False) for chunk in chunks]
         logprobs, entropy = (torch.cat(parts) for parts in zip(*scored, strict=True))
 

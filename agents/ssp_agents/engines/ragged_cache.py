@@ -1,7 +1,7 @@
-"""A key-value cache whose rows have different lengths, for attention and short convolutions.
+"""A cache whose rows have different lengths, for attention, short convolutions and recurrences.
 
-Rows are written where their own text ends, so nothing is padded inside; what lies beyond a row's
-end is garbage that the attention mask hides and the next tokens overwrite.
+Rows are written where their own text ends, so nothing is padded inside and a column is a position;
+what lies beyond a row's end is garbage that masks hide and the next tokens overwrite.
 """
 
 from __future__ import annotations
@@ -17,41 +17,66 @@ _GROW = 64
 
 class RaggedCache:
     """Stands in for a `transformers` cache; each forward call is between :meth:`expect` and
-    :meth:`commit`. Keys and values are (rows, heads, capacity, head size), convolution states
-    (rows, channels, kernel)."""
+    :meth:`commit`. Keys and values are (rows, heads, capacity, head size), keys of an index that
+    chooses among them (rows, 1, capacity, size), convolution states (rows, channels, kernel),
+    recurrent states (rows, ...).
+
+    A recurrent state is moved on by every token of its row that a model reads, padding included:
+    see :attr:`recurrent`. Rows that idle keep theirs."""
+
+    is_compileable = False
+    is_sliding: Sequence[bool] = ()
+    layers: Sequence[object] = ()
 
     def __init__(self, rows: int, device: torch.device) -> None:
         self.lengths = torch.zeros(rows, dtype=torch.long, device=device)
         self._keys: dict[int, Tensor] = {}
         self._values: dict[int, Tensor] = {}
-        self._conv: dict[int, Tensor] = {}
+        self._indexed: dict[int, Tensor] = {}
+        # By layer and number of the state within it.
+        self._conv: dict[tuple[int, int], Tensor] = {}
+        self._recurrent: dict[tuple[int, int], Tensor] = {}
+        self._idle: list[int] = []
+        self._before: dict[tuple[int, int], Tensor] = {}
         self._positions = torch.zeros(rows, 0, dtype=torch.long, device=device)
         self._new = self.lengths
         self._visible = 0
 
     @property
+    def recurrent(self) -> bool:
+        """True if a model keeps recurrent states here: it is to read as many tokens of all rows
+        that do not idle, without padding."""
+        return bool(self._recurrent)
+
+    @property
     def can_be_cut(self) -> bool:
         """True if a row's beginning can be had from it: keys and values of later tokens are hidden,
         a state that has moved on does not come back."""
-        return not self._conv
+        return not (self._conv or self._recurrent)
 
-    def expect(self, new: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    def expect(self, new: Tensor, width: int) -> Tensor:
         """Announces the next forward call, on padded input of this width.
 
         ``new``, int64 (rows,), is how many real tokens each row gets; 0 leaves a row as it is.
-        Returns position ids (rows, width), and a boolean mask (rows, 1, width, visible), true where
-        a token may look.
+        Returns position ids (rows, width).
         """
         # Token j of row i lies at position lengths[i] + j, and sees columns up to there.
         steps = torch.arange(width, device=self.lengths.device)
         self._positions, self._new = self.lengths[:, None] + steps, new
         self._visible = int(self.lengths.max()) + width
-        columns = torch.arange(self._visible, device=self.lengths.device)
-        return self._positions, columns[None, None, None, :] <= self._positions[:, None, :, None]
+        if self._recurrent:
+            # Some models move a state on in place, so what rows that idle had is put aside.
+            self._idle = (new == 0).nonzero().flatten().tolist()
+            kept = self._recurrent.items() if self._idle else ()
+            self._before = {place: state[self._idle] for place, state in kept}
+        return self._positions
 
     def commit(self) -> None:
         """After the forward call: the new tokens belong to their rows."""
         self.lengths = self.lengths + self._new
+        for place, state in self._before.items():
+            self._recurrent[place][self._idle] = state
+        self._before = {}
 
     @classmethod
     def gathered(
@@ -69,8 +94,9 @@ class RaggedCache:
         whole.lengths = torch.cat(lengths)
         capacity = _capacity(whole.get_seq_length() + room)
 
-        # Convolution states have one length for all.
-        for name, length in (("_keys", capacity), ("_values", capacity), ("_conv", None)):
+        # Other states have one shape for all.
+        grow = dict.fromkeys(("_keys", "_values", "_indexed"), capacity)
+        for name, length in {**grow, "_conv": None, "_recurrent": None}.items():
             stores = [getattr(cache, name) for cache, _ in parts]
             for layer in dict.fromkeys(layer for store in stores for layer in store):
                 held = zip(stores, parts, strict=True)
@@ -87,44 +113,85 @@ class RaggedCache:
         :meth:`gathered`."""
         return self.gathered([(self, rows)], spent=[self] if spent else [])
 
+    def put(self, rows: Tensor, part: RaggedCache) -> None:
+        """Writes a cache's rows in the place of these rows, int64 (rows,)."""
+        self.lengths = self.lengths.index_copy(0, rows, part.lengths)
+        for name in ("_keys", "_values", "_indexed", "_conv", "_recurrent"):
+            whole, grows = getattr(self, name), name not in ("_conv", "_recurrent")
+            for place, new in getattr(part, name).items():
+                if place not in whole:
+                    whole[place] = new.new_zeros(len(self.lengths), *new.shape[1:])
+                if grows:
+                    whole[place] = _room(whole[place], new.shape[2])
+                    whole[place][rows, :, : new.shape[2]] = new
+                else:
+                    whole[place][rows] = new
+
     # -- what models call ----------------------------------------------------------------------
 
     def update(
         self, keys: Tensor, values: Tensor, layer_idx: int, *_: object, **__: object
     ) -> tuple[Tensor, Tensor]:
         """Writes new keys and values (rows, heads, width, size); returns all that are visible."""
+        return (
+            self._write(self._keys, keys, layer_idx),
+            self._write(self._values, values, layer_idx),
+        )
+
+    def update_indexer(self, keys: Tensor, layer_idx: int) -> Tensor:
+        """The same for an index's keys (rows, width, size)."""
+        return self._write(self._indexed, keys[:, None], layer_idx)[:, 0]
+
+    def _write(self, store: dict[int, Tensor], new: Tensor, layer: int) -> Tensor:
+        if layer not in store:
+            store[layer] = new.new_zeros(new.shape[0], new.shape[1], 0, new.shape[3])
+        store[layer] = _room(store[layer], self._visible)
         # Token j of row i goes to [i, :, positions[i, j]]. scatter_ would pay for the whole cache
         # where that is in half precision on a CPU.
-        rows = torch.arange(len(keys), device=keys.device)[:, None]
-        for store, new in ((self._keys, keys), (self._values, values)):
-            if layer_idx not in store:
-                store[layer_idx] = new.new_zeros(new.shape[0], new.shape[1], 0, new.shape[3])
-            store[layer_idx] = _room(store[layer_idx], self._visible)
-            store[layer_idx][rows, :, self._positions] = new.transpose(1, 2)
-
-        keys, values = self._keys[layer_idx], self._values[layer_idx]
-        return keys[:, :, : self._visible], values[:, :, : self._visible]
+        rows = torch.arange(len(new), device=new.device)[:, None]
+        store[layer][rows, :, self._positions] = new.transpose(1, 2)
+        return store[layer][:, :, : self._visible]
 
     def update_conv_state(
-        self, states: Tensor, layer_idx: int, conv_kernel_size: int, **_: object
+        self,
+        states: Tensor,
+        layer_idx: int,
+        state_idx: int = 0,
+        *,
+        conv_kernel_size: int,
+        **_: object,
     ) -> Tensor:
         """Puts each row's state before its new inputs (rows, channels, width), and moves it on."""
         rows, channels, _width = states.shape
-        if layer_idx not in self._conv:
-            self._conv[layer_idx] = states.new_zeros(rows, channels, conv_kernel_size)
+        place = layer_idx, state_idx
+        if place not in self._conv:
+            self._conv[place] = states.new_zeros(rows, channels, conv_kernel_size)
 
         # (rows, channels, kernel + width).
-        joined = torch.cat([self._conv[layer_idx], states], dim=-1)
+        joined = torch.cat([self._conv[place], states], dim=-1)
         # A row with n real inputs keeps the kernel's width up to its own n-th input, not up to the
         # padding.
         columns = self._new[:, None] + torch.arange(conv_kernel_size, device=states.device)
-        self._conv[layer_idx] = joined.gather(2, columns[:, None, :].expand(-1, channels, -1))
+        self._conv[place] = joined.gather(2, columns[:, None, :].expand(-1, channels, -1))
         return joined
 
-    def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
-        return self._conv.get(layer_idx)
+    def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> None:
+        """Nothing: models then leave all to :meth:`update_conv_state`, which knows idle rows."""
 
-    def has_previous_state(self, layer_idx: int) -> bool:
+    def update_recurrent_state(
+        self, states: Tensor, layer_idx: int, state_idx: int = 0, **_: object
+    ) -> Tensor:
+        """Takes each row's state (rows, ...) behind its new tokens."""
+        self._recurrent[layer_idx, state_idx] = states
+        return states
+
+    def get_recurrent_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
+        """Each row's state, zero where it has read nothing; models may move it on in place."""
+        return self._recurrent.get((layer_idx, state_idx))
+
+    def has_previous_state(
+        self, layer_idx: int | None = None, state_idx: int | None = None
+    ) -> bool:
         """False: models (of `transformers` before 5.20) then never shift a state by themselves."""
         return False
 
@@ -132,23 +199,38 @@ class RaggedCache:
         """True: models then leave updates to :meth:`update_conv_state`, which knows idle rows."""
         return True
 
+    @property
+    def is_initialized(self) -> bool:
+        """True once a model has written to it."""
+        return bool(self._keys)
+
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Length of the longest row."""
         return int(self.lengths.max()) if len(self.lengths) else 0
+
+    def get_query_offset(self, layer_idx: int = 0) -> int:
+        """Position of the longest row's first new token."""
+        return self.get_seq_length()
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
+        """Number of columns that masks are about, and the first of them."""
+        return self._visible, 0
 
 
 def _rows(pieces: Sequence[tuple[Tensor | None, Tensor]], length: int | None) -> Tensor:
     """Some rows of some tensors (``None``: zeros), whose third dimension is cut or filled up to
     ``length``, unless that is ``None``."""
     model = next(tensor for tensor, _ in pieces if tensor is not None)
-    size = model.shape[2] if length is None else length
+    shape = model.shape[1:] if length is None else (model.shape[1], length, *model.shape[3:])
 
-    found = [
-        model.new_zeros(len(rows), model.shape[1], size, *model.shape[3:])
-        if tensor is None
-        else _room(tensor[:, :, :size].index_select(0, rows), size)
-        for tensor, rows in pieces
-    ]
+    found = []
+    for tensor, rows in pieces:
+        if tensor is None:
+            found.append(model.new_zeros(len(rows), *shape))
+        elif length is None:
+            found.append(tensor.index_select(0, rows))
+        else:
+            found.append(_room(tensor[:, :, :length].index_select(0, rows), length))
     return found[0] if len(found) == 1 else torch.cat(found)
 
 

@@ -17,6 +17,8 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from torch import Tensor
 
+from ssp_agents.architecture import check_scoring
+from ssp_agents.causal_lm import head_logits, states
 from ssp_agents.columns import columns_of
 from ssp_agents.models import LM, adapt, as_tensor, load_model, load_state
 from ssp_agents.rows import Row
@@ -43,16 +45,18 @@ class LLMModule(TorchRLModule):
         load = load_first if self.model_config.get("sharding") == "fsdp2" else load_model
         attention = self.model_config.get("attention", "eager")
         self.lm = load(self.model_config["model"], attention=attention)
+        if not next(self.lm.parameters()).is_meta:  # another learner has the weights
+            check_scoring(self.lm, self.vocab_size)
         if rank := self.model_config.get("lora_rank", 0):
             adapt(self.lm, rank, self.model_config.get("seed", 0))
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Logits (rows, vocabulary) after each row's last token, as RLlib's action inputs."""
         last = batch["lengths"] - 1
-        hidden = self.lm.base_model(input_ids=batch["ids"], use_cache=False).last_hidden_state
+        hidden = states(self.lm, batch["ids"])
         rows = torch.arange(len(last), device=last.device)
 
-        logits = self.lm.get_output_embeddings()(hidden[rows, last])
+        logits = head_logits(self.lm, hidden[rows, last])
         return {Columns.ACTION_DIST_INPUTS: logits[:, : self.vocab_size]}
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:

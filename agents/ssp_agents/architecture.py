@@ -1,0 +1,97 @@
+"""Decides whether a model can be played and learnt from: by comparison with its own plain forward
+pass, not by a list of architectures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ssp_agents.causal_lm import plain_logits
+from ssp_agents.scoring import token_scores
+from ssp_env.errors import ModelError
+
+TOKENS = 8
+"""Tokens of each of the two texts that are compared."""
+ROUNDING = {torch.float32: 1e-4, torch.bfloat16: 0.05, torch.float16: 0.01}
+"""How far apart log-probabilities may be by rounding, as a share of how far apart the model's own
+likeliest and least likely token are."""
+
+
+@dataclass(frozen=True)
+class Plain:
+    """What a model says of two texts by its own forward pass, without cache or padding."""
+
+    kind: str
+    """The architecture, as its config names it."""
+    ids: Tensor
+    """int64 (2, TOKENS)."""
+    logprobs: Tensor
+    """float32 (2, TOKENS, vocabulary)."""
+    bound: float
+    """Distance in nats that rounding explains."""
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, lm: Any, vocab_size: int) -> Plain:
+        """Reads the texts; a ModelError where a beginning changes with what follows it."""
+        weight = next(lm.parameters())
+        generator = torch.Generator().manual_seed(0)
+        ids = torch.randint(vocab_size, (2, TOKENS), generator=generator).to(weight.device)
+        logprobs = _logprobs(plain_logits(lm, ids), vocab_size)
+        spread = float(logprobs.amax() - logprobs.amin())
+        plain = cls(lm.config.model_type, ids, logprobs, ROUNDING[weight.dtype] * spread)
+
+        begun = TOKENS // 2
+        beginning = _logprobs(plain_logits(lm, ids[:, :begun]), vocab_size)
+        apart = plain.distance(beginning, logprobs[:, :begun])
+        if not apart <= plain.bound:
+            raise ModelError(
+                f"{plain.kind} is no causal language model: what it says of a text's beginning "
+                f"changes by {apart:.2g} nats with the text that follows, so it has no causal mask "
+                "and no engine can play it (an encoder; is_decoder=true in config.json gives "
+                "some a causal mask, if they were trained with one)"
+            )
+        return plain
+
+    @staticmethod
+    def distance(found: Tensor, own: Tensor) -> float:
+        """Largest distance of two tensors of log-probabilities, in nats; NaN counts as infinite."""
+        return float((found - own).abs().nan_to_num(nan=torch.inf).amax())
+
+    def figure(self, apart: float) -> str:
+        """The distance in words."""
+        return (
+            f"its log-probabilities are {apart:.2g} nats from those of its own forward pass, of "
+            f"which rounding explains {self.bound:.1g}; "
+        )
+
+
+def check_scoring(lm: Any, vocab_size: int) -> float:
+    """Compares how the learner scores two rows of unequal length with a causal LM's own forward
+    pass; returns their distance in nats, and raises a ModelError where it is beyond rounding.
+
+    ``vocab_size`` is the tokenizer's; logits beyond it are left out on both sides."""
+    plain = Plain.of(lm, vocab_size)
+    lengths = torch.tensor([TOKENS, TOKENS - 3], device=plain.ids.device)
+    places = torch.arange(TOKENS, device=plain.ids.device)
+    mask = ((places > 0) & (places < lengths[:, None])).float()  # (2, TOKENS)
+    padded = plain.ids * (places < lengths[:, None])
+    with torch.no_grad():
+        scores = token_scores(lm, padded, mask, 1.0, vocab_size, entropies=False)
+
+    # The distribution at t is about the token at t + 1.
+    own = plain.logprobs[:, :-1].gather(2, plain.ids[:, 1:, None]).squeeze(2)
+    apart = plain.distance(scores.logprobs, own[mask[:, 1:] > 0])
+    if not apart <= plain.bound:
+        raise ModelError(
+            f"the learner cannot score {plain.kind}: {plain.figure(apart)}it can be played by "
+            "engine.kind=vllm, and not be trained"
+        )
+    return apart
+
+
+def _logprobs(logits: Tensor, vocab_size: int) -> Tensor:
+    return torch.log_softmax(logits[..., :vocab_size].float(), dim=-1)

@@ -1,0 +1,177 @@
+"""A causal LM of `transformers` in two halves: the states that its layers give, and the logits that
+its own output layer makes of them.
+
+Everything that hangs on the inside of `transformers` is in this file; `test_causal_lm.py` names
+what an upgrade took away.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
+from transformers.modeling_outputs import BaseModelOutputWithPast
+from transformers.modeling_utils import PreTrainedModel
+
+from ssp_env.errors import ModelError
+
+CACHE_NAMES = ("past_key_values", "cache_params")
+"""What models call the cache that they are given."""
+_POSITIONS: ContextVar[Tensor | None] = ContextVar("positions", default=None)
+"""Positions, int64 (rows, width), of the tokens that this thread's engine has a model read."""
+
+
+def states(lm: Any, ids: Tensor) -> Tensor:
+    """States (rows, length, width) behind the layers of a causal LM, without a cache, from ids
+    (rows, length)."""
+    hidden: Tensor = _base(lm)(input_ids=ids, **_uncached(_base(lm))).last_hidden_state
+    return hidden
+
+
+def plain_logits(lm: Any, ids: Tensor) -> Tensor:
+    """Logits (rows, length, vocabulary) by a causal LM's own forward pass, without a cache."""
+    made: Tensor = lm(input_ids=ids, **_uncached(lm)).logits
+    return made
+
+
+def head_logits(lm: Any, hidden: Tensor) -> Tensor:
+    """Logits (tokens, vocabulary) of some states (tokens, width), by the model's own forward pass:
+    with whatever it does behind its layers, be it a transform, a scale or a softcap.
+
+    In that pass, the given states stand in for what the layers would compute. It may be called as
+    part of any other pass, and again when that is computed anew for the backward pass.
+
+    >>> import torch, transformers as t
+    >>> lm = t.GraniteForCausalLM(t.GraniteConfig(
+    ...     vocab_size=9, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+    ...     num_attention_heads=1, num_key_value_heads=1, logits_scaling=4.0)).eval()
+    >>> ids = torch.tensor([[1, 2, 3]])
+    >>> torch.equal(head_logits(lm, states(lm, ids)[0]), lm(ids).logits[0])
+    True
+    """
+    layers, name = lm._modules, _name_of_base(lm)
+    own = layers[name]
+    layers[name] = _Given(own, hidden[None])
+    try:
+        nothing = torch.zeros(1, len(hidden), dtype=torch.long, device=hidden.device)
+        made: Tensor = lm(input_ids=nothing).logits
+    finally:
+        layers[name] = own
+    return made[0]
+
+
+def _base(lm: Any) -> Any:
+    """The layers of a causal LM, without its output layer."""
+    return lm._modules[_name_of_base(lm)]
+
+
+def _name_of_base(lm: Any) -> str:
+    if (name := lm.base_model_prefix) in lm._modules:
+        return str(name)
+    inner = [name for name, part in lm.named_children() if isinstance(part, PreTrainedModel)]
+    if len(inner) != 1:
+        what = f"{type(lm).__name__} does not keep its layers apart from its output layer"
+        raise ModelError(f"{what}: neither engine nor learner can take its states")
+    return str(inner[0])
+
+
+class _Given:
+    """Stands for a model's layers, and for a decoder inside of them that it may call itself; it
+    gives the same states whatever it is called with."""
+
+    def __init__(self, own: Any, hidden: Tensor) -> None:
+        self._own, self._hidden = own, hidden
+
+    def __call__(self, *_: Any, **__: Any) -> BaseModelOutputWithPast:
+        return _Output(last_hidden_state=self._hidden)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._own, name)
+        return self if isinstance(found, PreTrainedModel) else found
+
+
+class _Output(BaseModelOutputWithPast):  # type: ignore[misc]
+    """Output of layers of which nothing is known but the states."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return None
+
+
+# -- passes with a cache -----------------------------------------------------------------------
+
+
+def cached_states(lm: Any, ids: Tensor, positions: Tensor | None, kept: Any) -> Tensor:
+    """States (rows, width, size) of ids (rows, width) at their own positions (rows, width), which
+    may differ between rows, behind what the cache ``kept`` has of them. Without positions, a model
+    counts them itself, for all rows alike.
+
+    The model's own masks decide what a token sees: of the columns of the cache, which are
+    positions, those that its windows and chunks let it look at."""
+    layers = _base(lm)
+    takes = _arguments(layers.__class__)
+    name = next((name for name in (*CACHE_NAMES, "kwargs") if name in takes), None)
+    if name is None:
+        raise ModelError(f"{type(lm).__name__} takes no cache")
+    name = CACHE_NAMES[0] if name == "kwargs" else name  # a wrapper hands all on
+    given: dict[str, Any] = {name: kept}
+    if "use_cache" in takes:
+        given["use_cache"] = True
+    if "position_ids" in takes and positions is not None:
+        given["position_ids"] = positions
+    with _masks_by(positions):
+        hidden: Tensor = layers(input_ids=ids, **given).last_hidden_state
+        return hidden
+
+
+def _uncached(model: Any) -> dict[str, bool]:
+    return {"use_cache": False} if "use_cache" in _arguments(model.__class__) else {}
+
+
+@cache
+def _arguments(model: type) -> frozenset[str]:
+    """Names of what a model can be given."""
+    return frozenset(inspect.signature(model.forward).parameters)  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _masks_by(positions: Tensor | None) -> Iterator[None]:
+    """Context in which models make masks for tokens at these positions."""
+    token = _POSITIONS.set(positions)
+    try:
+        yield
+    finally:
+        _POSITIONS.reset(token)
+
+
+def _mask(own: Callable[..., Any], **asked: Any) -> Any:
+    """What ``own``, of `transformers`, makes of it; within :func:`cached_states`, a mask (rows, 1,
+    width, columns) by the positions of each row."""
+    positions = _POSITIONS.get()
+    if positions is None or positions.shape != (asked["batch_size"], asked["q_length"]):
+        return own(**asked)
+
+    rows = torch.arange(len(positions), device=positions.device)[:, None, None, None]
+    heads = rows.new_zeros(1, 1, 1, 1)
+    columns = torch.arange(asked["kv_length"], device=positions.device) + asked["kv_offset"]
+    sees = asked["mask_function"]
+    visible = sees(rows, heads, positions[:, None, :, None], columns[None, None, None, :])
+    visible = visible.expand(len(rows), 1, positions.shape[1], len(columns))
+    if own is sdpa_mask:
+        return visible
+
+    mask = torch.zeros(visible.shape, dtype=asked["dtype"], device=positions.device)
+    return mask.masked_fill_(~visible, torch.finfo(asked["dtype"]).min)
+
+
+# Outside of an engine's pass, these do what the originals do.
+for _name, _original in (("eager", eager_mask), ("sdpa", sdpa_mask)):
+    AttentionMaskInterface.register(_name, partial(_mask, _original))
