@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import string
 from collections.abc import Iterator, Sequence
 from datetime import date
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -173,13 +174,14 @@ class HuggingFaceTokenizer:
         from jinja2 import TemplateError
 
         # A template may ask for the date by either name.
-        options = {
-            "date_string": _DATE.strftime("%d %b %Y"),
-            "add_generation_prompt": True,
-        } | options
+        day = _DATE.strftime("%d %b %Y")
+        options = {"date_string": day, "add_generation_prompt": True, **options}
+        template: str = self.inner.get_chat_template(None, options.get("tools"))
+        if "strftime_now" in template:
+            template = _same_day() + template
         try:
             text = self.inner.apply_chat_template(
-                list(messages), tokenize=False, strftime_now=_DATE.strftime, **options
+                list(messages), chat_template=template, tokenize=False, **options
             )
         except TemplateError as error:
             roles = ", ".join(message["role"] for message in messages)
@@ -262,3 +264,16 @@ class HuggingFaceTokenizer:
             own = spelled is not None and i != self.unknown_id and said.strip() == spelled.strip()
             pieces[i] = (spelled if own and spelled is not None else said).encode()
         return tuple(pieces[i] for i in range(self.vocab_size))
+
+
+@cache
+def _same_day() -> str:
+    """A macro that stands before a chat template in the place of the function of its name.
+
+    A function of ours would not do: `transformers` hands templates nothing but plain values."""
+    spelled = {f"%{letter}": _DATE.strftime(f"%{letter}") for letter in string.ascii_letters}
+    # Such as %-d, without a zero before it.
+    spelled |= {f"%-{key[1]}": text.lstrip("0") for key, text in spelled.items()}
+    steps = "".join(f" | replace({k!r}, {text!r})" for k, text in spelled.items() if k != text)
+    # Its line break belongs to the block before it, and is left out.
+    return f"{{%- macro strftime_now(format) -%}}{{{{ format{steps} }}}}{{%- endmacro %}}\n"

@@ -102,6 +102,45 @@ def unigram() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<eos>", unk_token="<unk>")
 
 
+LLAMA2_CHAT = (
+    "{% for m in messages %}{% if m['role'] == 'assistant' %} {{ m['content'] }} </s>"
+    "{% else %}<s>[INST] {{ m['content'] }} [/INST]{% endif %}{% endfor %}"
+)
+"""Where a space is put after every added token, as well as at the beginning of a text."""
+TRIMMING_CHAT = CHAT.replace("{{ m['content'] }}", "{{ m['content'] | trim }}")
+"""As Llama 3's and Gemma's: white space around a message is left out."""
+
+
+def sentencepiece(**options: Any) -> PreTrainedTokenizerFast:
+    """As :func:`metaspace`, by a pre-tokenizer that puts a space before a text and behind every
+    added token, with a chat template."""
+    inner = metaspace(**options)
+    spec = json.loads(inner.backend_tokenizer.to_str())
+    spec["normalizer"] = None
+    space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False}
+    spec["pre_tokenizer"] = space
+    names = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    raw = RawTokenizer.from_str(json.dumps(spec))
+    inner = PreTrainedTokenizerFast(tokenizer_object=raw, **{**names, **options})
+    inner.chat_template = LLAMA2_CHAT
+    return inner
+
+
+def wordpiece() -> PreTrainedTokenizerFast:
+    """Words and what they go on with (``##``), in which tags are tokens of their own."""
+    letters = sorted({letter for text in TEXT for letter in text if letter != " "})
+    letters += [c for c in map(chr, range(33, 127)) if c not in letters]
+    vocabulary = ["[PAD]", "[UNK]", "[SEP]", *letters, *(f"##{letter}" for letter in letters)]
+    model = models.WordPiece({token: i for i, token in enumerate(vocabulary)}, unk_token="[UNK]")
+    raw = RawTokenizer(model)
+    raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    raw.decoder = decoders.WordPiece(cleanup=False)
+    raw.add_special_tokens(["[PAD]", "[UNK]", "[SEP]"])
+    raw.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in Tags().all()])
+    names = {"pad_token": "[PAD]", "eos_token": "[SEP]", "unk_token": "[UNK]"}
+    return PreTrainedTokenizerFast(tokenizer_object=raw, **names)
+
+
 KINDS: dict[str, Callable[[], Tokenizer]] = {
     "bytes": ByteTokenizer,
     "bpe": BPETokenizer,
@@ -109,6 +148,8 @@ KINDS: dict[str, Callable[[], Tokenizer]] = {
     "byte-level BPE": lambda: HuggingFaceTokenizer(byte_level()),
     "with tags and chat": lambda: HuggingFaceTokenizer(byte_level(tags=True, chat=True)),
     "byte fallback": lambda: HuggingFaceTokenizer(metaspace()),
+    "space before a text": lambda: HuggingFaceTokenizer(sentencepiece()),
     "unigram": lambda: HuggingFaceTokenizer(unigram()),
+    "wordpiece": lambda: HuggingFaceTokenizer(wordpiece()),
 }
 """A tokenizer of every kind."""
