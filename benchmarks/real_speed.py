@@ -28,7 +28,8 @@ from ssp_agents.models import from_gguf
 
 SIDE = Path(__file__).with_name("real_speed_side.py")
 MEASURES = ("decode", "prefill", "ragged")
-COUNTS = ("profile", "attempts")
+COUNTS = ("profile", "attempts", "groupings")
+"""They are taken once. A loop over the model has a profile alone, and vLLM none of them."""
 
 
 def main() -> None:
@@ -43,6 +44,7 @@ def main() -> None:
     options.add_argument("--prompt", type=int, default=256, help="tokens of a prompt that is read")
     options.add_argument("--steps", type=int, default=4, help="of decode in a turn")
     options.add_argument("--turns", type=int, default=2, help="timed ones of each")
+    options.add_argument("--only", nargs="+", default=[*MEASURES, *COUNTS], help="measures")
     settings = options.parse_args()
 
     shape = {
@@ -51,7 +53,9 @@ def main() -> None:
         **{name: getattr(settings, name) for name in ("steps", "seed")},
     }
     found = {
-        dtype: measured({**shape, "dtype": dtype}, settings.before, settings.turns)
+        dtype: measured(
+            {**shape, "dtype": dtype}, settings.before, settings.turns, set(settings.only)
+        )
         for dtype in settings.dtypes
     }
     capability = torch.backends.cpu.get_cpu_capability()
@@ -59,12 +63,14 @@ def main() -> None:
     write(settings.out, {**cpu, **shape, "turns": settings.turns, **found})
 
 
-def measured(shape: dict[str, Any], before: Path | None, turns: int) -> dict[str, Any]:
+def measured(
+    shape: dict[str, Any], before: Path | None, turns: int, only: set[str]
+) -> dict[str, Any]:
     """Medians of all sides, in milliseconds or tokens per second, and ratios turn by turn."""
     kinds: dict[str, tuple[str, Path]] = {"engine": ("engine", ROOT), "bare loop": ("bare", ROOT)}
     if before is not None:
         kinds["before"] = ("engine", before.resolve())
-    if shape["dtype"] == "float32" and find_spec("vllm"):
+    if shape["dtype"] == "float32" and find_spec("vllm") and only & {*MEASURES}:
         kinds["vLLM"] = ("vllm", ROOT)
 
     with ExitStack() as stack:
@@ -73,11 +79,11 @@ def measured(shape: dict[str, Any], before: Path | None, turns: int) -> dict[str
             command = [sys.executable, "-P", str(SIDE), kind, json.dumps(shape)]
             sides[name] = stack.enter_context(side(command, folder))
         result: dict[str, Any] = {}
-        for what in MEASURES:
+        for what in sorted(only & {*MEASURES}):
             asked = {name: partial(ask, what) for name, ask in sides.items()}
             result[what] = compared(in_turns(asked, turns))
             print(shape["dtype"], what, result[what], file=sys.stderr, flush=True)
-        for what in COUNTS:
+        for what in sorted(only & {*COUNTS}):
             result[what] = {
                 name: sides[name](what)
                 for name, (kind, _) in kinds.items()

@@ -188,6 +188,33 @@ class EngineSide(Side):
         needed = len(asked - sampled)
         return {"read": sum(read), "needed": needed, "ratio": round(sum(read) / needed, 3)}
 
+    def groupings(self) -> dict[str, float]:
+        """Twenty requests with seeds, all at once and then in groups: the share of rows that get
+        other tokens, and of tokens that are the first other one of their row."""
+        rows, room = 20, 24
+        prompts = [self.text(int(self.rng.integers(20, 120))) for _ in range(rows)]
+        asked = [self.request(key, ids, room, 1.0, key) for key, ids in enumerate(prompts)]
+        written: dict[int, list[list[int]]] = {}
+        for size in (20, 10, 5, 1):
+            found: dict[int, Any] = {}
+            for first in range(0, rows, size):
+                self.engine.submit(asked[first : first + size])
+                while self.engine.running:
+                    found |= dict(self.engine.step())
+            self.engine.release(range(rows))
+            written[size] = [found[key].ids for key in range(rows)]
+
+        shares = {}
+        for size in (10, 5, 1):
+            # Tokens up to the first other one, which is among them; all where none is.
+            pairs = list(zip(written[20], written[size], strict=True))
+            same = [next((i for i in range(room) if a[i] != b[i]), room) for a, b in pairs]
+            parted = sum(i < room for i in same)
+            shares[f"rows that part, in groups of {size}"] = parted / rows
+            compared = sum(min(i + 1, room) for i in same)
+            shares[f"tokens that part, in groups of {size}"] = round(parted / compared, 4)
+        return shares
+
 
 class BareSide(Side):
     """The model alone, with the cache of transformers."""
