@@ -242,7 +242,7 @@ class BareSide(Side):
     @torch.inference_mode()
     def begin(self, prompt: list[int], rows: int, room: int) -> None:
         self._take(torch.tensor([prompt], device=self.model.device))
-        self.seen.batch_repeat_interleave(rows)
+        self.seen.reorder_cache(torch.zeros(rows, dtype=torch.long, device=self.model.device))
         self.logits = self.logits.expand(rows, -1)
 
     @torch.inference_mode()
@@ -250,7 +250,7 @@ class BareSide(Side):
         if not rows:
             self.seen, self.logits = None, torch.zeros(0)
         elif rows < len(self.logits):
-            self.seen.batch_select_indices(torch.arange(rows, device=self.model.device))
+            self.seen.reorder_cache(torch.arange(rows, device=self.model.device))
             self.logits = self.logits[:rows]
 
     @torch.inference_mode()
