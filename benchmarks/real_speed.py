@@ -1,35 +1,35 @@
-"""The engine of transformers beside a bare loop over the same model, and beside another checkout.
+"""The engine of transformers beside a bare loop over the same model, and beside another checkout's.
 
     python -m benchmarks.real_speed --model qwen0.5b --before ../before --out real_speed_qwen.json
     python -m benchmarks.real_speed --device cuda --rows 256 --out real_speed_gpu.json
 
-Sides take turns, one thread each: decode is of some rows behind a long prompt, prefill of a few
-prompts of one length, or of very unequal lengths. vLLM runs along in float32 where it is installed
-(``make vllm-check``). Seconds are those of the process on a CPU, and of the clock on a GPU.
+They take turns in one process, with one thread: decode is of some rows behind a long prompt,
+prefill of a few prompts of one length, or of very unequal lengths. vLLM runs along in float32 where
+it is installed (``make vllm-check``). Seconds are the process's on a CPU, the clock's on a GPU.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
-from contextlib import ExitStack
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.harness import ROOT, in_turns, parser, write
+from benchmarks.harness import in_turns, parser, write
 from benchmarks.real_model import real_model
-from benchmarks.speed import side
-from ssp_agents.models import from_gguf
+from benchmarks.real_speed_sides import BareSide, EngineSide, Shape, Side, engine_of
+from ssp_agents.config import EngineConfig
+from ssp_agents.engines.base import Request, StopRule
+from ssp_agents.engines.opening import open_engine
+from ssp_agents.models import from_gguf, load_model, round_parameters
+from ssp_env.tokenizers import HuggingFaceTokenizer
 
-SIDE = Path(__file__).with_name("real_speed_side.py")
 MEASURES = ("decode", "prefill", "ragged")
 COUNTS = ("profile", "attempts", "groupings")
-"""They are taken once. A loop over the model has a profile alone, and vLLM none of them."""
+"""They are taken once, of engines of transformers; a profile, of the loop as well."""
 
 
 def main() -> None:
@@ -46,49 +46,58 @@ def main() -> None:
     options.add_argument("--turns", type=int, default=2, help="timed ones of each")
     options.add_argument("--only", nargs="+", default=[*MEASURES, *COUNTS], help="measures")
     settings = options.parse_args()
+    torch.set_num_threads(1)
 
-    shape = {
-        "model": str((settings.model or from_gguf(real_model())).resolve()),
-        **{name: getattr(settings, name) for name in ("device", "rows", "length", "prompt")},
-        **{name: getattr(settings, name) for name in ("steps", "seed")},
+    folder = settings.model or from_gguf(real_model())
+    shape = Shape(**{name: getattr(settings, name) for name in Shape.__annotations__})
+    found = {}
+    for dtype in settings.dtypes:
+        model = load_model(folder, attention="sdpa")
+        round_parameters(model, getattr(torch, dtype))
+        sides = sides_of(model.to(shape.device), folder, shape, settings.before)
+        found[dtype] = measured(model, sides, settings.turns, settings.only)
+    cpu = {
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "amx": torch.cpu._is_amx_tile_supported(),
     }
-    found = {
-        dtype: measured(
-            {**shape, "dtype": dtype}, settings.before, settings.turns, set(settings.only)
-        )
-        for dtype in settings.dtypes
+    write(settings.out, {**cpu, **vars(shape), "turns": settings.turns, **found})
+
+
+def sides_of(model: Any, folder: Path, shape: Shape, before: Path | None) -> dict[str, Side]:
+    """The engine, the loop and, where they are to be had, another checkout's engine and vLLM."""
+    tokenizer, stop = HuggingFaceTokenizer.load(folder), StopRule(frozenset(), ())
+    how = {"device": shape.device, "longest": 2 * shape.length}
+    dtype = str(model.dtype).removeprefix("torch.")
+    config = EngineConfig(dtype=dtype)
+    engine = open_engine(config, folder, tokenizer, stop, model=model, **how)
+    sides: dict[str, Side] = {
+        "engine": EngineSide(shape, tokenizer, engine, Request),
+        "bare loop": BareSide(shape, tokenizer, model),
     }
-    capability = torch.backends.cpu.get_cpu_capability()
-    cpu = {"cpu_capability": capability, "amx": torch.cpu._is_amx_tile_supported()}
-    write(settings.out, {**cpu, **shape, "turns": settings.turns, **found})
-
-
-def measured(
-    shape: dict[str, Any], before: Path | None, turns: int, only: set[str]
-) -> dict[str, Any]:
-    """Medians of all sides, in milliseconds or tokens per second, and ratios turn by turn."""
-    kinds: dict[str, tuple[str, Path]] = {"engine": ("engine", ROOT), "bare loop": ("bare", ROOT)}
     if before is not None:
-        kinds["before"] = ("engine", before.resolve())
-    if shape["dtype"] == "float32" and find_spec("vllm") and only & {*MEASURES}:
-        kinds["vLLM"] = ("vllm", ROOT)
+        module = engine_of(before)
+        engine = module.TransformersEngine(model, tokenizer, stop)
+        sides["before"] = EngineSide(shape, tokenizer, engine, module.Request)
+    if dtype == "float32" and find_spec("vllm"):
+        config = EngineConfig(kind="vllm", dtype=dtype)
+        engine = open_engine(config, folder, tokenizer, stop, **how)
+        sides["vLLM"] = EngineSide(shape, tokenizer, engine, Request)
+    return sides
 
-    with ExitStack() as stack:
-        sides = {}
-        for name, (kind, folder) in kinds.items():
-            command = [sys.executable, "-P", str(SIDE), kind, json.dumps(shape)]
-            sides[name] = stack.enter_context(side(command, folder))
-        result: dict[str, Any] = {}
-        for what in sorted(only & {*MEASURES}):
-            asked = {name: partial(ask, what) for name, ask in sides.items()}
+
+def measured(model: Any, sides: dict[str, Side], turns: int, only: list[str]) -> dict[str, Any]:
+    """Medians of all sides, in milliseconds or tokens per second, and ratios turn by turn."""
+    result: dict[str, Any] = {}
+    for what in only:
+        if what in MEASURES:
+            asked = {name: getattr(side, what) for name, side in sides.items()}
             result[what] = compared(in_turns(asked, turns))
-            print(shape["dtype"], what, result[what], file=sys.stderr, flush=True)
-        for what in sorted(only & {*COUNTS}):
-            result[what] = {
-                name: sides[name](what)
-                for name, (kind, _) in kinds.items()
-                if kind == "engine" or (kind == "bare" and what == "profile")
-            }
+        elif what == "profile":
+            result[what] = {n: side.profile() for n, side in sides.items() if n != "vLLM"}
+        else:
+            own = {n: side for n, side in sides.items() if n in ("engine", "before")}
+            result[what] = {n: getattr(side, what)(model) for n, side in own.items()}
+        print(model.dtype, what, result[what], file=sys.stderr, flush=True)
     return result
 
 

@@ -67,25 +67,21 @@ def measured(name: str, pythons: dict[str, Path], turns: int) -> dict[str, Any]:
 
 
 @contextmanager
-def side(command: Sequence[str], checkout: Path | None = None) -> Iterator[Callable[..., Any]]:
-    """Starts a program that answers each line it reads with a line of JSON. It imports a checkout,
-    or what its Python has.
+def side(command: Sequence[str]) -> Iterator[Callable[[], Any]]:
+    """Starts a program that answers each line it reads with a line of JSON.
 
     Yields:
-        A function: the line of one turn of the program (default: an empty one) -> its answer.
+        A function without arguments: one turn of the program -> its answer.
     """
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    if checkout is not None:
-        parts = (checkout, checkout / "agents", checkout / "experiments")
-        environment["PYTHONPATH"] = os.pathsep.join(map(str, parts))
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         asked, answers = process.stdin, process.stdout
 
-        def turn(line: str = "") -> Any:
-            asked.write(line + "\n")
+        def turn() -> Any:
+            asked.write("\n")
             asked.flush()
             # Libraries may print as well.
             told = next((line for line in answers if line.startswith('{"')), None)

@@ -1,20 +1,21 @@
-"""One side of ``real_speed``: ``python -P real_speed_side.py KIND SHAPE``, a measurement for each
-line read. It imports the checkout of its PYTHONPATH.
-
-KIND is ``engine`` (of transformers), ``vllm`` or ``bare``: a loop over the model alone, whose rows
-nobody joins or leaves, and which gives each token's log-probability as well.
-"""
+"""The sides of ``real_speed``: the engine, another checkout's, and a loop over the model alone,
+all of them with one model in one process."""
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
+
+from ssp_agents.engines.base import Engine
+from ssp_env.tokenizers.base import Tokenizer
 
 PROMPTS = 4
 OPERATIONS = (
@@ -30,16 +31,38 @@ OPERATIONS = (
 )
 
 
+def engine_of(checkout: Path) -> ModuleType:
+    """The module of the transformers engine of another checkout, beside this one's: its cache and
+    requests are its own, all else is this checkout's."""
+    module = ModuleType("")
+    for name in ("base", "ragged_cache", "transformers_engine"):
+        path = checkout / "agents" / "ssp_agents" / "engines" / f"{name}.py"
+        source = path.read_text(encoding="utf-8").replace("ssp_agents.engines", "engines_before")
+        module = ModuleType(f"engines_before.{name}")
+        sys.modules[module.__name__] = module
+        exec(compile(source, path, "exec"), module.__dict__)
+    return module
+
+
+@dataclass
+class Shape:
+    """What is measured."""
+
+    device: str
+    rows: list[int]
+    length: int
+    prompt: int
+    steps: int
+    seed: int
+
+
 class Side:
     """What all sides measure, on prompts of random tokens."""
 
-    def __init__(self, shape: dict[str, Any]) -> None:
-        from ssp_env.tokenizers import HuggingFaceTokenizer
-
-        self.shape = shape
-        self.tokenizer = HuggingFaceTokenizer.load(shape["model"])
-        self.rng = np.random.default_rng(shape["seed"])
-        self.now = time.process_time if shape["device"] == "cpu" else time.perf_counter
+    def __init__(self, shape: Shape, tokenizer: Tokenizer) -> None:
+        self.shape, self.tokenizer = shape, tokenizer
+        self.rng = np.random.default_rng(shape.seed)
+        self.now = time.process_time if shape.device == "cpu" else time.perf_counter
 
     def text(self, size: int) -> list[int]:
         highest = min(4000, self.tokenizer.vocab_size)
@@ -63,9 +86,9 @@ class Side:
 
     def decode(self) -> dict[str, float]:
         """Milliseconds of a step of so many rows, from many to few."""
-        found, steps = {}, self.shape["steps"]
-        sizes = sorted(self.shape["rows"], reverse=True)
-        self.begin(self.text(self.shape["length"]), sizes[0], 2 + (steps + 1) * len(sizes))
+        found, steps = {}, self.shape.steps
+        sizes = sorted(self.shape.rows, reverse=True)
+        self.begin(self.text(self.shape.length), sizes[0], 2 + (steps + 1) * len(sizes))
         for rows in sizes:
             self.keep(rows)
             self.step()
@@ -78,13 +101,13 @@ class Side:
 
     def prefill(self) -> dict[str, float]:
         """Tokens read per second: prompts of one length."""
-        prompts = [self.text(self.shape["prompt"]) for _ in range(PROMPTS)]
+        prompts = [self.text(self.shape.prompt) for _ in range(PROMPTS)]
         return {"tokens per second": self._rate(prompts)}
 
     def ragged(self) -> dict[str, float]:
         """Tokens read per second, padding left out: most prompts have a quarter to a half of the
         longest ones' tokens."""
-        long = 2 * self.shape["prompt"]
+        long = 2 * self.shape.prompt
         sizes = [*self.rng.integers(long // 4, long // 2, 3 * PROMPTS), *[long] * (PROMPTS // 2)]
         return {"tokens per second": self._rate([self.text(size) for size in sizes])}
 
@@ -99,8 +122,8 @@ class Side:
         """Shares of a step's time in some operations, with all that they call."""
         from torch.profiler import ProfilerActivity, profile
 
-        rows = max(self.shape["rows"])
-        self.begin(self.text(self.shape["length"]), rows, 9)
+        rows = max(self.shape.rows)
+        self.begin(self.text(self.shape.length), rows, 9)
         self.step()
         with profile(activities=[ProfilerActivity.CPU]) as seen:
             self.step()
@@ -116,23 +139,13 @@ class Side:
 
 
 class EngineSide(Side):
-    """The engine, by what every engine promises."""
+    """An engine, by what every engine promises."""
 
-    def __init__(self, shape: dict[str, Any], kind: str) -> None:
-        from ssp_agents.config import EngineConfig
-        from ssp_agents.engines.base import Request, StopRule
-        from ssp_agents.engines.opening import open_engine
-
-        super().__init__(shape)
-        self.engine = open_engine(
-            EngineConfig(kind=kind, dtype=shape["dtype"]),
-            shape["model"],
-            self.tokenizer,
-            StopRule(frozenset(), ()),
-            device=shape["device"],
-            longest=2 * shape["length"],
-        )
-        self.request, self.rows = Request, 0
+    def __init__(
+        self, shape: Shape, tokenizer: Tokenizer, engine: Engine, request: Callable[..., Any]
+    ) -> None:
+        super().__init__(shape, tokenizer)
+        self.engine, self.request, self.rows = engine, request, 0
 
     def begin(self, prompt: list[int], rows: int, room: int) -> None:
         self.engine.submit([self.request(k, prompt, room, 1.0, k) for k in range(rows)])
@@ -153,7 +166,7 @@ class EngineSide(Side):
         self.rows = len(prompts)
         self.engine.step()
 
-    def attempts(self) -> dict[str, float]:
+    def attempts(self, model: Any) -> dict[str, float]:
         """Tokens read, padding included, per token needed, by eight attempts at one question in
         three turns. Two of them come later; half take the likeliest tokens and find the same."""
         read: list[int] = []
@@ -162,7 +175,7 @@ class EngineSide(Side):
             # One token a row is what a step writes.
             read.append(kwargs["input_ids"].numel() * (kwargs["input_ids"].shape[1] > 1))
 
-        hook = self.engine.model.base_model.register_forward_pre_hook(count, with_kwargs=True)
+        hook = model.base_model.register_forward_pre_hook(count, with_kwargs=True)
         question, documents = self.text(300), [self.text(150), self.text(150)]
         rows: dict[int, list[int]] = dict.fromkeys(range(8), question)
         asked: set[tuple[int, ...]] = set()
@@ -188,14 +201,14 @@ class EngineSide(Side):
         needed = len(asked - sampled)
         return {"read": sum(read), "needed": needed, "ratio": round(sum(read) / needed, 3)}
 
-    def groupings(self) -> dict[str, float]:
+    def groupings(self, model: Any) -> dict[str, float]:
         """Twenty requests with seeds, all at once and then in groups: the share of rows that get
         other tokens, and of tokens that are the first other one of their row."""
-        rows, room = 20, 24
+        rows, room = 20, 20
         prompts = [self.text(int(self.rng.integers(20, 120))) for _ in range(rows)]
         asked = [self.request(key, ids, room, 1.0, key) for key, ids in enumerate(prompts)]
         written: dict[int, list[list[int]]] = {}
-        for size in (20, 10, 5, 1):
+        for size in (20, 10, 5):
             found: dict[int, Any] = {}
             for first in range(0, rows, size):
                 self.engine.submit(asked[first : first + size])
@@ -205,7 +218,7 @@ class EngineSide(Side):
             written[size] = [found[key].ids for key in range(rows)]
 
         shares = {}
-        for size in (10, 5, 1):
+        for size in (10, 5):
             # Tokens up to the first other one, which is among them; all where none is.
             pairs = list(zip(written[20], written[size], strict=True))
             same = [next((i for i in range(room) if a[i] != b[i]), room) for a, b in pairs]
@@ -219,13 +232,9 @@ class EngineSide(Side):
 class BareSide(Side):
     """The model alone, with the cache of transformers."""
 
-    def __init__(self, shape: dict[str, Any]) -> None:
-        from ssp_agents.models import load_model, round_parameters
-
-        super().__init__(shape)
-        self.model = load_model(shape["model"], attention="sdpa")
-        round_parameters(self.model, getattr(torch, shape["dtype"]))
-        self.model.to(shape["device"])
+    def __init__(self, shape: Shape, tokenizer: Tokenizer, model: Any) -> None:
+        super().__init__(shape, tokenizer)
+        self.model = model
         self.seen: Any = None
         self.logits = torch.zeros(0)
 
@@ -268,13 +277,3 @@ class BareSide(Side):
         device = self.model.device
         self._take(ids.to(device), **{name: value.to(device) for name, value in padded.items()})
         self._written()
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    kind, shape = sys.argv[1], json.loads(sys.argv[2])
-    name = {"engine": "transformers"}.get(kind, kind)
-    side = BareSide(shape) if kind == "bare" else EngineSide(shape, name)
-    for line in sys.stdin:
-        measure: Callable[[], dict[str, float]] = getattr(side, line.strip())
-        print(json.dumps(measure()), flush=True)
