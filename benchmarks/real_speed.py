@@ -1,123 +1,118 @@
-"""Tokens per second of SmolLM2-135M-Instruct in the engine of transformers, or of any other model,
-beside those of a bare loop over it.
+"""The engine of transformers beside a bare loop over the same model, and beside another checkout's.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.real_speed --out real_speed.json
+    python -m benchmarks.real_speed --model qwen0.5b --before ../before --out real_speed_qwen.json
     python -m benchmarks.real_speed --device cuda --rows 256 --out real_speed_gpu.json
 
-Prefill reads 4 prompts of 128 tokens; decode is of 32 rows behind 128 tokens. Dtypes, attentions
-and the bare loop take turns, with vLLM where it is installed (``make vllm-check``). Seconds are
-those of the process on a CPU, and of the clock on a GPU; each side ends with tokens read back.
+They take turns in one process, with one thread: decode is of some rows behind a long prompt,
+prefill of a few prompts of one length, or of very unequal lengths. vLLM runs along in float32 where
+it is installed (``make vllm-check``). Seconds are the process's on a CPU, the clock's on a GPU.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from functools import partial
+import statistics
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import torch
 
 from benchmarks.harness import in_turns, parser, write
 from benchmarks.real_model import real_model
+from benchmarks.real_speed_sides import BareSide, EngineSide, Shape, Side, engine_of
 from ssp_agents.config import EngineConfig
-from ssp_agents.engines.base import Engine, Request, StopRule
+from ssp_agents.engines.base import Request, StopRule
 from ssp_agents.engines.opening import open_engine
 from ssp_agents.models import from_gguf, load_model, round_parameters
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
-PROMPTS, LENGTH, STEPS = 4, 128, 8
-
-
-def rates(
-    engine: Engine, ids: list[list[int]], rows: int, now: Callable[[], float]
-) -> dict[str, float]:
-    """Tokens per second."""
-    began = now()
-    engine.submit([Request(k, row, 1, 1.0, k) for k, row in enumerate(ids)])
-    engine.step()
-    read = PROMPTS * LENGTH / (now() - began)
-
-    # Equal prompts are read once.
-    engine.submit([Request(k, ids[0], STEPS + 1, 1.0, k) for k in range(rows)])
-    engine.step()
-    began = now()
-    for _ in range(STEPS):
-        engine.step()
-    written = rows * STEPS / (now() - began)
-    engine.release(range(rows))
-    return {"prefill": round(read, 1), "decode": round(written, 1)}
-
-
-@torch.inference_mode()
-def bare_rates(
-    model: Any, ids: list[list[int]], rows: int, now: Callable[[], float]
-) -> dict[str, float]:
-    """The same of the model alone, in a batch that nobody joins or leaves."""
-    read_in = torch.tensor(ids, device=model.device)
-    began = now()
-    model(input_ids=read_in, use_cache=True, logits_to_keep=1).logits.cpu()
-    read = PROMPTS * LENGTH / (now() - began)
-
-    seen = model(input_ids=read_in[:1].expand(rows, -1), use_cache=True, logits_to_keep=1)
-    seen.logits.cpu()
-    began = now()
-    for _ in range(STEPS):
-        tokens = torch.multinomial(seen.logits[:, -1].softmax(-1), 1)
-        seen = model(input_ids=tokens, past_key_values=seen.past_key_values, use_cache=True)
-        tokens.cpu()
-    written = rows * STEPS / (now() - began)
-    return {"prefill": round(read, 1), "decode": round(written, 1)}
+MEASURES = ("decode", "prefill", "ragged")
+COUNTS = ("profile", "attempts", "groupings")
+"""They are taken once, of engines of transformers; a profile, of the loop as well."""
 
 
 def main() -> None:
-    """Measures all, and decode in the engine beside the bare loop."""
+    """Measures all sides in each dtype, and how much faster the engine is than each other one."""
     options = parser(__doc__)
     options.add_argument("--model", type=Path, help="model directory (default: SmolLM2's)")
+    options.add_argument("--before", type=Path, help="another checkout, to compare with")
     options.add_argument("--device", default="cpu")
-    options.add_argument("--rows", type=int, default=32, help="that decode together")
+    options.add_argument("--dtypes", nargs="+", default=["bfloat16", "float32"])
+    options.add_argument("--rows", type=int, nargs="+", default=[64, 32], help="that decode")
+    options.add_argument("--length", type=int, default=1000, help="tokens before these")
+    options.add_argument("--prompt", type=int, default=256, help="tokens of a prompt that is read")
+    options.add_argument("--steps", type=int, default=4, help="of decode in a turn")
     options.add_argument("--turns", type=int, default=2, help="timed ones of each")
+    options.add_argument("--only", nargs="+", default=[*MEASURES, *COUNTS], help="measures")
     settings = options.parse_args()
     torch.set_num_threads(1)
-    device, rows = settings.device, settings.rows
-    now = time.process_time if device == "cpu" else time.perf_counter
-    folder = settings.model or from_gguf(real_model())
-    tokenizer = HuggingFaceTokenizer.load(folder)
-    drawn = np.random.default_rng(settings.seed).integers(1000, 4000, (PROMPTS, LENGTH)).tolist()
 
-    configs = {
-        f"{dtype}, {attention}": EngineConfig(dtype=dtype, attention=attention)
-        for dtype in ("float32", "bfloat16")
-        for attention in ("eager", "sdpa")
+    folder = settings.model or from_gguf(real_model())
+    shape = Shape(**{name: getattr(settings, name) for name in Shape.__annotations__})
+    found = {}
+    for dtype in settings.dtypes:
+        model = load_model(folder, attention="sdpa")
+        round_parameters(model, getattr(torch, dtype))
+        sides = sides_of(model.to(shape.device), folder, shape, settings.before)
+        found[dtype] = measured(model, sides, settings.turns, settings.only)
+    cpu = {
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "amx": torch.cpu._is_amx_tile_supported(),
     }
-    if find_spec("vllm"):
-        configs["vLLM, float32"] = EngineConfig(kind="vllm", dtype="float32")
-    sides = {}
-    for name, config in configs.items():
-        stop = StopRule(frozenset(), ())
-        engine = open_engine(config, folder, tokenizer, stop, device=device, longest=256)
-        sides[name] = partial(rates, engine, drawn, rows, now)
-    for dtype in (torch.float32, torch.bfloat16):
-        bare = load_model(folder, attention="sdpa")
-        round_parameters(bare, dtype)
-        name = f"bare loop, {str(dtype).removeprefix('torch.')}"
-        sides[name] = partial(bare_rates, bare.to(device), drawn, rows, now)
-    found = in_turns(sides, settings.turns)
-    middle = {name: pd.DataFrame(some).median().to_dict() for name, some in found.items()}
-    over_bare = {
-        dtype: round(
-            middle[f"{dtype}, sdpa"]["decode"] / middle[f"bare loop, {dtype}"]["decode"], 2
-        )
-        for dtype in ("float32", "bfloat16")
+    write(settings.out, {**cpu, **vars(shape), "turns": settings.turns, **found})
+
+
+def sides_of(model: Any, folder: Path, shape: Shape, before: Path | None) -> dict[str, Side]:
+    """The engine, the loop and, where they are to be had, another checkout's engine and vLLM."""
+    tokenizer, stop = HuggingFaceTokenizer.load(folder), StopRule(frozenset(), ())
+    how = {"device": shape.device, "longest": 2 * shape.length}
+    dtype = str(model.dtype).removeprefix("torch.")
+    config = EngineConfig(dtype=dtype)
+    engine = open_engine(config, folder, tokenizer, stop, model=model, **how)
+    sides: dict[str, Side] = {
+        "engine": EngineSide(shape, tokenizer, engine, Request),
+        "bare loop": BareSide(shape, tokenizer, model),
     }
-    shape = {"device": device, "decode_rows": rows}
-    shape |= {"prompts": PROMPTS, "tokens": LENGTH, "steps": STEPS}
-    result = {"tokens_per_second": middle, "engine_over_bare_loop": over_bare, "all": found}
-    write(settings.out, {"seed": settings.seed, **shape, **result})
+    if before is not None:
+        module = engine_of(before)
+        engine = module.TransformersEngine(model, tokenizer, stop)
+        sides["before"] = EngineSide(shape, tokenizer, engine, module.Request)
+    if dtype == "float32" and find_spec("vllm"):
+        config = EngineConfig(kind="vllm", dtype=dtype)
+        engine = open_engine(config, folder, tokenizer, stop, **how)
+        sides["vLLM"] = EngineSide(shape, tokenizer, engine, Request)
+    return sides
+
+
+def measured(model: Any, sides: dict[str, Side], turns: int, only: list[str]) -> dict[str, Any]:
+    """Medians of all sides, in milliseconds or tokens per second, and ratios turn by turn."""
+    result: dict[str, Any] = {}
+    for what in only:
+        if what in MEASURES:
+            asked = {name: getattr(side, what) for name, side in sides.items()}
+            result[what] = compared(in_turns(asked, turns))
+        elif what == "profile":
+            result[what] = {n: side.profile() for n, side in sides.items() if n != "vLLM"}
+        else:
+            own = {n: side for n, side in sides.items() if n in ("engine", "before")}
+            result[what] = {n: getattr(side, what)(model) for n, side in own.items()}
+        print(model.dtype, what, result[what], file=sys.stderr, flush=True)
+    return result
+
+
+def compared(answers: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+    """Medians by side, and the engine's speed beside each other side's."""
+    found: dict[str, Any] = {}
+    for what in answers["engine"][0]:
+        values = {name: [answer[what] for answer in some] for name, some in answers.items()}
+        found[what] = {name: statistics.median(some) for name, some in values.items()}
+        for name in values.keys() - {"engine"}:
+            pairs = zip(values["engine"], values[name], strict=True)
+            # Of times, or of rates.
+            ratios = [a / b if "second" in what else b / a for a, b in pairs]
+            found[what][f"engine over {name}"] = round(statistics.median(ratios), 2)
+    return {**found, "all": answers}
 
 
 if __name__ == "__main__":

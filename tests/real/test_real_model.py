@@ -106,6 +106,23 @@ def test_it_answers_ends_its_turn_and_stops_at_tags(
     assert tokenizer.decode(tagged.ids).strip() == ">"
 
 
+def test_seeds_give_the_same_tokens_in_any_batch(
+    folder: Path, tokenizer: HuggingFaceTokenizer
+) -> None:
+    """In float32, in three groupings."""
+    opened = open_engine(EngineConfig(), folder, tokenizer, StopRule(frozenset(), ()))
+    about = ("France", "the heron", "a bridge in Prague", "Ada Lovelace, briefly", "tin")
+    texts = [f"{word} {name}" for word in ("Describe", "Who sold", "Is it", "On") for name in about]
+    requests = [
+        Request(key, asked(tokenizer, text), 24, 1.0, key) for key, text in enumerate(texts)
+    ]
+    found = [
+        [turn.ids for at in range(0, 20, size) for turn in generate(opened, requests[at:][:size])]
+        for size in (20, 7, 1)
+    ]
+    assert found[0] == found[1] == found[2]
+
+
 def test_what_it_writes_to_any_prompt_is_read_and_judged(
     folder: Path, tokenizer: HuggingFaceTokenizer
 ) -> None:

@@ -34,7 +34,8 @@ class Request:
     0: of the unscaled one)."""
     seed: int
     """From 0 up to, not including, 2**63. What is sampled follows from it, the ids, the weights and
-    the temperature, never from what else the engine is doing."""
+    the temperature. What else the engine is doing changes their rounding alone: in float32 hardly
+    ever a token, in bfloat16 about one in fifty (docs/engines.md)."""
     role: str = Role.SOLVER
     """Role that writes. Engines of one policy need not know."""
 

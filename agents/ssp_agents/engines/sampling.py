@@ -95,7 +95,7 @@ def _summed(logits: Tensor, scales: Tensor, greedy: bool) -> tuple[Tensor, Tenso
         if greedy:
             best.append(part.argmax(dim=1))
         part = part / scales[row : row + step]
-        blocks = part[:, :whole].reshape(len(part), -1, _BLOCK).logsumexp(dim=2)
+        blocks = part[:, :whole].view(len(part), -1, _BLOCK).logsumexp(dim=2)
         sums.append(torch.cat([blocks, part[:, whole:].logsumexp(dim=1, keepdim=True)], dim=1))
 
     none = torch.zeros(len(logits), dtype=torch.long, device=logits.device)

@@ -71,6 +71,13 @@ def far_seeing() -> Any:
     return lm
 
 
+def large() -> Any:
+    """A model of ten thousand tokens."""
+    config = Qwen2Config(**{**SIZES, "vocab_size": 10_000})
+    torch.manual_seed(0)
+    return AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+
+
 def words(count: int = VOCABULARY) -> WordTokenizer:
     """A tokenizer of so many tokens."""
     return WordTokenizer([f"w{i}" for i in range(count - 3)], ())
@@ -229,6 +236,18 @@ class EngineTests:
         early = {key: g.ids for _ in range(4) for key, g in engine.step()}
         engine.submit(asked[5:])
         assert early | finish(engine) == alone
+
+    def test_nor_with_a_large_vocabulary(self) -> None:
+        """Of which no token's share is far above rounding, in three groupings."""
+        lm = large()
+        engine = self.engine(lm, words(lm.config.vocab_size), StopRule(frozenset(), ()))
+        asked = requests(20, room=8)
+        found = [
+            [g.ids for at in range(0, 20, size) for g in generate(engine, asked[at : at + size])]
+            for size in (20, 7, 1)
+        ]
+        assert found[0] == found[1] == found[2]
+        assert len({token for ids in found[0] for token in ids}) > 100
 
     def test_released_requests_end_and_others_go_on(self) -> None:
         engine = self.fresh("qwen2", frozenset())

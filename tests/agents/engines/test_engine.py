@@ -68,11 +68,12 @@ def test_a_call_that_breaks_leaves_no_half_written_cache() -> None:
     talk.turn(range(3))
 
 
-@pytest.mark.parametrize("most", [3, 0])
-def test_where_memory_runs_out_fewer_rows_run_at_once(most: int) -> None:
+@pytest.mark.parametrize(("most", "attention"), [(3, "eager"), (3, "sdpa"), (0, "eager")])
+def test_where_memory_runs_out_fewer_rows_run_at_once(most: int, attention: str) -> None:
     """Their tokens stay the same, those that were sampled before included. A GPU and the CPU have
     no room in turn."""
     lm, asked = made("qwen2"), requests(12, room=20)
+    lm.set_attn_implementation(attention)
     expected = {r.key: generate(engine_for(lm), [r])[0].ids for r in asked}
     sizes: list[int] = []
 
