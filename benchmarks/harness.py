@@ -49,14 +49,17 @@ def headline(result: Mapping[str, Any]) -> str:
     )
 
 
-def in_turns(sides: Mapping[str, Callable[[], Any]], turns: int) -> dict[str, list[Any]]:
-    """Measures sides in turns: their answers by name, after one turn each to warm up.
+def in_turns(
+    sides: Mapping[str, Callable[[], Any]], turns: int, *, warm: bool = True
+) -> dict[str, list[Any]]:
+    """Measures sides in turns: their answers by name, after one turn each to warm up unless every
+    turn warms up by itself.
 
     A shared machine is slower at one moment than at another. Sides that take turns meet the same
     moments, so the ratio of their times says more than either time.
     """
     answers: dict[str, list[Any]] = {name: [] for name in sides}
-    for number in range(1 + turns):
+    for number in range(0 if warm else 1, 1 + turns):
         # The order alternates, so that neither always has the warmer cache.
         for name in sorted(sides, reverse=number % 2 == 1):
             answer = sides[name]()

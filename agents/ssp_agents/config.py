@@ -104,9 +104,13 @@ class LearningConfig(Settings):
     """Rank of adapters (LoRA) that are trained in place of the policy; 0 trains all of it."""
     microbatch_tokens: PositiveInt = 16_384
     """Most padded tokens of a learner's forward pass; memory depends on it, results do not."""
-    gradient_checkpointing: bool = False
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of a learner's passes; weights, sums and moments stay float32. ``auto``: bfloat16 on GPUs
+    that have it, and on CPUs with AMX for policies of 10 million parameters or more."""
+    gradient_checkpointing: bool | None = None
     """Compute layers again in the backward pass: a third more arithmetic, a twentieth of the
-    memory."""
+    activations' memory, the same results. ``null``: where `ssp plan` says that memory asks for it.
+    """
 
     @model_validator(mode="after")
     def _check_pairs(self) -> Self:

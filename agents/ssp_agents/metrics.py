@@ -97,7 +97,9 @@ MEANS = {
 """Those that are a sum over all learners, divided by another."""
 ROLE_NORMS = ("proposer_grad_norm", "solver_grad_norm")
 """Norms of the gradient of each role alone."""
-FIGURES = (*SUMS, *MEANS, "grad_norm", "skipped_updates", *ROLE_NORMS)
+SAME = ("grad_norm", "skipped_updates", "bfloat16", *ROLE_NORMS)
+"""Those that all learners agree on; ``bfloat16`` is 1 where passes were computed in it."""
+FIGURES = (*SUMS, *MEANS, *SAME)
 """Figures that :func:`merge_figures` may give of an update."""
 
 
@@ -117,8 +119,8 @@ def merge_figures(learners: Sequence[dict[str, Any]]) -> dict[str, float]:
         # A ratio of sums: a mean of the learners' means would weigh their shards alike.
         if total(below):
             merged[name] = total(above) / total(below)
-    for name in ("grad_norm", "skipped_updates", *ROLE_NORMS):
+    for name in SAME:
         same = float(learners[0].get(name, math.nan))
-        if not math.isnan(same) or name not in ROLE_NORMS:
+        if not math.isnan(same) or name == "grad_norm":
             merged[name] = same
     return merged

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from ssp_agents.config import SHIPPED
 from ssp_agents.gguf import tie_copies, with_split
+from ssp_agents.precision import settle_attention
 from ssp_env.disk import cache_folder, new_folder, write_atomically
 from ssp_env.errors import ModelError, UsageError
 
@@ -98,7 +99,7 @@ def meta_model(directory: str | Path, attention: str | None = None) -> Any:
         with torch.device("meta"):
             kind = {"attn_implementation": attention, "dtype": torch.float32}
             lm = AutoModelForCausalLM.from_config(config, trust_remote_code=False, **kind)
-            return lm.eval()
+            return (lm if attention else settle_attention(lm)).eval()
     except (OSError, ValueError, KeyError, TypeError) as error:
         said = str(error).splitlines()[0]
         raise ModelError(f"{Path(directory) / 'config.json'} cannot be used: {said}") from error
@@ -109,8 +110,8 @@ def load_model(
 ) -> Any:
     """Loads a causal LM in float32 and evaluation mode, offline.
 
-    ``attention`` is an implementation by its `transformers` name; when not given, it is eager on
-    CPUs, where its backward pass is faster at small sizes, else the fused one.
+    ``attention`` is an implementation by its `transformers` name; when not given, that of
+    :func:`ssp_agents.precision.settle_attention`.
     """
     from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
@@ -121,8 +122,6 @@ def load_model(
     if not (path / "config.json").is_file():
         raise ModelError(f"{path} is not a model directory (config.json is missing)")
     check_weights(path)
-    if attention is None:
-        attention = "eager" if torch.device(device).type == "cpu" else "sdpa"
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()
@@ -151,6 +150,7 @@ def load_model(
     if wrong:
         raise ModelError(f"the model in {path} cannot be loaded: {'; '.join(wrong[:3])}")
 
+    model = model if attention else settle_attention(model)
     return model.to(device).eval()
 
 
@@ -159,15 +159,6 @@ def round_parameters(module: torch.nn.Module, dtype: torch.dtype) -> None:
     make it another model, above all on long texts."""
     for parameter in module.parameters():
         parameter.data = parameter.data.to(dtype)
-
-
-def autocast_dtype(device: torch.device) -> torch.dtype | None:
-    """Dtype of a learner's passes: bfloat16 on GPUs that multiply in it, else ``None`` (float32).
-
-    CPUs have float32, even those with bfloat16, so that a seed gives the same run on all of them.
-    """
-    half = device.type == "cuda" and torch.cuda.is_bf16_supported()
-    return torch.bfloat16 if half else None
 
 
 def save_policy(
@@ -256,9 +247,14 @@ def adapt(lm: Any, rank: int, seed: int) -> None:
     """Freezes a causal LM of `transformers` and gives all linear maps in its layers adapters, which
     change nothing yet: B is 0. A, of ``rank`` rows, follows from the seed in all processes."""
     from peft import LoraConfig, inject_adapter_in_model
+    from peft.tuners.lora import LoraLayer
 
     config = LoraConfig(r=rank, lora_alpha=LORA_SCALE * rank, target_modules="all-linear")
     inject_adapter_in_model(config, lm)
+    for part in lm.modules():
+        if isinstance(part, LoraLayer):
+            # A copy in float32 of each input, which autocast would round back at once.
+            part.cast_input_dtype_enabled = False
 
     # As in `peft`: A is uniform within +-sqrt(1 / inputs), so that A x is of the order of x.
     generator = torch.Generator().manual_seed(seed)

@@ -18,6 +18,7 @@ from ssp_agents.columns import Columns, answered, idle, informed, microbatches, 
 from ssp_agents.config import LearningConfig
 from ssp_agents.losses import Tokens, find_algorithm, is_clipped, is_vetoed, kl_k3
 from ssp_agents.metrics import ROLE_NORMS
+from ssp_agents.precision import autocasting
 from ssp_agents.rows import ROLE_IDS
 from ssp_agents.scoring import Scores
 from ssp_agents.sharding import full_tensor
@@ -67,7 +68,8 @@ class Update:
             reference: the policy that the KL is to; without it there is none.
             teacher: the policy without DDP, which would wait for learners that have nothing to
                 read; the policy when not given.
-            autocast: dtype that passes are computed in.
+            autocast: dtype that passes are computed in, see
+                :func:`ssp_agents.precision.passes_dtype`; float32 when not given.
             learners: number of those whose gradients DDP *averages*.
             no_sync: context in which DDP does not average yet.
             agree: gives the largest number of passes of all learners that share the weights of a
@@ -122,7 +124,8 @@ class Update:
             self.optimizer.step()
         # Frees the gradients' memory for an engine on the same GPU.
         self.optimizer.zero_grad(set_to_none=True)
-        return figures | {"grad_norm": float(norm), "skipped_updates": 0.0 if finite else 1.0}
+        figures |= {"grad_norm": float(norm), "skipped_updates": 0.0 if finite else 1.0}
+        return figures | {"bfloat16": 0.0 if self._autocast is None else 1.0}
 
     def _accumulate(self, columns: Columns) -> dict[str, float]:
         """Puts the gradient of the whole batch into the parameters; returns the summed figures."""
@@ -324,7 +327,7 @@ class Update:
         return [p for group in self.optimizer.param_groups for p in group["params"]]
 
     def _arithmetic(self, device: torch.device) -> contextlib.AbstractContextManager[Any]:
-        return torch.autocast(device.type, self._autocast, enabled=self._autocast is not None)
+        return autocasting(device, self._autocast)
 
 
 def _scored(scorer: Scorer, part: Columns) -> Scores:

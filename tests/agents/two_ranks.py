@@ -1,15 +1,17 @@
 """Two processes that learn together, over gloo: ``python two_ranks.py MODEL_DIR FOLDER``.
 
 Learns from the rows of ``FOLDER/rows.pt``. Leaves weights and norms of the gradients of two updates
-in ``FOLDER/ddp.pt`` and ``FOLDER/fsdp2.pt``, a sharded checkpoint from between them in
-``FOLDER/checkpoint``, and of each process, what it held while the policy was dealt out in
-``FOLDER/bytes0.pt``, and what :func:`distances` found in ``FOLDER/distances0.pt``.
+in ``FOLDER/ddp-None.pt`` and ``FOLDER/fsdp2-None.pt``, those of passes in bfloat16 beside them, a
+sharded checkpoint from between two updates in ``FOLDER/checkpoint``, and of each process, what it
+held while the policy was dealt out in ``FOLDER/bytes0.pt``, and what :func:`distances` found in
+``FOLDER/distances0.pt``.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -34,6 +36,7 @@ LEARNING = LearningConfig(
     lr=1e-3, warmup_steps=0, kl_coeff=0.1, privileged=0.1, turn_credit=0.5, microbatch_tokens=64
 )
 CPU = torch.device("cpu")
+DTYPES = (None, torch.bfloat16)
 
 
 def scorer(model_dir: Path, load: Callable[[Path], Any] = load_model) -> TokenScorer:
@@ -73,13 +76,13 @@ def distances(folder: Path) -> dict[str, float]:
 def main(rank: int, model_dir: Path, folder: Path, updates: list[list[Row]]) -> None:
     """One of the two processes."""
     dist.init_process_group("gloo", f"file://{folder}/rendezvous", rank=rank, world_size=2)
-    for name in ("ddp", "fsdp2"):
-        load = load_first if name == "fsdp2" else load_model
+    for kind, dtype in product(("ddp", "fsdp2"), DTYPES):
+        load = load_first if kind == "fsdp2" else load_model
         policy, reference = (scorer(model_dir, load) for _ in range(2))
         reference.requires_grad_(False)
         shared: dict[str, Any] = {"teacher": policy}
 
-        if name == "fsdp2":
+        if kind == "fsdp2":
             checkpoint_layers(policy)
             held = [bytes_of(policy)]
 
@@ -90,9 +93,9 @@ def main(rank: int, model_dir: Path, folder: Path, updates: list[list[Row]]) -> 
                 return fully_shard(*args, **kwargs)
 
             with patch("ssp_agents.sharding.fully_shard", noted):
-                shard(policy, CPU)
+                shard(policy, CPU, dtype)
             torch.save([*held, bytes_of(policy)], folder / f"bytes{rank}.pt")
-            shard(reference, CPU)
+            shard(reference, CPU, dtype)
             trained: torch.nn.Module = policy
             shared["agree"] = lambda passes: agreed_maximum(passes, CPU)
         else:
@@ -100,19 +103,20 @@ def main(rank: int, model_dir: Path, folder: Path, updates: list[list[Row]]) -> 
             shared["no_sync"] = trained.no_sync
 
         optimizer = adam(policy.parameters(), LEARNING)
-        update = Update(trained, optimizer, LEARNING, reference=reference, learners=2, **shared)
+        shared |= {"reference": reference, "learners": 2, "autocast": dtype}
+        update = Update(trained, optimizer, LEARNING, **shared)
         norms = []
         for step, rows in enumerate(updates):
             # Four proposers' and solvers' rows here, two solvers' there: other numbers of passes,
             # and one process whose last passes no reference would read.
             mine = rows[:4] if rank == 0 else rows[4:]
             norms.append(update(columns(mine), step)["grad_norm"])
-            if name == "fsdp2" and step == 0:
+            if kind == "fsdp2" and dtype is None and step == 0:
                 save_shares(policy, optimizer, folder / "checkpoint")
 
         weights = {key: full_tensor(t.detach()).clone() for key, t in policy.state_dict().items()}
         if rank == 0:
-            torch.save({"weights": weights, "norms": norms}, folder / f"{name}.pt")
+            torch.save({"weights": weights, "norms": norms}, folder / f"{kind}-{dtype}.pt")
         dist.barrier()
     torch.save(distances(folder / "tied"), folder / f"distances{rank}.pt")
     dist.barrier()

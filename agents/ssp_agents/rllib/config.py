@@ -329,7 +329,6 @@ class SSPConfig(AlgorithmConfig):
         """Settings that every module is given, before the user's own ones."""
         return {
             "model": self.model_dir,
-            "attention": "sdpa" if self.num_gpus_per_learner else "eager",
             "sharding": self.sharding,
             "lora_rank": self.lora_rank,
             "seed": self.seed or 0,

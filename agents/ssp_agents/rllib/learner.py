@@ -22,6 +22,7 @@ from ssp_agents import models, sharding
 from ssp_agents.columns import Columns, columns_of
 from ssp_agents.config import LearningConfig
 from ssp_agents.losses import find_algorithm
+from ssp_agents.precision import autocasting, is_small, passes_dtype, round_frozen
 from ssp_agents.rllib.module import ENTROPY, MODULE_ID, LLMModule, pack
 from ssp_agents.rows import Row
 from ssp_agents.scoring import Scores, TokenScorer, checkpoint_layers
@@ -45,6 +46,10 @@ class SSPLearner(TorchLearner):
         """The module without DDP, which would wait for the other learners in each pass."""
         policy: LLMModule = self.module[MODULE_ID].unwrapped()
         return policy
+
+    @property
+    def _dtype(self) -> torch.dtype | None:
+        return self._policy.passes_in
 
     def build(self) -> None:
         """Also loads the reference, and prepares the update."""
@@ -70,7 +75,7 @@ class SSPLearner(TorchLearner):
             learning,
             reference=reference,
             teacher=partial(self._score, alone=True),
-            autocast=models.autocast_dtype(device),
+            autocast=self._dtype,
             learners=max(1, self.config.num_learners),
             no_sync=getattr(self.module[MODULE_ID], "no_sync", None),
             agree=shared,
@@ -82,22 +87,27 @@ class SSPLearner(TorchLearner):
     def _load_reference(self) -> TokenScorer:
         device, sharded = self._device, self.config.is_sharded
         load = sharding.load_first if sharded else models.load_model
-        lm = load(self.config.model_dir, attention="sdpa" if device.type == "cuda" else "eager")
+        lm = load(self.config.model_dir)
         at, size = self.learning.temperature, self._policy.vocab_size
         reference = TokenScorer(lm.requires_grad_(False), at, size, entropies=False)
         if sharded:
-            sharding.shard(reference, device, models.autocast_dtype(device))
+            sharding.shard(reference, device, self._dtype)
         return reference.to(device)
 
     # -- RLlib's hooks -------------------------------------------------------------------------
 
     def _map_module_to_device(self, module: Any) -> None:
-        """A policy that is shared goes there layer by layer, as shares."""
+        """A policy that is shared goes there layer by layer, as shares. Before, the dtype of its
+        passes is found."""
+        policy: LLMModule = module[MODULE_ID]
+        small = is_small(policy.lm)
+        policy.passes_in = passes_dtype(self.learning.dtype, self._device, small=small)
         if self.config.is_sharded:
-            dtype = models.autocast_dtype(self._device)
-            sharding.shard(module[MODULE_ID], self._device, dtype, forward="forward_train")
-        else:
-            super()._map_module_to_device(module)
+            sharding.shard(policy, self._device, self._dtype, forward="forward_train")
+            return
+        if policy.passes_in is not None and self.learning.lora_rank:
+            round_frozen(policy, policy.passes_in)
+        super()._map_module_to_device(module)
 
     def _make_modules_ddp_if_necessary(self) -> None:
         """A policy that is shared is not wrapped."""
@@ -173,8 +183,8 @@ class SSPLearner(TorchLearner):
 
         Computed as in an update, one row at a time, without gradients.
         """
-        device, dtype, found = self._device, models.autocast_dtype(self._device), []
-        with torch.no_grad(), torch.autocast(device.type, dtype, enabled=dtype is not None):
+        device, found = self._device, []
+        with torch.no_grad(), autocasting(device, self._dtype):
             for row in rows:
                 # Padding and neighbours would change last digits, and a difference is looked for.
                 columns = columns_of([row])
@@ -209,11 +219,12 @@ class SSPLearner(TorchLearner):
         return ray.put(arrays) if arrays else None
 
     def save_policy(self, directory: str) -> None:
-        """Writes the policy as a model directory, with adapters merged, in the dtype that passes
-        are computed in; all learners have to be asked."""
+        """Writes the policy as a model directory, with adapters merged, in the dtype that it is
+        played in; all learners have to be asked."""
         weights = models.lm_weights({name: tensor.cpu() for name, tensor in self._gathered()})
         if weights:
-            source, dtype = self.config.model_dir, models.autocast_dtype(self._device)
+            source, engine = self.config.model_dir, self.config.engine_config()
+            dtype = torch.bfloat16 if engine.in_half(self.config.gpus != "none") else None
             models.save_policy(models.plain_weights(weights, source), source, directory, dtype)
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:

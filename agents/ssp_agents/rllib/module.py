@@ -21,6 +21,7 @@ from ssp_agents.architecture import check_scoring
 from ssp_agents.causal_lm import head_logits, states
 from ssp_agents.columns import columns_of
 from ssp_agents.models import LM, adapt, as_tensor, load_model, load_state
+from ssp_agents.precision import autocasting, widened
 from ssp_agents.rows import Row
 from ssp_agents.scoring import token_scores
 from ssp_agents.sharding import load_first, read_weights
@@ -40,23 +41,27 @@ class LLMModule(TorchRLModule):
     """Wraps the model of ``model_config["model"]``; optional are its ``attention``, the
     ``sharding`` of learners, and a ``lora_rank`` above 0 with the ``seed`` of its adapters."""
 
+    passes_in: torch.dtype | None = None
+    """What a learner's passes are computed in, where that is not float32."""
+
     def setup(self) -> None:
         """Loads the model; the learner moves it to its device."""
         load = load_first if self.model_config.get("sharding") == "fsdp2" else load_model
-        attention = self.model_config.get("attention", "eager")
-        self.lm = load(self.model_config["model"], attention=attention)
+        self.lm = load(self.model_config["model"], attention=self.model_config.get("attention"))
         if not next(self.lm.parameters()).is_meta:  # another learner has the weights
             check_scoring(self.lm, self.vocab_size)
         if rank := self.model_config.get("lora_rank", 0):
             adapt(self.lm, rank, self.model_config.get("seed", 0))
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Logits (rows, vocabulary) after each row's last token, as RLlib's action inputs."""
+        """Logits (rows, vocabulary) after each row's last token, as RLlib's action inputs, in the
+        dtype of a learner's passes."""
         last = batch["lengths"] - 1
-        hidden = states(self.lm, batch["ids"])
-        rows = torch.arange(len(last), device=last.device)
+        with autocasting(last.device, self.passes_in):
+            hidden = states(self.lm, batch["ids"])
+            rows = torch.arange(len(last), device=last.device)
 
-        logits = head_logits(self.lm, hidden[rows, last])
+            logits = head_logits(self.lm, hidden[rows, last])
         return {Columns.ACTION_DIST_INPUTS: logits[:, : self.vocab_size]}
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
@@ -65,6 +70,10 @@ class LLMModule(TorchRLModule):
         ids, mask, temperature = batch["ids"], batch["loss_mask"], batch["temperature"]
         scores = token_scores(self.lm, ids, mask, temperature, self.vocab_size)
         return {Columns.ACTION_LOGP: scores.logprobs, ENTROPY: scores.entropies}
+
+    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Arrays by name, as RLlib's, of modules that hold bfloat16 as well."""
+        return {name: widened(tensor).cpu().numpy() for name, tensor in self.state_dict().items()}
 
     def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
         """As RLlib's; in a checkpoint of the algorithm, from the learners' weights."""

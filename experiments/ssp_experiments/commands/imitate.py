@@ -17,6 +17,7 @@ from ssp_agents import models
 from ssp_agents.columns import columns_of
 from ssp_agents.config import LearningConfig
 from ssp_agents.engines.base import Engine
+from ssp_agents.precision import is_small, passes_dtype, round_frozen
 from ssp_agents.rollout import play
 from ssp_agents.rows import Row, recorded_row, with_loss_weights
 from ssp_agents.scoring import TokenScorer, checkpoint_layers
@@ -112,14 +113,17 @@ def _learn(
     learning: LearningConfig = config.learning
     device = torch.device("cpu" if config.compute.gpus == "none" else "cuda")
     lm = models.load_model(config.model_dir)
+    dtype = passes_dtype(learning.dtype, device, small=is_small(lm))
     if learning.lora_rank:
         models.adapt(lm, learning.lora_rank, config.seed)
+        if dtype is not None:
+            round_frozen(lm, dtype)
     lm.to(device)
     if learning.gradient_checkpointing:
         checkpoint_layers(lm)
     scorer = TokenScorer(lm, 1.0, rules.tokenizer.vocab_size, entropies=False)
     optimizer = adam([p for p in lm.parameters() if p.requires_grad], learning)
-    update = Update(scorer, optimizer, learning, autocast=models.autocast_dtype(device))
+    update = Update(scorer, optimizer, learning, autocast=dtype)
     if latest := directory.latest_checkpoint():
         models.check_weights(latest[1] / "learner")
         load_shares(lm, optimizer, latest[1] / "learner")

@@ -1,0 +1,146 @@
+"""A learner's update of a real policy with adapters, beside that of an earlier checkout.
+
+    git worktree add ../before d6c6ec1c
+    python -m benchmarks.learner_speed ../before MODEL_DIR --out learner_speed.json
+
+One row of 1,500 tokens, of which the policy wrote the last 200: forward and backward pass, and a
+step of Adam on adapters of rank 16, through RLlib's learner. Sides take turns, each turn in a
+process of its own with one thread, after a short row to warm up. Times are CPU-seconds; memory is
+all that the process has resident at its peak, weights and libraries included.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+from time import process_time
+from typing import Any
+
+import torch
+
+from benchmarks.harness import ROOT, in_turns, parser, write
+
+LENGTH, OWN = 1500, 200
+"""Tokens of the row, and how many of them the policy wrote."""
+SIDES: dict[str, tuple[bool, dict[str, Any]]] = {
+    "before": (False, {}),
+    "now": (True, {}),
+    "now, float32": (True, {"dtype": "float32"}),
+    "now, checkpointed": (True, {"gradient_checkpointing": True}),
+}
+"""Whether a side is this checkout, and its settings of learning beside the defaults."""
+
+
+def main() -> None:
+    """Measures all sides in turns and writes their ratios to the first."""
+    options = parser(__doc__, seed=False)
+    options.add_argument("before", type=Path, help="the other checkout")
+    options.add_argument("model", type=Path, help="directory of a causal LM")
+    options.add_argument("--name", default="", help="what the model is, for the result")
+    options.add_argument("--turns", type=int, default=3)
+    options.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    settings = options.parse_args()
+
+    def measured(side: str) -> dict[str, float]:
+        this, changes = SIDES[side]
+        checkout = ROOT if this else settings.before.resolve()
+        found = in_checkout(checkout, {"model_dir": str(settings.model), **changes})
+        print(side, found, file=sys.stderr, flush=True)
+        return found
+
+    turns: dict[str, Callable[[], Any]] = {s: partial(measured, s) for s in settings.sides}
+    found = in_turns(turns, settings.turns, warm=False)
+    result: dict[str, Any] = {
+        "model": settings.name or settings.model.name,
+        "commit_of_before": commit(settings.before),
+        "cpu": units(),
+        "row": {"tokens": LENGTH, "own": OWN, "lora_rank": 16},
+    }
+    for side, answers in found.items():
+        of = {name: median(each[name] for each in answers) for name in answers[0]}
+        pairs = list(zip(found[settings.sides[0]], answers, strict=True))
+        result[side] = {
+            **of,
+            "tokens_per_cpu_second": LENGTH / of["seconds"],
+            "times_as_fast": [round(a["seconds"] / b["seconds"], 3) for a, b in pairs],
+            "of_peak": round(median(b["peak_gib"] / a["peak_gib"] for a, b in pairs), 3),
+        }
+    write(settings.out, result)
+
+
+def in_checkout(checkout: Path, training: dict[str, Any]) -> dict[str, float]:
+    """What an update takes with the code of a checkout."""
+    paths = os.pathsep.join(map(str, (checkout, checkout / "agents", checkout / "experiments")))
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-P", __file__, json.dumps(training)]
+    run = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    found: dict[str, float] = json.loads(run.stdout.splitlines()[-1])
+    return found
+
+
+def one_side(training: dict[str, Any]) -> dict[str, float]:
+    """Seconds and peak memory of one update, in this process."""
+    import numpy as np
+    from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+
+    from ssp_agents.rllib import SSPConfig
+    from ssp_agents.rllib.learner import SSPLearner
+    from ssp_agents.rllib.module import MODULE_ID, to_batch
+    from ssp_agents.rows import Row
+
+    torch.set_num_threads(1)
+    config = SSPConfig().training(
+        lora_rank=16, kl_coeff=0.0, learning_roles=("solver",), microbatch_tokens=LENGTH, **training
+    )
+    spec = MultiRLModuleSpec(rl_module_specs={MODULE_ID: config.get_default_rl_module_spec()})
+    learner = SSPLearner(config=config, module_spec=spec)
+    learner.build()
+
+    def update(length: int, own: int) -> dict[str, float]:
+        rng = np.random.default_rng(0)
+        mask = np.zeros(length, dtype=np.uint8)
+        mask[-own:] = 1
+        ids = rng.integers(0, 100_000, size=length).astype(np.int32)
+        nobody = np.full(length, np.nan, dtype=np.float32)  # the importance ratio is 1
+        rows = [Row(ids, mask, nobody, "solver", 0, advantage=1.0, weight=1 / own)]
+        result = learner.update(batch=to_batch(rows), timesteps={"training_step": 1})
+        norm: dict[str, float] = {"grad_norm": float(result[MODULE_ID]["grad_norm"])}
+        return norm
+
+    update(64, 16)
+    Path("/proc/self/clear_refs").write_text("5")  # the kernel forgets the peak so far
+    before, began = resident("VmRSS"), process_time()
+    norm = update(LENGTH, OWN)
+    spent = process_time() - began
+    return {"seconds": spent, "peak_gib": resident("VmHWM"), "before_gib": before, **norm}
+
+
+def resident(field: str) -> float:
+    """A figure of this process's memory, in GiB."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return int(next(line for line in lines if line.startswith(field)).split()[1]) / 2**20
+
+
+def units() -> list[str]:
+    """What this CPU multiplies in."""
+    there = torch.cpu.get_capabilities()
+    return [name for name in ("avx2", "avx512_f", "avx512_bf16", "amx_bf16") if there.get(name)]
+
+
+def commit(checkout: Path) -> str:
+    """The commit of a checkout."""
+    git = ["git", "-C", str(checkout), "describe", "--always", "--abbrev=40", "--dirty=+changes"]
+    return subprocess.run(git, check=True, capture_output=True, text=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    if sys.argv[1].startswith("{"):
+        print(json.dumps(one_side(json.loads(sys.argv[1]))))
+    else:
+        main()
