@@ -87,7 +87,8 @@ def games_of(run: str | Path) -> Iterator[Played]:
 
 
 def ledger(games: Iterable[Played], run: str | Path) -> list[dict[str, Any]]:
-    """Every question of some games, in the order in which they were first written.
+    """Every question that was written in some games, in the order in which they first were; given
+    questions are not among them.
 
     A question that was written twice, or played again from the pool, is one entry: what is known of
     it; ``accepted`` if any of its games was valid; its mean ``solve_rate`` over these; ``searches``
@@ -97,7 +98,7 @@ def ledger(games: Iterable[Played], run: str | Path) -> list[dict[str, Any]]:
     name = Path(run).resolve().name
     entries: dict[tuple[str, str], dict[str, Any]] = {}
     for step, game in games:
-        if not game.question:
+        if not game.question or game.origin == "given":
             continue
         place = {"step": step, "slot": game.slot}
         proposer = game.named().get("proposer")
