@@ -289,9 +289,10 @@ def check_settings(
     # A share that comes to nothing, or to all, is not what was asked for.
     share, given = learning.share_given, given_per_step(learning, game)
     if 0 < share < 1 and given in (0, batch):
-        found = "none" if not given else "all"
-        what = f"of {batch} questions a step, in groups of {game.proposals}, it comes to {found}"
-        raise ConfigError("learning.given_share", share, f"{what}; raise learning.batch_size")
+        least = 0.5 * game.proposals / batch
+        fix = f"none; give more than {least:.3g}" if not given else f"all; give {1 - least:.3g}"
+        fix = f"of {batch} questions a step it comes to {fix}, or a larger learning.batch_size"
+        raise ConfigError("learning.given_share", share, fix)
 
     # REINFORCE and RLOO must not take games of one update ago for their own.
     without = {learning.algorithm(role) for role in learning.learning_roles} & WITHOUT_RATIO

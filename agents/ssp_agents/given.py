@@ -9,6 +9,7 @@ from itertools import islice
 import numpy as np
 
 from ssp_agents.config import LearningConfig, given_per_step
+from ssp_env.config import named
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.round import check_questions
@@ -81,7 +82,8 @@ def open_given(learning: LearningConfig) -> tuple[Question, ...]:
 def check_given(rules: Rules, questions: Sequence[Question]) -> None:
     """Refuses questions that the policy could only read as unknown tokens, or that leave too long a
     prompt."""
-    check_questions(rules, questions)
+    with named("learning"):
+        check_questions(rules, questions)
     config, prompts = rules.config, rules.prompts
     limit = config.max_prompt_tokens
 

@@ -45,6 +45,8 @@ def run(directory: str, *, out: Path | None, all: bool, window: int | None, json
         check_empty(out)
     games = list(games_of(directory))
     entries, asked = ledger(games, directory), written(games)
+    if {game.origin for _, game in games} == {"given"}:
+        raise RunError(f"nothing was proposed in this run: the questions of {directory} were given")
     kept = [entry for entry in entries if all or entry["accepted"]]
     accepted = sum(entry["accepted"] for entry in entries)
 
