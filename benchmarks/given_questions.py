@@ -8,11 +8,13 @@ about the second; no fact connects the two. Runs ``ssp train --questions``.
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.mini_language import Hop, write_question
 from ssp_experiments.run.rundir import RunDirectory
 
+FILE = "questions.jsonl"
 HOPS = (1, 2, 3, 4)
 SHOWN = ("given_accuracy", "given_uniform", "given_searches", "given_epoch", "solver_tokens")
 """Figures of steps that the result holds, as means over the first and the last of them."""
@@ -36,22 +39,20 @@ def main() -> None:
     options.add_argument("--set", nargs="*", default=[], help="settings, as ssp train takes them")
     settings = options.parse_args()
 
-    folder: Path = settings.out.with_suffix("")
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "questions.jsonl"
     questions = [*training_questions(settings.seed, settings.per_hop)]
-    file.write_text("".join(json.dumps(each) + "\n" for each in questions), encoding="utf-8")
+    words = ["train", "--preset", "tiny", "--questions", FILE, "--out", "run"]
+    words += ["--seed", str(settings.seed), "--steps", str(settings.steps)]
+    words += [word for each in settings.set for word in ("--set", each)]
+    with TemporaryDirectory() as folder:
+        text = "".join(json.dumps(each) + "\n" for each in questions)
+        Path(folder, FILE).write_text(text, encoding="utf-8")
+        program = Path(sys.executable).with_name("ssp")
+        subprocess.run([program, *words], check=True, cwd=folder)
+        run = RunDirectory(Path(folder, "run"))
+        lines, summary = run.read_metrics(), run.read_summary() or {}
 
-    command = [*("ssp", "train", "--preset", "tiny", "--questions", str(file)), "--seed"]
-    command += [str(settings.seed), "--steps", str(settings.steps), "--out", str(folder / "run")]
-    command += [word for each in settings.set for word in ("--set", each)]
-    program = str(Path(sys.executable).with_name("ssp"))
-    subprocess.run([program, *command[1:]], check=True)
-
-    run = RunDirectory(folder / "run")
-    lines, summary = run.read_metrics(), run.read_summary() or {}
     result: dict[str, Any] = {
-        "given": " ".join(command),
+        "plays": shlex.join(["ssp", *words]),
         "questions": len(questions),
         "first_steps": means(lines[1 : 1 + LATE]),
         "last_steps": means(lines[-LATE:]),
