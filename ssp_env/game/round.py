@@ -335,6 +335,9 @@ def answers_of(world: World) -> Answers:
     known = world.answers
 
     def draw(rng: np.random.Generator, count: int) -> list[GroundTruth]:
+        if not known:
+            fix = "nothing can be proposed without answers; give the world some"
+            raise ConfigError("world.answers", [], fix)
         return [known[i] for i in rng.choice(len(known), count, replace=count > len(known))]
 
     return draw

@@ -48,18 +48,20 @@ class FileWorld(RealText):
         self,
         name: str,
         corpus_path: str | Path,
-        answers_path: str | Path,
+        answers_path: str | Path | None = None,
         questions_path: str | Path | None = None,
     ) -> None:
-        """``name`` is for records. The answer set is D, which the proposer plays from; without
-        ``questions_path``, :meth:`questions` raises."""
+        """``name`` is for records. The answer set is D, which the proposer plays from: without it,
+        questions can be solved, but none proposed. Without ``questions_path``, :meth:`questions`
+        raises."""
         given = [path for path in (corpus_path, answers_path, questions_path) if path is not None]
         paths = [Path(path).absolute() for path in given]  # for the message
         if missing := [str(path) for path in paths if not path.exists()]:
             raise DataError(" and ".join(missing), "no such file")
 
         self.name = name
-        self.answers: Sequence[GroundTruth] = read_answers(answers_path)
+        known = () if answers_path is None else read_answers(answers_path)
+        self.answers: Sequence[GroundTruth] = known
         self._questions = () if questions_path is None else read_questions(questions_path)
         for truth, question in shared_answers(self.answers, self._questions):
             what = f"answer {truth.answer!r} is also an answer of evaluation question"

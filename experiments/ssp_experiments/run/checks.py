@@ -118,10 +118,20 @@ def open_training(config: RunConfig) -> tuple[Rules, list[Question]]:
     """As :func:`open_run`; the policy has to be able to read the questions that it is given to
     learn from, and is measured by none of them."""
     rules, questions = open_run(config)
+    if config.learning.share_given < 1:
+        check_answers(rules)
     if config.learning.share_given:
         check_given(rules, open_given(config.learning))
         check_unseen(config.learning, questions)
     return rules, questions
+
+
+def check_answers(rules: Rules) -> None:
+    """Makes sure that there is something to propose questions for."""
+    if not rules.world.answers:
+        fix = "proposers write questions for its answers: name the file of them, or train on given "
+        fix += "questions alone (ssp train --questions)"
+        raise ConfigError("world_options.answers_path", None, fix)
 
 
 def check_model(directory: Path) -> Any:
@@ -169,7 +179,7 @@ def check_lengths(rules: Rules, question: Question, positions: int | None) -> No
         fix += f"most {positions} tokens; give {f'at most {room}' if room > 0 else less}"
         raise ConfigError("game.max_response_tokens", budget, fix)
 
-    answer = min((truth.answer for truth in rules.world.answers), key=len)
+    answer = min((truth.answer for truth in rules.world.answers), key=len, default="")
     lengths = {
         "proposer": len(rules.prompts.proposer(answer, config.asked_searches[0])),
         "solver": len(rules.prompts.solver(question.text, config.max_searches)),
