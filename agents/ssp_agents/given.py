@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 
@@ -74,9 +76,19 @@ class GivenQuestions:
 
 
 def open_given(learning: LearningConfig) -> tuple[Question, ...]:
-    """The questions of ``learning.questions``, read if it names a file."""
+    """The questions of ``learning.questions``; a file that it names is read once, unless it
+    changes."""
     given = learning.questions
-    return read_questions(given) if isinstance(given, str) else given
+    if not isinstance(given, str):
+        return given
+    file = Path(given)
+    return _read(given, file.stat().st_mtime_ns if file.exists() else 0)
+
+
+@lru_cache(maxsize=1)
+def _read(path: str, changed: int) -> tuple[Question, ...]:
+    # Seconds where there are a hundred thousand: before a run starts, three parts ask for them.
+    return read_questions(path)
 
 
 def check_given(rules: Rules, questions: Sequence[Question]) -> None:
