@@ -91,7 +91,7 @@ class GroundTruth(Immutable):
 
 @dataclass(frozen=True, slots=True)
 class Question(Immutable):
-    """An evaluation question. Never trained on."""
+    """A question that comes with its answers: a policy is measured by it, or learns from it."""
 
     id: str
     text: str

@@ -34,6 +34,7 @@ TOGETHER = {
     "tests/test_docs.py": "forked",
     "tests/agents/rllib/test_algorithm.py": "agents on Ray",
     "tests/agents/rllib/test_runners.py": "agents on Ray",
+    "tests/agents/rllib/test_given_training.py": "agents on Ray",
     "tests/experiments/commands/test_eval.py": "runs with services",
     "tests/experiments/commands/test_kinds_of_runs.py": "kinds of runs",
     "tests/ssp_env/search/": "servers and clocks",

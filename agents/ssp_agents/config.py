@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+import math
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     Field,
@@ -10,6 +12,7 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    field_validator,
     model_validator,
 )
 
@@ -17,6 +20,7 @@ from ssp_env.config import Settings, load
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig
 from ssp_env.game.strategies import StrategyName
+from ssp_env.types import Question
 
 ALGORITHMS = ("grpo", "reinforce", "dr_grpo", "gspo", "cispo", "rloo")
 """Algorithms that ship; `ssp_agents.losses.ALGORITHMS` holds the functions."""
@@ -45,9 +49,16 @@ class LearningConfig(Settings):
     """Questions of a round, which one env runner plays and whose games share noise documents."""
     minibatches: PositiveInt = 2
     """Optimizer updates per step, each on a part of the games."""
+    questions: str | tuple[Question, ...] = ""
+    """File of questions with answers that the solver learns from
+    (:func:`~ssp_env.worlds.questions.read_questions` says what its lines have); in Python, also
+    the questions themselves."""
+    given_share: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Share of a step's questions that come from ``questions``; the others are proposed. ``None``:
+    all where there are such questions, as in Search-R1, else none."""
     learning_roles: Annotated[tuple[TrainedRole, ...], Field(min_length=1)] = ROLES
     """Roles that are trained; ``(solver,)`` is the paper's Solver-Only, ``(proposer,)`` its
-    Proposer-Only."""
+    Proposer-Only. Where all questions are given, it is the solver alone."""
     partner: str = ""
     """Model directory of a frozen policy that plays the other role; empty: the policy plays both.
     """
@@ -112,6 +123,35 @@ class LearningConfig(Settings):
     activations' memory, the same results. ``null``: where `ssp plan` says that memory asks for it.
     """
 
+    @field_validator("questions", mode="before")
+    @classmethod
+    def _check_questions(cls, given: Any) -> Any:
+        if isinstance(given, str | Path):
+            return str(given)
+        several = isinstance(given, list | tuple) and given
+        if not several or not all(isinstance(each, Question | dict) for each in given):
+            fix = "name a file, or give a list of Questions (ssp_env.types.Question)"
+            raise ConfigError("learning.questions", given, fix)
+        return tuple(given)
+
+    @model_validator(mode="after")
+    def _check_given(self) -> Self:
+        share = self.share_given
+        if share and not self.questions:
+            fix = "name the file that they come from as learning.questions, or leave it out"
+            raise ConfigError("learning.given_share", share, fix)
+        if share and "solver" not in self.learning_roles:
+            fix = "the solver alone learns from given questions: train it too, or leave them out"
+            raise ConfigError("learning.learning_roles", self.learning_roles, fix)
+        if share == 1:
+            object.__setattr__(self, "learning_roles", ("solver",))
+            for name in ("partner", "privileged"):
+                if value := getattr(self, name):
+                    fix = "all questions are given, so no proposer plays: leave it out, or lower "
+                    fix += "learning.given_share"
+                    raise ConfigError(f"learning.{name}", value, fix)
+        return self
+
     @model_validator(mode="after")
     def _check_pairs(self) -> Self:
         for name in ("proposer_algorithm", "solver_algorithm"):
@@ -126,6 +166,12 @@ class LearningConfig(Settings):
             fix = "it plays the role that is not trained: give one of them as learning_roles"
             raise ConfigError("learning.partner", self.partner, fix)
         return self
+
+    @property
+    def share_given(self) -> float:
+        """Share of a step's questions that are given, as it was asked for."""
+        default = 1.0 if self.questions else 0.0
+        return default if self.given_share is None else self.given_share
 
     def plays(self, role: str) -> bool:
         """True if the policy that learns plays a role, and not its partner. Verification and the
@@ -209,6 +255,13 @@ def compares(learning: LearningConfig, role: str) -> bool:
     return bool(getattr(load(f"learning.{role}_algorithm", algorithm), "grouped", False))
 
 
+def given_per_step(learning: LearningConfig, game: GameConfig) -> int:
+    """Given questions of a step: the share asked for, in whole groups of proposals."""
+    groups = learning.batch_size // game.proposals
+    proposed = math.floor((1 - learning.share_given) * groups + 0.5) * game.proposals
+    return learning.batch_size - proposed if learning.share_given else 0
+
+
 def played_at_once(game: GameConfig, learning: LearningConfig) -> int:
     """Trajectories that an env runner plays side by side, at most: all attempts of a round."""
     return min(learning.batch_size, learning.round_size) * game.attempts
@@ -236,6 +289,14 @@ def check_settings(
         most = batch // runners // game.proposals * game.proposals
         fix = f"give at most {most}" if most else "there have to be fewer runners"
         raise ConfigError("learning.round_size", size, f"{what}; {fix}")
+
+    # A share that comes to nothing, or to all, is not what was asked for.
+    share, given = learning.share_given, given_per_step(learning, game)
+    if 0 < share < 1 and given in (0, batch):
+        least = 0.5 * game.proposals / batch
+        fix = f"none; give more than {least:.3g}" if not given else f"all; give {1 - least:.3g}"
+        fix = f"of {batch} questions a step it comes to {fix}, or a larger learning.batch_size"
+        raise ConfigError("learning.given_share", share, fix)
 
     # REINFORCE and RLOO must not take games of one update ago for their own.
     without = {learning.algorithm(role) for role in learning.learning_roles} & WITHOUT_RATIO

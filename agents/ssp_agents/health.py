@@ -57,6 +57,11 @@ SIGNS = {
         "needs another prompt set, a model that follows instructions, or ssp imitate first, and "
         "questions that are unverified may need another game.verifier"
     ),
+    "nothing_right": (
+        "easier questions, a model that finds some of the answers, or prompts whose tags it "
+        "writes: ssp eval, and some games (ssp replay RUN/games/step_000001.jsonl), show how "
+        "attempts end. If they were right before, the policy has collapsed: " + _SMALLER_STEPS
+    ),
     "overlong": (
         "a larger game.max_response_tokens, or a model that ends its turns; if it did before, the "
         "policy has collapsed: " + _SMALLER_STEPS
@@ -126,6 +131,11 @@ def _faults(figures: Figures) -> dict[str, str]:
         reasons = [f"{n.removeprefix('invalid_')} {s:.0%}" for s, n in sorted(shares)[:-4:-1]]
         what = f"no proposed question was valid ({', '.join(reasons) or 'no reasons known'})"
         faults["nothing_valid"] = "" if known["valid_rate"] else what
+
+    # Where nothing is proposed, this is what says that nobody can learn anything.
+    if "given_accuracy" in known and "valid_rate" not in known:
+        what = "no attempt at a given question was right"
+        faults["nothing_right"] = "" if known["given_accuracy"] else what
 
     overlong = [(known[f"{r}_overlong"], r) for r in ROLES if f"{r}_overlong" in known]
     if overlong:

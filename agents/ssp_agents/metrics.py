@@ -28,6 +28,7 @@ def step_figures(
     reasons = Counter(game.reason for game in proposed if game.reason is not None)
 
     figures: dict[str, float | None] = {
+        **given_figures(games),
         "games": float(len(games)),
         "void_games": float(sum(game.outcome == "void" for game in games)),
         "void_attempts": float(sum(t.outage is not None for t in trajectories)),
@@ -71,6 +72,24 @@ def step_figures(
             f"learner_{name}": _mean(update.get(name) for update in updates)
             for name in sorted({name for update in updates for name in update})
         },
+    }
+
+
+def given_figures(games: Sequence[GameRecord]) -> dict[str, float | None]:
+    """Figures of given questions alone; none in a step that was not given any."""
+    given = [game for game in games if game.origin == "given"]
+    if not given:
+        return {}
+    solved = [game for game in given if game.outcome == "valid"]
+    counted = [[a for a in game.attempts if a.outage is None] for game in solved]
+    return {
+        "given_games": float(len(given)),
+        "given_share": _mean(game.origin == "given" for game in games if game.outcome == "valid"),
+        "given_reward": _mean(game.solver_reward for game in solved),
+        "given_accuracy": _mean(game.solve_rate for game in solved),
+        "given_searches": _mean(len(a.searches) for attempts in counted for a in attempts),
+        # Where all attempts are paid alike, there is nothing to compare, and GRPO learns nothing.
+        "given_uniform": _mean(len({a.reward for a in attempts}) == 1 for attempts in counted),
     }
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ssp_agents.config import ROLES, Aggregation, LearningConfig
+from ssp_agents.config import ROLES, Aggregation, LearningConfig, given_per_step
 from ssp_agents.losses import find_algorithm
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
@@ -227,16 +227,18 @@ def with_loss_weights(
 
     This happens before rows are dealt to learners, so the losses of all learners simply add up.
     Empty slots count in B (``slots``) and void attempts in n (``game.attempts``): what did not
-    happen has no gradient, and changes nobody else's weight. ``rows`` are all of one optimizer
-    update.
+    happen has no gradient, and changes nobody else's weight. Slots of given questions count in the
+    solver's B alone. ``rows`` are all of one optimizer update.
     """
     totals = {role: sum(row.tokens for row in rows if row.role == role) for role in ROLE_IDS}
+    proposed = config.batch_size - given_per_step(config, game)
     weighted = []
     for row in rows:
         # B proposals, or B n attempts.
         scale = config.proposer_weight if row.role == "proposer" else 1.0
-        trajectories = slots * (game.attempts if row.role == "solver" else 1)
-        denominators: dict[Aggregation, int] = {
+        of_step = game.attempts if row.role == "solver" else proposed / config.batch_size
+        trajectories = slots * of_step
+        denominators: dict[Aggregation, float] = {
             # Equation 5: 1/B sum over proposals of sum over tokens; 1/(B n) for attempts.
             "sum": trajectories,
             # Equation 4: 1/B sum over questions, 1/n sum over attempts, 1/|rho| over tokens.

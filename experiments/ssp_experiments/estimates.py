@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ssp_agents.config import LearningConfig, played_at_once, vllm_share
+from ssp_agents.config import LearningConfig, given_per_step, played_at_once, vllm_share
 from ssp_agents.losses import find_algorithm
 from ssp_agents.scoring import LOGITS_PER_CHUNK
 from ssp_agents.sharding import layers_of
@@ -228,7 +228,9 @@ def _engine(
     size = HALF if config.engine.in_half(compute.gpus != "none") else FLOAT
     longest, played = longest_row(game), played_at_once(game, learning)
     questions = played // game.attempts
-    verifies = game.verifier in ("policy", "auto") and not game.verifies_by_attempt
+    proposes = given_per_step(learning, game) < learning.batch_size
+    by_policy = proposes and game.verifier in ("policy", "auto")
+    verifies = by_policy and not game.verifies_by_attempt
     verification = longest + game.verification_tokens if verifies else 0
 
     spread = compute.tensor_parallel
@@ -288,7 +290,8 @@ def estimate(shape: Shape, config: RunConfig, memory: float) -> Estimate:
     compute, game, learning = config.compute, config.game, config.learning
     runners, learners = max(1, compute.env_runners), max(1, compute.learners)
     row = MEAN_ROW * longest_row(game)
-    tokens = learning.batch_size * (1 + game.attempts) * row
+    proposed = learning.batch_size - given_per_step(learning, game)
+    tokens = (proposed + learning.batch_size * game.attempts) * row
 
     # Rows that an engine samples at once: those of a round, or as many as its cache holds.
     at_once = played_at_once(game, learning)

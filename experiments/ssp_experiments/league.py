@@ -36,7 +36,7 @@ from ssp_experiments.config import RunConfig
 from ssp_experiments.evaluation import engine_of
 from ssp_experiments.options import Chosen
 from ssp_experiments.report.curves import panels, save_figure
-from ssp_experiments.run.checks import check_model, open_run
+from ssp_experiments.run.checks import check_answers, check_model, open_run
 from ssp_experiments.run.process import provenance, quiet_libraries
 from ssp_experiments.run.rundir import RunDirectory, check_empty, finite
 from ssp_experiments.stats import Floats, resampled
@@ -64,6 +64,7 @@ def run(
     attempts = attempts or config.game.attempts
 
     rules, _ = open_run(config)
+    check_answers(rules)
     policies = {name: model or "the tiny policy" for name, model in players.items()}
     known = {**provenance(), "seed": config.seed, "policies": policies}
     # Made before anything is played, so that a place that cannot be written is found out then.

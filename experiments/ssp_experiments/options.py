@@ -113,6 +113,9 @@ class TrainOptions:
     """Training steps."""
     solver_only: bool = False
     """Let the proposer play, but not learn."""
+    questions: str | None = None
+    """File of questions with answers that the solver learns from, in place of proposals; beside
+    them with --set learning.given_share=0.5."""
     out: Path | None = None
     """Run directory (default: runs/PRESET-seedN, numbered if taken)."""
     resume: bool = False

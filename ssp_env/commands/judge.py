@@ -12,7 +12,7 @@ from ssp_env.judge.base import Judge
 from ssp_env.judge.chat import ChatClient, ChatConfig
 from ssp_env.judge.judges import BY_RULES, Pair, measure
 from ssp_env.judge.openai import OpenAIJudge
-from ssp_env.worlds.files import read_rows
+from ssp_env.worlds.lines import read_rows
 
 
 def judge(

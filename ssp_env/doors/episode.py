@@ -63,7 +63,7 @@ class Episode:
             if role is Role.PROPOSER:
                 raise ConfigError("questions", questions, "only a solver is given questions")
             if not questions or not all(isinstance(question, Question) for question in questions):
-                fix = "give a list of Questions; ssp_env.worlds.files.read_questions reads a file"
+                fix = "give a list of Questions; ssp_env.worlds.questions reads them from files"
                 raise ConfigError("questions", questions, fix)
             check_questions(rules, questions)
         if other is not None:

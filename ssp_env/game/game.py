@@ -29,7 +29,7 @@ class Origin(StrEnum):
     COMPOSED = "composed"
     """The batch strategy has put it together from several of these."""
     GIVEN = "given"
-    """It came from outside, as in an evaluation."""
+    """It came with its answer from outside: in an evaluation, or to be learnt from."""
 
 
 @dataclass

@@ -53,17 +53,20 @@ class Round:
         seed: Sequence[int] = (),
         strategy: BatchStrategy | None = None,
         *,
+        given: Sequence[Question] = (),
         starts: Sequence[Start] = (),
         referee: Referee | None = None,
     ) -> None:
         """
         Args:
             answers: draws as many ground truths as it is asked for.
-            slots: how many questions the step is to have.
+            slots: how many questions are to be proposed.
             seed: non-negative numbers that decide, with the tokens that are fed, everything that
                 happens.
             strategy: what to do with failed slots; they stay empty when not given. ``begin_step``
                 is called here.
+            given: questions that are solved beside those. They come with their answers, so they
+                are neither verified nor paid to a proposer, and leave the strategy's slots alone.
             starts: games to play in place of ``slots`` proposals; see :meth:`of_starts`.
         """
         self.rules, self.slots, self.phase = rules, slots, Phase.PROPOSE
@@ -86,6 +89,7 @@ class Round:
             self._ask_proposers(self.games)
         else:
             self._propose(slots)
+            self._give(given)
         self.advance()
 
     @classmethod
@@ -101,11 +105,7 @@ class Round:
         cls, rules: Rules, questions: Sequence[Question], seed: Sequence[int]
     ) -> Round:
         """A round in which given questions are solved; nothing is proposed or verified."""
-        starts = [
-            Start(tuple(seed), slot, slot, question.truth, Origin.GIVEN, question=question.text)
-            for slot, question in enumerate(questions)
-        ]
-        return cls.of_starts(rules, starts)
+        return cls(rules, None, 0, seed, given=questions)
 
     def pending(self) -> list[Trajectory]:
         """The trajectories that wait for the policy's tokens, in a fixed order."""
@@ -178,7 +178,8 @@ class Round:
             what = f"{groups} answers were to be drawn, each a GroundTruth"
             raise UsageError(f"{what}, but {len(truths)} came: {truths!r:.200}")
         # Groups are numbered on over the waves of a step, slots too.
-        first = len({game.start.group for game in self.games})
+        proposed = [game for game in self.games if game.origin is Origin.PROPOSED]
+        first = len({game.start.group for game in proposed})
 
         low, high = self.rules.config.asked_searches
         wave: list[Game] = []
@@ -198,6 +199,13 @@ class Round:
 
         self.games += wave
         self._ask_proposers(wave)
+
+    def _give(self, questions: Sequence[Question]) -> None:
+        """Begins a game about each of these questions, which waits for the phase of solving."""
+        for slot, question in enumerate(questions, len(self.games)):
+            truth, origin = question.truth, Origin.GIVEN
+            start = Start(self._seed, slot, slot, truth, origin, question=question.text)
+            self.games.append(Game(start))
 
     def _ask_proposers(self, games: Sequence[Game]) -> None:
         for game in games:
@@ -248,7 +256,8 @@ class Round:
 
     def _after_gates(self) -> None:
         """Asks the strategy what becomes of empty slots, then the solver for its attempts."""
-        fresh = [game for game in self.games if game.accepted]
+        # Given questions fill no slot of a proposal, and none of them enters a pool.
+        fresh = [game for game in self.games if game.accepted and game.proposer is not None]
         empty = max(0, self.slots - len(fresh))
         if self._strategy.wants_more(len(fresh), self.slots, self.waves):
             # A policy that only fails must not keep the step from ending.
@@ -259,8 +268,7 @@ class Round:
             self._propose(empty)
             return
 
-        # Given questions fill slots, but nobody has proposed them, and none of them enters a pool.
-        self._fresh = [game for game in fresh if game.proposer is not None]
+        self._fresh = fresh
         self.verified = [
             # Filters of one's own may let a question pass that nothing was searched for.
             PooledQuestion(game.question, game.truth, max(1, len(game.proposer.queries)))
@@ -327,6 +335,9 @@ def answers_of(world: World) -> Answers:
     known = world.answers
 
     def draw(rng: np.random.Generator, count: int) -> list[GroundTruth]:
+        if not known:
+            fix = "nothing can be proposed without answers; give the world some"
+            raise ConfigError("world.answers", [], fix)
         return [known[i] for i in rng.choice(len(known), count, replace=count > len(known))]
 
     return draw

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast
-from zlib import crc32
+from typing import Any, cast
 
-import numpy as np
-from pydantic import BaseModel, Field, StringConstraints, ValidationError
+from pydantic import Field
 
 from ssp_env.disk import cache_folder, made_once
 from ssp_env.errors import ConfigError, DataError
-from ssp_env.search.base import Corpus, Retriever, read_corpus, read_jsonl, read_passages
+from ssp_env.search.base import Corpus, Retriever, read_corpus, read_passages
 from ssp_env.types import Analysis, Document, GroundTruth, Passages, Question
-from ssp_env.wording.answers import normalise
+from ssp_env.worlds.lines import Line, Text, identified, read_rows
+from ssp_env.worlds.questions import read_questions, sample_questions, shared_answers
 
 _WIKI = Path(__file__).parent / "data" / "wiki_mini"
 PASSAGES_FILE = _WIKI / "passages.jsonl.gz"
@@ -39,8 +37,8 @@ class FileWorld(RealText):
     """A :class:`~ssp_env.types.World` made of files, all of them read and checked at once.
 
     They are JSON lines, plain or gzip. An answer has ``answer``, and may have ``id`` and
-    ``aliases``; a question ``question`` and ``answers`` (the canonical one first), and may have
-    ``id`` and ``group``; :func:`~ssp_env.search.base.read_corpus` says what a passage has.
+    ``aliases``; :func:`~ssp_env.worlds.questions.read_questions` says what a question has, and
+    :func:`~ssp_env.search.base.read_corpus` what a passage has.
 
     The corpus may also be an index directory that ``ssp index`` made, or one index of it. Its
     passages are mapped, not read, so a corpus may have any size, and its own index is what is
@@ -50,18 +48,20 @@ class FileWorld(RealText):
         self,
         name: str,
         corpus_path: str | Path,
-        answers_path: str | Path,
+        answers_path: str | Path | None = None,
         questions_path: str | Path | None = None,
     ) -> None:
-        """``name`` is for records. The answer set is D, which the proposer plays from; without
-        ``questions_path``, :meth:`questions` raises."""
+        """``name`` is for records. The answer set is D, which the proposer plays from: without it,
+        questions can be solved, but none proposed. Without ``questions_path``, :meth:`questions`
+        raises."""
         given = [path for path in (corpus_path, answers_path, questions_path) if path is not None]
         paths = [Path(path).absolute() for path in given]  # for the message
         if missing := [str(path) for path in paths if not path.exists()]:
             raise DataError(" and ".join(missing), "no such file")
 
         self.name = name
-        self.answers: Sequence[GroundTruth] = read_answers(answers_path)
+        known = () if answers_path is None else read_answers(answers_path)
+        self.answers: Sequence[GroundTruth] = known
         self._questions = () if questions_path is None else read_questions(questions_path)
         for truth, question in shared_answers(self.answers, self._questions):
             what = f"answer {truth.answer!r} is also an answer of evaluation question"
@@ -167,104 +167,15 @@ def open_kept(folder: Path, name: str) -> Retriever:
     return retriever
 
 
-# -- lines of files ------------------------------------------------------------------------------
-
-_Text = Annotated[str, StringConstraints(pattern=r"\S")]
+# -- answers -------------------------------------------------------------------------------------
 
 
-class _Row(BaseModel, strict=True):
-    """A line of an answer or question file; further fields are ignored."""
-
-    id: str | int | None = None
-
-
-class _AnswerRow(_Row):
-    answer: _Text
-    aliases: list[_Text] = []
-
-
-class _QuestionRow(_Row):
-    question: _Text
-    answers: list[_Text] = Field(min_length=1)
-    group: _Text | None = None
-
-
-R = TypeVar("R", bound=_Row)
-M = TypeVar("M", bound=BaseModel)
+class _AnswerRow(Line):
+    answer: Text
+    aliases: list[Text] = Field(default_factory=list)
 
 
 def read_answers(path: str | Path) -> tuple[GroundTruth, ...]:
     """Reads an answer set. A line without ``id`` gets ``a<line number>``."""
-    rows = _read(path, _AnswerRow, "a")
+    rows = identified(path, read_rows(path, _AnswerRow), "a")
     return tuple(GroundTruth(name, row.answer, tuple(row.aliases)) for name, row in rows)
-
-
-def read_questions(path: str | Path, group: str = "all") -> tuple[Question, ...]:
-    """Reads evaluation questions. A line without ``id`` gets ``q<line number>``, one without
-    group ``group``."""
-    rows = _read(path, _QuestionRow, "q")
-    return tuple(Question(n, r.question, tuple(r.answers), r.group or group) for n, r in rows)
-
-
-def _read(path: str | Path, kind: type[R], prefix: str) -> list[tuple[str, R]]:
-    """Ids and rows of a JSONL file, no id twice."""
-    found: dict[str, R] = {}
-    for line, row in read_rows(path, kind):
-        name = f"{prefix}{line}" if row.id is None else str(row.id)
-        if name in found:
-            raise DataError(path, f"id {name!r} occurs twice", line)
-        found[name] = row
-    if not found:
-        raise DataError(path, "holds no line")
-    return list(found.items())
-
-
-def read_rows(path: str | Path, kind: type[M]) -> Iterator[tuple[int, M]]:
-    """Lines of a JSONL file, numbered from 1, as models of this kind."""
-    for line, fields in read_jsonl(path):
-        try:
-            yield line, kind.model_validate(fields)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            missing = first["type"] == "missing"
-            has = f"the line has {', '.join(fields)}" if missing else f"not {first['input']!r:.100}"
-            what = f"field {'.'.join(map(str, first['loc']))!r}: {first['msg']}; {has}"
-            raise DataError(path, what, line) from None
-
-
-def sample_questions(
-    questions: Iterable[Question], seed: int, per_group: int | None
-) -> list[Question]:
-    """Draws up to ``per_group`` questions of each group; groups and questions keep their order.
-
-    A group's sample depends on the seed and the group's own questions alone, and a larger sample
-    contains every smaller one of the same seed."""
-    groups: defaultdict[str, list[Question]] = defaultdict(list)
-    for question in questions:
-        groups[question.group].append(question)
-
-    drawn: list[Question] = []
-    for group, members in groups.items():
-        # A stream of its own, so that a group does not depend on the others.
-        rng = np.random.default_rng([seed, crc32(group.encode("utf-8", "surrogatepass"))])
-        chosen = sorted(rng.permutation(len(members))[:per_group].tolist())
-        drawn += [members[index] for index in chosen]
-    return drawn
-
-
-def shared_answers(
-    answers: Iterable[GroundTruth], questions: Iterable[Question]
-) -> Iterator[tuple[GroundTruth, Question]]:
-    """Yields every answer that occurs, in any of its wordings, among the evaluation answers.
-
-    Stricter than exact match: besides case, accents, punctuation and articles, spaces do not tell
-    two wordings apart either ("H.W." is "H. W.")."""
-
-    def key(wording: str) -> str:
-        return normalise(wording).replace(" ", "")
-
-    evaluated = {key(wording): question for question in questions for wording in question.answers}
-    for truth in answers:
-        asked = [evaluated[key(w)] for w in truth.wordings if key(w) in evaluated]
-        if asked:
-            yield truth, asked[0]

@@ -20,15 +20,8 @@ from ssp_env.search.index import build_index
 from ssp_env.search.store import FORMAT, PASSAGES, PassageStore
 from ssp_env.types import Analysis, Document, GroundTruth, Question
 from ssp_env.worlds import wiki_language
-from ssp_env.worlds.files import (
-    PASSAGES_FILE,
-    WikiMini,
-    open_kept,
-    read_answers,
-    read_questions,
-    sample_questions,
-    shared_answers,
-)
+from ssp_env.worlds.files import PASSAGES_FILE, WikiMini, open_kept, read_answers
+from ssp_env.worlds.questions import read_questions, sample_questions, shared_answers
 from ssp_env.worlds.wiki_language import (
     BY_NAME,
     CHAINED,

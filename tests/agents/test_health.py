@@ -25,6 +25,7 @@ ALL_VOID = {"void_games": 8.0, "filled_slots": 0.0, "valid_rate": None, "learner
 ILL: list[tuple[str, dict[str, Any], str]] = [
     ("outage", ALL_VOID, "an outage voided 8 of 8 (engine: no memory)"),
     ("nothing_valid", {"valid_rate": 0.0, "invalid_format": 0.75}, "format 75%"),
+    ("nothing_right", {"valid_rate": None, "given_accuracy": 0.0}, "no attempt at a given"),
     ("not_finite", {"learner_loss": NAN}, "not finite"),
     ("overlong", {"solver_overlong": 1.0}, "100% of the solver's"),
     ("unsolved", {"unsolved_share": 0.8}, "80% of the verified questions"),

@@ -19,8 +19,10 @@ from ssp_agents.rllib.module import MODULE_ID
 from ssp_agents.rows import credited, deal, rows_of, with_loss_weights
 from ssp_env.game.round import Round
 from ssp_env.game.strategies import update_strategy
+from ssp_env.types import Question
 
 Settings = dict[str, Any]
+ASKED = tuple(Question(name, f"what is the twin of {name} ?", ("Arra",)) for name in "abc")
 Probe = Callable[[SSPConfig, Round, Settings], Any]
 
 
@@ -53,7 +55,8 @@ def played_on(config: SSPConfig, played: Round, settings: Settings) -> Any:
     runner, strategy, games = SSPEnvRunner(config=config), config.batch_strategy(), []
     for step in range(2):
         state = strategy.get_state()
-        samples = [runner.sample(**task, strategy=state) for task in rounds_of(step, learning)]
+        tasks = rounds_of(step, learning, config.game(), config.given().of_step(step))
+        samples = [runner.sample(**task, strategy=state) for task in tasks]
         games += [
             (record.origin, record.question, [t.ids for t in record.trajectories])
             for sample in samples
@@ -67,6 +70,8 @@ KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, Settings]] = {
     "batch_size": (2, played_on),
     "round_size": (2, played_on),
     "minibatches": (2, dealt),
+    "questions": (ASKED, played_on),
+    "given_share": (1 / 3, played_on, {"questions": ASKED}),
     "learning_roles": (("solver",), dealt),
     "partner": (str(tiny_directory()), played_on, {"learning_roles": ("proposer",)}),
     "proposer_algorithm": ("grpo", learnt),

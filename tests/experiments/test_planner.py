@@ -214,3 +214,12 @@ def test_the_command_shows_the_paper_as_it_ships(
     assert "This fits: --set compute.env_runners=" in said
     paired = ("--set", "compute.env_runners=3", "--set", "compute.gpus=shared")
     assert "cannot share GPUs one to one" in shown("paper-7b", *paired, status=2)
+
+
+def test_given_questions_have_no_proposals_to_plan_for() -> None:
+    alone, mixed = run(), run(learning={"questions": "q.jsonl", "given_share": 0.5})
+    given = run(learning={"questions": "q.jsonl"})
+    seconds = [estimate(SMALL, config, 2**30).learn for config in (alone, mixed, given)]
+    assert seconds == pytest.approx([seconds[0], seconds[0] * 2.5 / 3, seconds[0] * 2 / 3])
+    cache = [made(config)[1].parts["KV cache"] for config in (alone, mixed, given)]
+    assert cache[0] == cache[1] > cache[2], "nothing is read to verify"

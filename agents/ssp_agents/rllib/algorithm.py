@@ -7,7 +7,7 @@ import gc
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from itertools import chain
@@ -36,7 +36,7 @@ from ssp_agents.engines.gap import CHECK_EVERY, Gap, compared_rows, measure
 from ssp_agents.metrics import merge_figures, step_figures
 from ssp_agents.models import check_weights, load_state, write_checksums
 from ssp_agents.rllib.config import SSPConfig
-from ssp_agents.rllib.env_runner import Sample, busiest, renumber, rounds_of
+from ssp_agents.rllib.env_runner import Sample, busiest, records_of, renumber, rounds_of
 from ssp_agents.rllib.learner import ask_learners, freeze_collected, naming_dead_learners
 from ssp_agents.rllib.module import LEARNER_FOLDER, MODULE_FOLDER, MODULE_ID, describe, to_batch
 from ssp_agents.rllib.results import evaluation_figures, log_step
@@ -82,15 +82,13 @@ class SSP(Algorithm):
     remove_module = _elsewhere("remove_module", _one)
     add_policy = _elsewhere("add_policy", _one)
 
-    _steps = 0
-    _frozen = False
+    _steps, _frozen = 0, False
     _ahead: Sequence[Sample] = ()
     _evaluated: dict[str, Any] | None = None
 
     @cached_property
     def _questions(self) -> list[Question]:
-        found: list[Question] = self.config.evaluation_questions()
-        return found
+        return list(self.config.evaluation_questions())
 
     @classmethod
     def get_default_config(cls) -> SSPConfig:
@@ -99,6 +97,7 @@ class SSP(Algorithm):
     def setup(self, config: Any) -> None:
         """Builds everything; RLlib calls it."""
         check_cluster(self.config)
+        self._given = self.config.given()
         self._runners = Runners(self.config)
         super().setup(config)
 
@@ -108,6 +107,8 @@ class SSP(Algorithm):
             # module of the user's may draw its own at random.
             self._hand_over_weights(self.env_runner_group)
         (self._reasons,) = self._runners.map(self.env_runner_group, [methodcaller("reasons")])
+        check = methodcaller("check_given", self._given.questions)
+        self._runners.map(self.env_runner_group, [check])
         self._frozen = freeze_collected()
 
     @classmethod
@@ -169,7 +170,8 @@ class SSP(Algorithm):
 
     def _play(self, step: int, strategy: BatchStrategy) -> list[Sample]:
         """Rounds of a step (from 0), in their order, by the batch strategy as it was before."""
-        tasks, state = rounds_of(step, self.config.learning()), strategy.get_state()
+        config, state = self.config, strategy.get_state()
+        tasks = rounds_of(step, config.learning(), config.game(), self._given.of_step(step))
         # The pool may be large: it is stored once, and read by all runners of a machine.
         shared = state if self.env_runner is not None else ray.put(state)
         calls = [methodcaller("sample", **task, strategy=shared) for task in tasks]
@@ -199,9 +201,9 @@ class SSP(Algorithm):
         """Compares the engine's log-probabilities with the learner's, in games of the present
         weights. With overlap these are the next step's, so the learner waits for them: one step in
         ``CHECK_EVERY`` does not overlap."""
-        games = _records(samples)
+        games = records_of(samples)
         if any(game.weights_version != self._steps for game in games):
-            games = _records(games_ahead())
+            games = records_of(games_ahead())
         rows = compared_rows(games, self.config.learning().plays)
         if not rows:
             self.last_gap = None
@@ -236,8 +238,9 @@ class SSP(Algorithm):
     def _report(
         self, samples: Sequence[Sample], updates: list[dict[str, float]], seconds: dict[str, float]
     ) -> None:
-        self.last_games = _records(samples)
+        self.last_games = records_of(samples)
         figures = step_figures(self.last_games, self.config.learning().batch_size, updates)
+        figures |= self._given.figures(self._steps)
         # Versions of weights are numbers of steps: 0 on-policy, 1 with overlap.
         figures["staleness"] = fmean(self._steps - 1 - g.weights_version for g in self.last_games)
         self.last_figures = {n: value for n, value in figures.items() if value is not None}
@@ -367,6 +370,7 @@ class SSP(Algorithm):
         state[STATE] = {
             "steps": self._steps,
             "strategy": self._strategy.get_state(),
+            "given": self._given.digest(),
             # The weights that played them are gone, so they could not be played again.
             "ahead": self._ahead,
         }
@@ -376,6 +380,7 @@ class SSP(Algorithm):
         """Takes all of it back, whatever number of env runners and learners it comes from."""
         super().set_state(state)
         if STATE in state:
+            self._given.check(state[STATE].get("given", ""))
             self._steps = state[STATE]["steps"]
             self._strategy.set_state(state[STATE]["strategy"])
             # A run without overlap plays them again, by its present weights.
@@ -393,8 +398,3 @@ class SSP(Algorithm):
         super().restore_from_path(path, *args, **kwargs)
         ask_learners(self.learner_group, methodcaller("load", str(folder)))
         self._hand_over_weights(self.env_runner_group)
-
-
-def _records(samples: Iterable[Sample]) -> list[GameRecord]:
-    """Games of a step, in their order."""
-    return [record for sample in samples for record in sample.records]

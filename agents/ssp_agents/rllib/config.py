@@ -23,6 +23,7 @@ from ssp_agents.config import (
     check_settings,
 )
 from ssp_agents.engines.opening import check_same_tokens
+from ssp_agents.given import GivenQuestions, check_unseen
 from ssp_agents.models import shipped_directory
 from ssp_agents.rllib.env_runner import SSPEnvRunner
 from ssp_agents.rllib.learner import SSPLearner
@@ -193,6 +194,12 @@ class SSPConfig(AlgorithmConfig):
         strategy = make_strategy(self.learning().strategy, self.game().max_searches)
         return Remembering(strategy) if "past_question" in (self.game().filters or ()) else strategy
 
+    def given(self) -> GivenQuestions:
+        """The questions that the solver is given, in the order in which it learns from them."""
+        if self.questions and self.evaluation_interval:
+            self.evaluation_questions()  # refused where any of them is given
+        return GivenQuestions.of(self.learning(), self.game(), self.seed or 0)
+
     def engine_config(self) -> EngineConfig:
         """The engine's settings, validated."""
         given = {"kind": self.engine} if isinstance(self.engine, str) else self.engine
@@ -243,7 +250,9 @@ class SSPConfig(AlgorithmConfig):
             groups.setdefault(question.group, []).append(question)
 
         in_turn = chain.from_iterable(zip_longest(*groups.values()))
-        return [question for question in in_turn if question is not None][:count]
+        found = [question for question in in_turn if question is not None][:count]
+        check_unseen(self.learning(), found)
+        return found
 
     def validate(self) -> None:
         """Checks our settings before RLlib checks its own, and before anything is built."""

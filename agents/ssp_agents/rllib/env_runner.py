@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import ray
@@ -24,12 +25,15 @@ from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 from ssp_agents.config import LearningConfig, played_at_once
 from ssp_agents.engines.base import Engine, StopRule
 from ssp_agents.engines.opening import Partnered, open_engine
+from ssp_agents.given import check_given
 from ssp_agents.models import lm_weights
 from ssp_agents.rllib.learner import freeze_collected
 from ssp_agents.rllib.module import MODULE_ID, LLMModule, module_spaces, unpack
 from ssp_agents.rollout import answer, play, sampled
 from ssp_agents.rows import Row, rows_of
 from ssp_env.errors import UsageError
+from ssp_env.game.config import GameConfig
+from ssp_env.game.game import Origin
 from ssp_env.game.outcome import RESERVED, Ending
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.record import GameRecord, record_game
@@ -109,11 +113,19 @@ class SSPEnvRunner(EnvRunner):
             self._players = Partnered(self.engine, partner, self.learning.plays)
 
     def sample(
-        self, *, step: int = -1, number: int = 0, slots: int = 0, strategy: Any = None, **_: Any
+        self,
+        *,
+        step: int = -1,
+        number: int = 0,
+        slots: int = 0,
+        given: Sequence[Question] = (),
+        strategy: Any = None,
+        **_: Any,
     ) -> Sample:
-        """Plays a round of so many slots, the ``number``-th of a training step, from 0; with the
-        weights and the config, its arguments decide every game. ``strategy`` is the state that the
-        batch strategy had when the step began, or Ray's reference to it."""
+        """Plays a round of so many proposals and these given questions, the ``number``-th of a
+        training step, from 0; with the weights and the config, its arguments decide every game.
+        ``strategy`` is the state that the batch strategy had when the step began, or Ray's
+        reference to it."""
         if step < 0:
             what = "an env runner plays rounds of a training step, not single episodes"
             raise UsageError(f"{what}: call train(), or solve(questions) of the algorithm")
@@ -124,9 +136,16 @@ class SSPEnvRunner(EnvRunner):
         copy.set_state(ray.get(strategy) if isinstance(strategy, ray.ObjectRef) else strategy)
 
         engine.wake()
-        round_ = Round(self.rules, answers_of(self.rules.world), slots, seed, copy)
+        answers = answers_of(self.rules.world)
+        round_ = Round(self.rules, answers, slots, seed, copy, given=given)
         play(round_, engine, temperature=self.learning.temperature)
-        records = [record_game(game, self.rules, engine.weights_version) for game in round_.games]
+        groups, version = iter([question.group for question in given]), engine.weights_version
+        records = [
+            record_game(
+                game, self.rules, version, next(groups) if game.origin is Origin.GIVEN else None
+            )
+            for game in round_.games
+        ]
         rows = rows_of(round_.games, self.learning)
 
         worked = sampled.seconds - worked
@@ -144,6 +163,11 @@ class SSPEnvRunner(EnvRunner):
     def sleep(self) -> None:
         """Leaves a GPU to the learner until new weights come."""
         self.engine.sleep()
+
+    def check_given(self, questions: Sequence[Question]) -> None:
+        """Refuses given questions that the policy could not read."""
+        if questions:
+            check_given(self.rules, questions)
 
     def reasons(self) -> list[str]:
         """Every reason code that a game played here can end with."""
@@ -193,14 +217,22 @@ class SSPEnvRunner(EnvRunner):
 # -- rounds of a step --------------------------------------------------------------------------
 
 
-def rounds_of(step: int, learning: LearningConfig) -> list[dict[str, int]]:
+def rounds_of(
+    step: int, learning: LearningConfig, game: GameConfig, given: Sequence[Question]
+) -> list[dict[str, Any]]:
     """Rounds of a step, as :meth:`SSPEnvRunner.sample` takes them; all but the last have
-    ``round_size`` slots."""
+    ``round_size`` questions. Proposals, in groups about one answer, and ``given`` questions are
+    spread evenly over them."""
     batch, size = learning.batch_size, learning.round_size
-    return [
-        {"step": step, "number": number, "slots": min(size, batch - first)}
-        for number, first in enumerate(range(0, batch, size))
-    ]
+    groups, left = (batch - len(given)) // game.proposals, iter(given)
+    rounds = []
+    for number, first in enumerate(range(0, batch, size)):
+        stop = min(first + size, batch)
+        # Of all groups, the share that lies between the round's first slot and its last.
+        slots = (stop * groups // batch - first * groups // batch) * game.proposals
+        own = [*islice(left, stop - first - slots)]
+        rounds.append({"step": step, "number": number, "slots": slots, "given": own})
+    return rounds
 
 
 def renumber(samples: Sequence[Sample]) -> list[Sample]:
@@ -212,6 +244,11 @@ def renumber(samples: Sequence[Sample]) -> list[Sample]:
         numbered.append(replace(sample, rows=rows, records=records))
         base += len(sample.records)
     return numbered
+
+
+def records_of(samples: Iterable[Sample]) -> list[GameRecord]:
+    """Games of a step, in their order."""
+    return [record for sample in samples for record in sample.records]
 
 
 def busiest(samples: Sequence[Sample]) -> dict[str, float]:

@@ -30,7 +30,7 @@ LICENCES = {
 }
 """Licence of what is taken from a world's text, as the hub names it and in words."""
 UNKNOWN = "That of the {}, which this card does not know: fill it in."
-PATHS = re.compile(r"(^model|_path|\.source|\.partner)$")
+PATHS = re.compile(r"(^model|_path|\.source|\.partner|\.questions)$")
 """Settings of which it names the last part alone."""
 
 
@@ -38,8 +38,10 @@ def model_card(run: RunDirectory, step: int, dtype: str) -> str:
     """The card of a run's policy: how it was made, how good it is, under what it may be used."""
     config, summary = make_config(run.read_config()), run.read_summary() or {}
     base = f"`{Path(config.model).name}`" if config.model else "the policy that ships with ssp-env"
-    unknown = UNKNOWN.format("model it was trained from" if config.model else "corpus")
-    known = {} if config.model else LICENCES
+    given = config.learning.share_given
+    source = "questions it learnt from" if given else "corpus"
+    unknown = UNKNOWN.format("model it was trained from" if config.model else source)
+    known = {} if config.model or given else LICENCES
     licence, said = known.get(config.world, ("other", unknown))
     taught = run.taught.exists()
     head = {
@@ -49,13 +51,15 @@ def model_card(run: RunDirectory, step: int, dtype: str) -> str:
         "tags": ["search-self-play", "imitation" if taught else "reinforcement-learning"],
     }
     way = "taught by demonstrations (`ssp imitate`) for" if taught else "trained by"
+    does = "asks search questions, and answers them,"
+    if given == 1 and not taught:
+        way, does = "trained on given questions by the solver's half of", "answers search questions"
     return page(
         head,
         f"{run.path.resolve().name}, step {step}",
         f"A causal language model, {way} [search self-play](https://arxiv.org/abs/2510.18821) "
-        f"from {base}: it asks search questions, and answers them, in the world "
-        f"`{config.world}`. Weights are {dtype}. It knows the tags and prompts of that game, and "
-        "was tried at nothing else.",
+        f"from {base}: it {does} in the world `{config.world}`. Weights are {dtype}. It knows the "
+        "tags and prompts of that game, and was tried at nothing else.",
         accuracy(run, summary, step),
         made(config, summary),
         f"## Licence\n\n{said}",
@@ -132,7 +136,7 @@ def made(config: RunConfig, summary: Mapping[str, Any]) -> str:
     ]
     preset, changes = nearest_preset(config)
     changed = {
-        name: Path(value).name if PATHS.search(name) else value
+        name: Path(value).name if PATHS.search(name) and isinstance(value, str) else value
         for name, value in changes.items()
         if "://" not in str(value)  # addresses are nobody else's business
     }

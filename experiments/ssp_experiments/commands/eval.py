@@ -25,7 +25,7 @@ from ssp_env.judge.judges import name_of
 from ssp_env.players import ChatPlayer, play_by
 from ssp_env.replay import read_games
 from ssp_env.types import Document
-from ssp_env.worlds.files import read_questions, sample_questions
+from ssp_env.worlds.questions import read_questions, sample_questions
 from ssp_experiments import evaluation
 from ssp_experiments.config import RunConfig, is_gguf
 from ssp_experiments.options import Chosen, EvalOptions, plural

@@ -38,7 +38,7 @@ from ssp_experiments.config import RunConfig, check_policy
 from ssp_experiments.evaluation import engine_of
 from ssp_experiments.options import Chosen
 from ssp_experiments.planner import check_memory
-from ssp_experiments.run.checks import check_settings, open_run
+from ssp_experiments.run.checks import check_answers, check_settings, open_run
 from ssp_experiments.run.process import (
     handling,
     interruptible,
@@ -84,6 +84,7 @@ def run(
     check_policy(config)
     check_memory(config)
     rules, questions = open_run(config)
+    check_answers(rules)
 
     roles = config.learning.learning_roles
     scripted = (row for row in _scripted(rules, config.seed) if row.role in roles)

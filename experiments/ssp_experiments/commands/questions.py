@@ -45,6 +45,8 @@ def run(directory: str, *, out: Path | None, all: bool, window: int | None, json
         check_empty(out)
     games = list(games_of(directory))
     entries, asked = ledger(games, directory), written(games)
+    if {game.origin for _, game in games} == {"given"}:
+        raise RunError(f"nothing was proposed in this run: the questions of {directory} were given")
     kept = [entry for entry in entries if all or entry["accepted"]]
     accepted = sum(entry["accepted"] for entry in entries)
 
@@ -87,7 +89,8 @@ def games_of(run: str | Path) -> Iterator[Played]:
 
 
 def ledger(games: Iterable[Played], run: str | Path) -> list[dict[str, Any]]:
-    """Every question of some games, in the order in which they were first written.
+    """Every question that was written in some games, in the order in which they first were; given
+    questions are not among them.
 
     A question that was written twice, or played again from the pool, is one entry: what is known of
     it; ``accepted`` if any of its games was valid; its mean ``solve_rate`` over these; ``searches``
@@ -97,7 +100,7 @@ def ledger(games: Iterable[Played], run: str | Path) -> list[dict[str, Any]]:
     name = Path(run).resolve().name
     entries: dict[tuple[str, str], dict[str, Any]] = {}
     for step, game in games:
-        if not game.question:
+        if not game.question or game.origin == "given":
             continue
         place = {"step": step, "slot": game.slot}
         proposer = game.named().get("proposer")

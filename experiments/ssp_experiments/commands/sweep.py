@@ -116,7 +116,7 @@ def _changed(sweep: Sweep, chosen: Chosen, options: SweepOptions) -> Sweep:
 def check_trials(planned: Sequence[Trial], directory: SweepDirectory, resume: bool) -> None:
     """Finds out what would make the sweep fail, before anything is written or played."""
     from ssp_experiments.planner import check_memory
-    from ssp_experiments.run.checks import open_run
+    from ssp_experiments.run.checks import open_training
 
     if not resume and directory.path.is_dir() and any(directory.path.iterdir()):
         fix = "continue the sweep in it by --resume, or choose another --out"
@@ -131,7 +131,7 @@ def check_trials(planned: Sequence[Trial], directory: SweepDirectory, resume: bo
     # Seeds change nothing of what is checked.
     for trial in {trial.arm: trial for trial in planned}.values():
         check_memory(trial.config)
-        open_run(trial.config)
+        open_training(trial.config)
 
 
 def _finish(name: str, sweep: Sweep, commands: list[str], directory: SweepDirectory) -> None:

@@ -27,11 +27,15 @@ UNHEALTHY = 3
 
 def run(chosen: Chosen, options: TrainOptions) -> int:
     roles = ["solver"] if options.solver_only else None
-    changes = {"steps": options.steps, "learning.learning_roles": roles}
+    changes = {
+        "steps": options.steps,
+        "learning.learning_roles": roles,
+        "learning.questions": options.questions,
+    }
     resume, out = options.resume, options.out
     if out is None:
-        alone = "-solver-only" if options.solver_only else ""
-        name = f"{chosen.named_preset()}{alone}-seed{chosen.config().seed}"
+        kind = "-given" if options.questions else "-solver-only" if options.solver_only else ""
+        name = f"{chosen.named_preset()}{kind}-seed{chosen.config(changes).seed}"
         out = newest(Path("runs") / name) if resume else fresh(Path("runs") / name)
     # A preset that is named has to be the one that the run began with, with all that was set.
     held = RunDirectory(out).read_config() if resume and chosen.preset is None else None

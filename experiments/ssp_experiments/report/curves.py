@@ -29,7 +29,8 @@ REWARDS, QUESTIONS, LENGTHS = "Accuracy and rewards", "Questions", "Searches and
 HEALTH, TIME = "Health of learning", "Games and time"
 KINDS = (
     (REWARDS, "Unseen questions", "share answered right", r"accuracy\..*"),
-    (REWARDS, "What each role is paid", "mean reward", r"(proposer|solver)_reward.*"),
+    (REWARDS, "What each role is paid", "mean reward", r"(proposer|solver|given)_reward.*"),
+    (REWARDS, "Given questions", "share", r"given_(accuracy|uniform|share)"),
     (QUESTIONS, "Proposals that count", "share", r"(valid|verified)_rate|filled_slots"),
     (QUESTIONS, "Why proposals fail", "share of proposals", r"invalid_.*"),
     (QUESTIONS, "What is true of them", "share", r"(true|ambiguous|repeated|unsolved)_share"),
@@ -48,6 +49,7 @@ KINDS = (
     (HEALTH, "Skipped and clipped", "share", r"learner_.*(skipped|clip).*"),
     (HEALTH, "", "", r"learner_.*|.*advantage.*"),
     (TIME, "Games per step", "games", r"games|.*_games|void_attempts"),
+    (TIME, "Passes through the given questions", "epochs", r"given_epoch"),
     (TIME, "Seconds per step", "seconds", r"seconds\..*"),
     ("Other figures", "", "", r".*"),
 )
@@ -56,6 +58,12 @@ first; without a title, each has a chart of its own."""
 
 LABELS = {
     "solver_reward_fresh": "solver, new questions",
+    "given_reward": "solver, given questions",
+    "given_searches": "solver, given questions",
+    "given_accuracy": "right answers",
+    "given_uniform": "all attempts paid alike",
+    "given_share": "of the games that count",
+    "given_epoch": "epochs",
     "valid_rate": "valid, of the proposals",
     "verified_rate": "verified, of those that were read",
     "unsolved_share": "solved by nobody, of those that were tried",

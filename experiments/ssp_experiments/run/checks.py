@@ -1,7 +1,7 @@
 """Checks of what can be known to fail before a run starts, and the rules that it is played by.
 
 :func:`check_early` needs neither PyTorch nor Ray, which take seconds to load; :func:`open_run`
-opens all that a run needs, except the weights.
+opens all that a run needs, except the weights, and :func:`open_training` what it learns from, too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ssp_agents.config import check_processors
+from ssp_agents.given import check_given, check_unseen, open_given
 from ssp_env.config import load, own_code
 from ssp_env.errors import ConfigError, MissingExtra, ModelError, ServiceError
 from ssp_env.game.config import GameConfig
@@ -45,6 +46,8 @@ def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     check_policy(config)
     if config.learning.partner:
         check_model_directory(Path(config.learning.partner))
+    if config.learning.share_given:
+        open_given(config.learning)
     RunDirectory(out).check(config, resume)
     check_search(config.search)
 
@@ -111,6 +114,26 @@ def open_run(
     return rules, questions
 
 
+def open_training(config: RunConfig) -> tuple[Rules, list[Question]]:
+    """As :func:`open_run`; the policy has to be able to read the questions that it is given to
+    learn from, and is measured by none of them."""
+    rules, questions = open_run(config)
+    if config.learning.share_given < 1:
+        check_answers(rules)
+    if config.learning.share_given:
+        check_given(rules, open_given(config.learning))
+        check_unseen(config.learning, questions)
+    return rules, questions
+
+
+def check_answers(rules: Rules) -> None:
+    """Makes sure that there is something to propose questions for."""
+    if not rules.world.answers:
+        fix = "proposers write questions for its answers: name the file of them, or train on given "
+        fix += "questions alone (ssp train --questions)"
+        raise ConfigError("world_options.answers_path", None, fix)
+
+
 def check_model(directory: Path) -> Any:
     """Makes sure that a model directory holds a causal LM; returns its config. Of its weights, the
     headers are read: whoever loads them checks that it can be played or learnt from."""
@@ -154,7 +177,7 @@ def check_lengths(rules: Rules, question: Question, positions: int | None) -> No
         fix += f"most {positions} tokens; give {f'at most {room}' if room > 0 else less}"
         raise ConfigError("game.max_response_tokens", budget, fix)
 
-    answer = min((truth.answer for truth in rules.world.answers), key=len)
+    answer = min((truth.answer for truth in rules.world.answers), key=len, default="")
     lengths = {
         "proposer": len(rules.prompts.proposer(answer, config.asked_searches[0])),
         "solver": len(rules.prompts.solver(question.text, config.max_searches)),

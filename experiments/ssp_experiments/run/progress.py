@@ -97,11 +97,21 @@ class Progress(Bar):
         shares = [(v, k.removeprefix("invalid_")) for k, v in f.items() if k.startswith("invalid_")]
         why = [f"{name} {share:.2f}" for share, name in sorted(shares, reverse=True)[:3]]
         void = f"  void {f['void_games']:.0f}" if f.get("void_games") else ""
+        given, proposed = {}, {}
+        if "given_games" in f:
+            cells = f"{shown('given_accuracy')} right  {shown('given_uniform')} all alike"
+            given["given"] = f"{cells}  searches {shown('given_searches')}"
+            given["epoch"] = shown("given_epoch") + ("" if "proposer_tokens" in f else void)
+        if "given_games" not in f or "proposer_tokens" in f:
+            proposed = {
+                "reward": f"{both('reward')} (proposer/solver)",
+                "valid": f"{shown('valid_rate')}  true {shown('true_share')}{void}",
+                "invalid": "  ".join(why) or "-",
+                "hops": f"{shown('question_hops')}  searches {both('searches')}",
+            }
         return {
-            "reward": f"{both('reward')} (proposer/solver)",
-            "valid": f"{shown('valid_rate')}  true {shown('true_share')}{void}",
-            "invalid": "  ".join(why) or "-",
-            "hops": f"{shown('question_hops')}  searches {both('searches')}",
+            **given,
+            **proposed,
             "seconds": f"{self._seconds:.2f} a step",
             "sampled": f"{sampled.turns:,} turns, {sampled.tokens:,} tokens",
         }

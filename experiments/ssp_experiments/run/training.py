@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ssp_agents.config import given_per_step
 from ssp_agents.health import Monitor
 from ssp_agents.rllib.algorithm import SSP
 from ssp_env.errors import LearnerDied, RunError, ServiceError, UnhealthyRun
@@ -22,8 +23,9 @@ from ssp_env.replay import read_games
 from ssp_env.replay.files import SavedRules
 from ssp_env.types import Question
 from ssp_experiments.config import RunConfig
+from ssp_experiments.options import plural
 from ssp_experiments.planner import check_memory
-from ssp_experiments.run.checks import check_settings, open_run
+from ssp_experiments.run.checks import check_settings, open_training
 from ssp_experiments.run.cluster import build, started_ray
 from ssp_experiments.run.process import git_commit, interruptible, machine, uninterrupted
 from ssp_experiments.run.progress import Progress, heartbeat
@@ -57,7 +59,7 @@ def train(
     began = time.perf_counter()
     check_settings(config)
     check_memory(config)
-    rules, questions = open_run(config)
+    rules, questions = open_training(config)
     directory = RunDirectory(out)
     held = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
     with directory.claimed(config, resume) as steps_done:
@@ -66,8 +68,10 @@ def train(
                 Progress(config.steps, done=steps_done, quiet=quiet) as progress,
                 ExitStack() as open_,
             ):
-                for idle in idle_settings(rules):
+                for idle in idle_settings(rules) if config.learning.share_given < 1 else ():
                     progress.note(idle)
+                if config.learning.share_given:
+                    progress.note(describe_given(config))
                 if resume and not steps_done:
                     progress.note("the run ended before its first checkpoint: it starts over")
                 elif resume:
@@ -91,6 +95,15 @@ def train(
         summary = summarise(config, directory, rules)
         directory.write_summary(summary)
         return summary
+
+
+def describe_given(config: RunConfig) -> str:
+    """What a run learns from that is given questions, and who plays."""
+    given, batch = given_per_step(config.learning, config.game), config.learning.batch_size
+    whole = "; nothing is proposed, and the solver alone learns" if given == batch else ""
+    where = config.learning.questions
+    source = where if isinstance(where, str) else plural(len(where), "question")
+    return f"{given} of {plural(batch, 'question')} a step are given ({source}){whole}"
 
 
 @dataclass

@@ -19,6 +19,7 @@ from tests.ssp_env.serverkit import ssp_serve
 from ssp_env.cli import main
 from ssp_env.errors import ModelError
 from ssp_env.search.index import build_index
+from ssp_env.worlds.mini import MiniWorld
 from ssp_experiments.config import shipped
 from ssp_experiments.run.checks import check_model
 
@@ -142,6 +143,10 @@ def place(two_runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "torn" / "sweep.yaml").write_text("name: run")
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("mine\n")
+    seen = MiniWorld().questions(0, 1)[0]
+    (tmp_path / "seen").write_text(json.dumps({"question": seen.text, "golden_answers": ["x"]}))
+    (tmp_path / "strange").write_text('\n{"query": "who?", "ground_truth": "Jane"}')
+    (tmp_path / "strangers").write_text('{"question": "who wrote Emma?", "answers": ["Jane"]}')
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -171,6 +176,17 @@ MISTAKES = [
     ("train --rules typo:make", "SyntaxError"),  # of several lines
     ("train --rules mine:make --search empty", "leave out search.source"),
     ("train --search htp://127.0.0.1:9", "give an address such as http://"),
+    ("train --questions nowhere", "nowhere: cannot be read"),
+    ("train --questions strange", "strange:2: a question comes with its answers: the line has"),
+    ("train --questions strangers", "learning.questions = '1 questions': the tokenizer has no"),
+    ("train --questions seen", "'seen': 1 of 1 are evaluation questions (q1; the first: 'what is"),
+    (
+        "train --questions seen --set learning.given_share=0.01",
+        "of 32 questions a step it comes to",
+    ),
+    ("train --questions seen --set learning.learning_roles=[proposer]", "the solver alone learns"),
+    ("train --set learning.given_share=0.5", "name the file that they come from"),
+    ("sweep arms: {a: {}, c: {learning.questions: seen}}", "1 of 1 are evaluation questions"),
     ("eval --out empty", "it is there already"),
     ("sweep --resume", "name a sweep, or give its YAML file"),
     ("train --resume --out empty", "empty holds no run to resume"),

@@ -40,7 +40,9 @@ def test_real_passages_with_a_model_that_never_saw_the_tags(
     assert (run / "checkpoints" / "step_000001" / "policy" / "tokenizer.json").is_file()
 
 
-def test_own_files_as_a_world(policy: Path, tmp_path: Path) -> None:
+def test_own_files_as_a_world(
+    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows = {
         "corpus": [
             {"id": str(i), "contents": f'"Page {i}"\nSamarick rival of Sebedor number {i} .'}
@@ -62,6 +64,23 @@ def test_own_files_as_a_world(policy: Path, tmp_path: Path) -> None:
     summary = json.loads((run / "summary.json").read_text())
     assert summary["questions"]["final"] == {"mine": 1}
     assert summary["learning_roles"] == ["solver"]
+
+    # Where all questions are given, nobody needs answers to write some for.
+    options = [option for option in options if "answers_path" not in option]
+    asked = tmp_path / "asked.jsonl"
+    row = {"question": "what is the rival of Sebedor ?", "golden_answers": ["Samarick"]}
+    asked.write_text(json.dumps(row))
+    *words, _ = words
+    taught = train(
+        policy,
+        tmp_path / "taught",
+        *(*words, "--questions", str(asked)),
+        settings=(*SETTINGS, *options),
+    )
+    assert {(game.origin, game.answer) for game in all_games(taught)} == {("given", "Samarick")}
+    out = tmp_path / "none"
+    assert main([*arguments(policy, out, settings=(*SETTINGS, *options)), *words]) == 2
+    assert "world_options.answers_path = None: proposers write" in capsys.readouterr().err
 
 
 OWN_RULES = '''

@@ -1,0 +1,120 @@
+"""Files of questions with answers: whose fields are read, and what is refused by its line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssp_env.errors import DataError
+from ssp_env.types import Question
+from ssp_env.worlds.questions import read_questions, shared_questions
+
+VERL = {
+    "data_source": "nq",
+    "prompt": [
+        {"role": "system", "content": "You can search."},
+        {"role": "user", "content": "Answer the question: in tags. Question: who wrote it?\n"},
+    ],
+    "reward_model": {"style": "rule", "ground_truth": {"target": ["Jane", "J."]}},
+    "extra_info": {"index": 0, "split": "train"},
+}
+"""A row as Search-R1 makes it for verl."""
+ANSWERED = Question("q1", "who wrote it?", ("Jane", "J."))
+
+
+def write(path: Path, *rows: Any) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        ({"question": "who wrote it?", "answers": ["Jane", "J."]}, ANSWERED),
+        ({"question": "who wrote it?", "answer": "Jane", "aliases": ["J."], "games": []}, ANSWERED),
+        ({"question": "who wrote it?", "golden_answers": ["Jane", "J."]}, ANSWERED),
+        (VERL, Question("q1", "who wrote it?", ("Jane", "J."), "nq")),
+        # Search-R1's own files have all of it, and count each data set from 0.
+        (
+            {**VERL, "id": "train_0", "question": "who?", "golden_answers": ["Jane"]},
+            Question("nq/train_0", "who?", ("Jane",), "nq"),
+        ),
+        (
+            {**VERL, "extra_info": {"question": "and who?"}, "data_source": None},
+            Question("q1", "and who?", ("Jane", "J.")),
+        ),
+        (
+            {"prompt": "who?", "reward_model": {"ground_truth": {"target": "Jane"}}},
+            Question("q1", "who?", ("Jane",)),
+        ),
+        (
+            {"question": "who?", "reward_model": {"ground_truth": "Jane"}, "group": "mine"},
+            Question("q1", "who?", ("Jane",), "mine"),
+        ),
+    ],
+)
+def test_the_fields_of_a_line_say_which_form_it_has(
+    row: dict[str, Any], found: Question, tmp_path: Path
+) -> None:
+    assert read_questions(write(tmp_path / "lines.jsonl", row)) == (found,)
+    from pyarrow import Table
+    from pyarrow.parquet import write_table
+
+    # In a table, every row has the columns of all others.
+    other = {"id": "other", "question": "what?", "golden_answers": ["this"]}
+    table = tmp_path / "rows.parquet"
+    nothing = dict.fromkeys({**row, **other})
+    write_table(Table.from_pylist([{**nothing, **row}, {**nothing, **other}]), table)
+    assert read_questions(table) == (found, Question("other", "what?", ("this",)))
+
+
+SEEN = "the line has query, ground_truth"
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ({"query": "who?", "ground_truth": "Jane"}, rf"{SEEN}; give question with answers \(ours"),
+        ({"query": "who?", "ground_truth": "Jane"}, r"golden_answers \(FlashRAG\).*target \(verl"),
+        ({"answers": ["Jane"]}, "field 'question': Field required; the line has answers"),
+        ({"question": " ", "answers": ["Jane"]}, "field 'question'"),
+        ({"question": "who?", "golden_answers": []}, "field 'golden_answers': .*; not "),
+        ({"question": "who?", "golden_answers": "Jane"}, "field 'golden_answers': .*not 'Jane'"),
+        ({**VERL, "reward_model": {"style": "rule"}}, "field 'reward_model.ground_truth'"),
+        (
+            {**VERL, "reward_model": {"ground_truth": {"goal": 3}}},
+            "field 'reward_model.ground_truth.target': Field required",
+        ),
+        ({**VERL, "prompt": None}, "no question in its prompt"),
+        ({**VERL, "prompt": VERL["prompt"][1:] * 2}, "no question in its prompt.*one user message"),
+        ({"id": 1, "question": "what?", "answers": ["x"]}, "id '1' occurs twice"),
+    ],
+)
+def test_what_is_not_known_is_refused_by_its_line(
+    row: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    file = write(tmp_path / "q.jsonl", {"id": 1, "question": "who?", "answers": ["Jane"]}, row)
+    with pytest.raises(DataError, match=f"q.jsonl:2: .*{says}"):
+        read_questions(file)
+
+
+def test_parquet_is_refused_by_name_where_nothing_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "rows.parquet"
+    table.write_bytes(b"PAR1 and no more")
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
+        read_questions(table)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DataError, match="pip install pyarrow, or save it as JSON lines"):
+        read_questions(table)
+
+
+def test_questions_are_shared_whatever_their_spelling() -> None:
+    ours = [Question("a", "Who wrote Emma?", ("x",)), Question("b", "Who else?", ("y",))]
+    theirs = [Question("c", "who  wrote the Emma", ("z",))]
+    assert [question.id for question in shared_questions(ours, theirs)] == ["a"]
