@@ -204,10 +204,10 @@ def cut(text: str, stops: Iterable[str]) -> str:
     return text
 
 
-def completion(content: object) -> bytes:
-    """The body of an answer with this content."""
+def completion(content: object, ended: str = "stop") -> bytes:
+    """The body of an answer with this content, and why it ended."""
     message = {"role": "assistant", "content": content}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    choice = {"index": 0, "message": message, "finish_reason": ended}
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
     answer = {"id": "1", "object": "chat.completion", "created": 0, "model": "scripted"}
     return json.dumps({**answer, "choices": [choice], "usage": usage}).encode()

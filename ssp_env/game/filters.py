@@ -20,7 +20,7 @@ from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.types import GroundTruth
-from ssp_env.wording.answers import compatible, nearly_same, normalise
+from ssp_env.wording.answers import compatible, count_letters, count_words, nearly_same, normalise
 from ssp_env.wording.mention import mentions
 
 
@@ -51,9 +51,9 @@ def no_search(proposal: Proposal) -> bool:
 
 
 def short_question(proposal: Proposal) -> bool:
-    """Fewer characters than ``question_chars`` asks for; padding does not count."""
-    words = compatible(proposal.question).split()
-    return len(" ".join(words)) < proposal.config.question_chars[0]
+    """Fewer characters than ``question_chars`` asks for; padding does not count, and a character of
+    a script without spaces between words counts twice."""
+    return count_letters(proposal.question) < proposal.config.question_chars[0]
 
 
 def long_question(proposal: Proposal) -> bool:
@@ -69,8 +69,9 @@ def spoiler(proposal: Proposal) -> bool:
 
 
 def few_words(proposal: Proposal) -> bool:
-    """Fewer than ten words, as in the paper's released code."""
-    return len(compatible(proposal.question).split()) < 10
+    """Fewer than ten words, as in the paper's released code; in scripts without spaces between
+    words, two characters are one."""
+    return count_words(compatible(proposal.question)) < 10
 
 
 def few_searches(proposal: Proposal) -> bool:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from math import inf
 from typing import Any, ClassVar, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
 from ssp_env.config import Settings
-from ssp_env.errors import Fault, MissingExtra, ServiceError
-from ssp_env.net import OVERLOADED, Client, check_key_name, check_url, read_key, run
+from ssp_env.errors import ConfigError, Fault, MissingExtra, ServiceError
+from ssp_env.net import FIRST_PAUSE, OVERLOADED, Client, check_key_name, check_url, read_key, run
 
 T = TypeVar("T")
 
@@ -20,10 +24,10 @@ Message = dict[str, str]
 CALLS = 4
 """Calls in all for a prompt, with growing pauses between them."""
 TIMEOUT = 120.0
-"""Seconds for one of them."""
+"""Seconds for one of them. All calls and pauses for a prompt end within ``(CALLS + 1) * TIMEOUT``
+seconds, whatever pause the server asks for."""
 AT_ONCE = 16
 """Most calls in flight at a time."""
-_MAX_TOKENS = 512
 
 
 class ChatConfig(Settings):
@@ -37,6 +41,13 @@ class ChatConfig(Settings):
     """Name of the model, as the server calls it."""
     api_key_env: str | None = None
     """*Name* of the environment variable with the API key; ``None`` if the server wants none."""
+    max_tokens: PositiveInt | None = 512
+    """Most tokens of a reply, thoughts included: a model that thinks needs some thousands.
+    ``None``: not sent, for servers that want ``max_completion_tokens`` in ``extra_body``."""
+    temperature: NonNegativeFloat | None = 0.0
+    """Temperature of a judge or verifier. ``None``: not sent, for models that refuse it."""
+    extra_body: dict[str, Any] = Field(default_factory=dict)
+    """Further fields of each call, such as ``{chat_template_kwargs: {enable_thinking: false}}``."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -50,7 +61,8 @@ class ChatClient(Client[Any]):
 
     May be shared between threads. A pickled or copied client opens its own connections."""
 
-    def __init__(self, config: ChatConfig, temperature: float = 0.0) -> None:
+    def __init__(self, config: ChatConfig, temperature: float | None = None) -> None:
+        """``temperature``, where given, takes the place of the settings'."""
         try:
             # Imported here: settings are read without them.
             import httpx
@@ -58,7 +70,12 @@ class ChatClient(Client[Any]):
         except ImportError as error:
             raise MissingExtra("a model that is asked", "services") from error
 
-        self.config, self._temperature = config, temperature
+        self.config = config
+        chosen = config.temperature if temperature is None else temperature
+        sent = {"max_tokens": config.max_tokens, "temperature": chosen}
+        self._sent: dict[str, Any] = {
+            name: value for name, value in sent.items() if value is not None
+        }
         self._key = key = read_key(f"{config.section}.api_key_env", config.api_key_env)
 
         def connect() -> tuple[openai.AsyncOpenAI, asyncio.Semaphore]:
@@ -68,7 +85,7 @@ class ChatClient(Client[Any]):
                 base_url=config.base_url,
                 api_key=key or "none",
                 timeout=TIMEOUT,
-                max_retries=CALLS - 1,
+                max_retries=0,  # it would wait for two minutes at a time, or not at all
                 http_client=httpx.AsyncClient(limits=limits, verify=verify),
             )
             return client, asyncio.Semaphore(AT_ONCE)
@@ -82,6 +99,7 @@ class ChatClient(Client[Any]):
         parse: Callable[[str], T],
         service: str,
         control: str | Sequence[Message] | None = None,
+        may_be_cut: bool = False,
     ) -> list[T | ServiceError]:
         """Sends each prompt and parses the replies.
 
@@ -94,6 +112,7 @@ class ChatClient(Client[Any]):
                 result, the text is to blame for its failure; if not, the service is. It is not
                 needed for a prompt beside which others, of any call, got results: what they got
                 through cannot be down, but may still be busy with that text.
+            may_be_cut: a reply that the limit of tokens has cut off is one all the same.
 
         Returns one entry per prompt, in order: the result, or the error that outlasted its retries.
         """
@@ -105,7 +124,7 @@ class ChatClient(Client[Any]):
             async with gate:
                 before = self._answered
                 try:
-                    result = parse(await self._reply(client, prompt, service))
+                    result = parse(await self._reply(client, prompt, service, may_be_cut))
                 except ServiceError as error:
                     if error.fault == "text" and self._answered == before:
                         doubtful.append(error)
@@ -122,9 +141,23 @@ class ChatClient(Client[Any]):
 
         return run(all_of_them())
 
-    async def _reply(self, client: Any, prompt: str | Sequence[Message], service: str) -> str:
+    def check(
+        self, prompt: str | Sequence[Message], parse: Callable[[str], object], service: str
+    ) -> None:
+        """Asks once, before any game. Raises a ``ConfigError`` that names the setting to change for
+        a key, model or parameter that the server refuses and for a reply that is cut off; the
+        ``ServiceError`` itself for anything else that leaves ``parse`` without a result."""
+        (result,) = self.ask([prompt], parse, service)
+        if isinstance(result, ServiceError):
+            told = _setting_to_change(self.config, result)
+            if told is not None:
+                raise ConfigError(*told) from result
+            raise result
+
+    async def _reply(
+        self, client: Any, prompt: str | Sequence[Message], service: str, may_be_cut: bool
+    ) -> str:
         """The text of one reply; the fault of an error is ``text`` unless the server was away."""
-        import httpx
         import openai
 
         messages: Any = prompt
@@ -133,27 +166,30 @@ class ChatClient(Client[Any]):
         # The library's time-outs are for single reads, so calls and pauses have one together.
         longest = (CALLS + 1) * TIMEOUT
         fault: Fault = "text"
+        cause: BaseException | None = None
         try:
-            async with asyncio.timeout(longest):
-                reply = await client.chat.completions.create(
-                    model=self.config.model,
-                    messages=messages,
-                    temperature=self._temperature,
-                    max_tokens=_MAX_TOKENS,
-                )
-            content = reply.choices[0].message.content
-            if isinstance(content, str):
-                return content
-            what = "a reply without text"
+            async with asyncio.timeout(longest) as deadline:
+                reply = await self._patiently(client, messages, deadline.when() or 0.0)
+            choice = reply.choices[0]
+            text, ended = choice.message.content, choice.finish_reason
+            if ended == "length" and not may_be_cut:
+                cause = _CutOff()
+                what = "a reply that was cut off: raise openai.max_tokens, or let it think less"
+            elif isinstance(text, str):
+                return text
+            else:
+                what = f"a reply without text (finish_reason {ended})"
         except TimeoutError:
             what = f"no complete reply after {longest:g} s; restart it"
         except openai.APIStatusError as error:
-            what = f"HTTP {error.status_code}: {error.response.text!r}"
+            cause, what = error, f"HTTP {error.status_code}: {error.response.text!r}"
+            if pause := _retry_after(error):
+                what += f" (it asks to be left alone for {pause:g} s)"
             if error.status_code in OVERLOADED:
                 fault = "service"
         except openai.APIConnectionError as error:
-            what = f"{error.message} ({error.__cause__!r})"
-            if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
+            cause, what = error, f"{error.message} ({error.__cause__!r})"
+            if _is_refused(error):
                 fault = "service"
         # A proxy's page, or JSON of another shape; the library does not check.
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -162,4 +198,80 @@ class ChatClient(Client[Any]):
         if self._key:  # some servers quote it
             what = what.replace(self._key, "...")
         where = f"{self.config.base_url}, model {self.config.model}"
-        raise ServiceError(service, f"{where}: {what:.300}", fault=fault)
+        raise ServiceError(service, f"{where}: {what:.300}", fault=fault) from cause
+
+    async def _patiently(self, client: Any, messages: Any, until: float) -> Any:
+        """A completion, after as many calls as it takes. A pause that the server asks for is kept,
+        unless it ends after ``until``, a time of the event loop."""
+        import openai
+
+        for number in range(CALLS):
+            try:
+                return await client.chat.completions.create(
+                    model=self.config.model,
+                    messages=messages,
+                    extra_body=self.config.extra_body or None,
+                    **self._sent,
+                )
+            except (openai.APIStatusError, openai.APIConnectionError) as error:
+                status = getattr(error, "status_code", 503)
+                pause = FIRST_PAUSE * 2**number * random.uniform(1, 1.25)
+                pause = max(pause, _retry_after(error))
+                late = asyncio.get_running_loop().time() + pause >= until
+                if number == CALLS - 1 or late or not (status in OVERLOADED or status >= 500):
+                    raise
+            await asyncio.sleep(pause)
+        raise AssertionError("unreachable")
+
+
+class _CutOff(Exception):
+    """The limit of tokens ended a reply."""
+
+
+def _retry_after(error: Exception) -> float:
+    """Seconds for which a server asks to be left alone; 0 where it does not say so."""
+    headers = getattr(getattr(error, "response", None), "headers", {})
+    said = headers.get("retry-after", "")
+    try:
+        seconds = float(said) if said else 0.0
+    except ValueError:
+        try:
+            seconds = (parsedate_to_datetime(said) - datetime.now(UTC)).total_seconds()
+        except (ValueError, TypeError):
+            seconds = 0.0
+    return seconds if 0 < seconds < inf else 0.0
+
+
+def _is_refused(error: Exception) -> bool:
+    import httpx
+
+    return isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout)
+
+
+def _setting_to_change(config: ChatConfig, error: ServiceError) -> tuple[str, object, str] | None:
+    """The setting that a failed first call points at, its value, and what to do."""
+    cause = error.__cause__
+    if isinstance(cause, _CutOff):
+        fix = "its reply to a short question is cut off, so it thinks: give more, such as 4096, or "
+        fix += "openai.extra_body={chat_template_kwargs: {enable_thinking: false}}"
+        return "openai.max_tokens", config.max_tokens, fix
+    status, said = getattr(cause, "status_code", 0), error.what.lower()
+    answer = f"({error.what})"
+    if status in (401, 403):
+        fix = f"the server refuses this key: name the variable that holds a right one {answer}"
+        return "openai.api_key_env", config.api_key_env, fix
+    if status == 404:
+        fix = f"the server has no such model at openai.base_url={config.base_url} {answer}"
+        return "openai.model", config.model, fix
+    if status not in (400, 422):
+        return None
+    if name := next((name for name in config.extra_body if name.lower() in said), None):
+        return f"openai.extra_body.{name}", config.extra_body[name], f"leave it out {answer}"
+    if config.max_tokens is not None and ("max_" in said or "context length" in said):
+        fix = "the server refuses max_tokens: set openai.max_tokens=null and "
+        fix += f"openai.extra_body={{max_completion_tokens: 4096}}, or give fewer {answer}"
+        return "openai.max_tokens", config.max_tokens, fix
+    if "temperature" in said:
+        fix = f"the server refuses it: set openai.temperature=null {answer}"
+        return "openai.temperature", config.temperature, fix
+    return None

@@ -105,6 +105,8 @@ class Measured:
     """Of all pairs, the share that it judges as people do."""
     errors: list[int]
     """Places of the pairs that it got wrong."""
+    details: list[str]
+    """Of each pair, the verdict's reason, or the outage."""
     failed: list[ServiceError]
 
 
@@ -125,5 +127,6 @@ def measure(judge: Judge, pairs: Sequence[Pair]) -> Measured:
         recall=share([said for _, label, said in judged if label]),
         accuracy=share([said is label for _, label, said in judged]),
         errors=[place for place, label, said in judged if said is not label],
+        details=[r.what if isinstance(r, ServiceError) else r.detail for r in results],
         failed=[result for result in results if isinstance(result, ServiceError)],
     )

@@ -7,25 +7,30 @@ if each is a wording of the truth. ``docs/judges.md`` says when one answer says 
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from ssp_env.errors import ServiceError
 from ssp_env.judge.base import JudgeTask, Verdict
-from ssp_env.judge.same import (
+from ssp_env.judge.equivalence import (
     Asked,
     choosing,
     country_of,
     describing,
+    difference,
     list_items,
     read_question,
     read_region,
     same_answer,
 )
-from ssp_env.judge.words import read, vocabulary
-from ssp_env.wording.answers import compatible, normalise
+from ssp_env.judge.quantities import plain_figures
+from ssp_env.judge.reading import keys, read, unread_script
+from ssp_env.judge.tables import rewrite, rules, vocabulary
+from ssp_env.wording.answers import in_latin, normalise
 
+_log = logging.getLogger(__name__)
 LONGEST = 300
 """Characters of a text that is read as people would; a longer one has to be the same words."""
 
@@ -33,101 +38,155 @@ LONGEST = 300
 class LenientJudge:
     """Right when the prediction says the same as the answer or an alias, by rules."""
 
+    def __init__(self) -> None:
+        self._warned = False
+
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """An alias that matched is a verdict's detail."""
-        found = [matching(task.question, task.prediction, task.truth.wordings) for task in tasks]
-        return [
-            Verdict(
-                match is not None, "" if match in (None, task.truth.answer) else f"as {match!r}"
-            )
-            for task, match in zip(tasks, found, strict=True)
-        ]
+        """A verdict's detail is its reason, and the alias that matched."""
+        if not self._warned:
+            scripts = [script for task in tasks if (script := unread_script(task.truth.answer))]
+            if scripts:
+                self._warned = True
+                _log.warning(
+                    "%d of %d answers are in letters that the judge lenient only compares (%s): "
+                    "it reads English and Chinese; judge=openai reads more",
+                    *(len(scripts), len(tasks), ", ".join(sorted({*scripts}))),
+                )
+        return [verdict(task.question, task.prediction, task.truth.wordings) for task in tasks]
 
 
 # Attempts at one question often say the same.
-@lru_cache(maxsize=8192)
-def matching(question: str, prediction: str, wordings: tuple[str, ...]) -> str | None:
-    """The wording that the prediction says, or ``None``."""
-    normal = normalise(prediction)
-    alike = [wording for wording in wordings if normal and normalise(wording) == normal]
-    if not normal or len(prediction) > LONGEST:
-        return next(iter(alike), None)
-    for wording in alike:
-        if read(prediction) == read(wording):
-            return wording
+@lru_cache(maxsize=16384)
+def verdict(question: str, prediction: str, wordings: tuple[str, ...]) -> Verdict:
+    """The verdict on a prediction, with its reason.
 
-    said = _stripped(prediction)
+    >>> verdict("Who was it?", "Bill Clinton", ("William Jefferson Clinton", "Clinton"))
+    Verdict(correct=True, detail='first name in use')
+    >>> verdict("How far is it?", "7 mm", ("7 µm",))
+    Verdict(correct=False, detail='other numbers')
+    """
+    wording, reason = _matched(question, prediction, wordings)
+    alias = wording not in (None, wordings[0])
+    return Verdict(wording is not None, f"{reason}, as {wording!r}" if alias else reason)
+
+
+def _matched(question: str, prediction: str, wordings: Sequence[str]) -> tuple[str | None, str]:
+    """The wording that the prediction says, if any, and why."""
+    normal = _normal(prediction)
+    if not normal:
+        return None, "no answer"
+    for wording in wordings:
+        if _normal(wording) == normal and _same_signs(wording, prediction):
+            return wording, "equal words"
+    if len(prediction) > LONGEST:
+        return None, f"longer than {LONGEST} characters"
+
+    said = _stripped(prediction, question)
     if not said:
-        return None
-    short = [wording for wording in wordings if len(wording) <= LONGEST]
-    golds = {variant: w for w in short for variant in _variants(w, bare="(" not in said)}
-    if _contradicts(golds, said):
-        return None
+        return None, "an evasion"
+    wanted = {_meant(question, wording): wording for wording in wordings if len(wording) <= LONGEST}
+    said = _meant(f"{question} {' '.join(wordings)}", said) if "second" not in said else said
+    if _is_elsewhere(wanted, said):
+        return None, "another region"
+    golds = {other: w for gold, w in wanted.items() for other in _variants(gold, said)}
     asked = choosing(read_question(question), golds)
     for gold, wording in golds.items():
-        if same_answer(asked, gold, said):
-            return wording
+        if reason := same_answer(asked, gold, said):
+            return wording, reason
 
     # Several answers, or one with something added: each has to be right, or to say nothing new.
     bare = [gold for gold in golds if "(" not in gold or "(" not in said]
-    for parts in (_guesses(said), list_items(said)):
+    reason = ""
+    for parts in (_guesses(said), list_items(said)) if _MARKED.search(said) else ():
         found = [next((g for g in bare if same_answer(asked, g, part)), None) for part in parts]
-        if len(parts) < 2 or found[0] is None:
+        if len(parts) < 2 or not any(found):
             continue
-        if all(
-            gold or _says_nothing_new(asked, part, found[0])
-            for gold, part in zip(found, parts, strict=True)
+        pairs = zip(found, parts, strict=True)
+        if found[0] and all(
+            gold or _says_nothing_new(asked, part, found[0]) for gold, part in pairs
         ):
-            return golds[found[0]]
-    return None
+            return golds[found[0]], "nothing new is added"
+        reason = "several answers"
+    return None, reason or difference(next(iter(golds), ""), said)
 
 
-_MARKUP = re.compile(
-    r"</?[A-Za-z]{1,12}>|\*\*|__|`|\\(?:boxed|text|textbf|mathrm)\{|\}|"
-    r"(?<=[^\W\d])[.,]?\s?\[\d+\]|^\s*(?:[-*•]|\d\.) |^#+ "
-)
-_BEFORE = re.compile(
-    r"(?:so|well|thus|therefore|sure|of course)[,:!.]? +(?=\S)|"
-    r"(?:according to|based on|from|in) (?:the )?(?:passages?|documents?|search results?)[^,]*, +|"
-    r"i (?:think|believe|guess)(?: that)?,? +(?:it(?:'s| is| was) )?|"
-    r"(?:the |my |final |correct )*(?:answer|response|result)"
-    r"(?: to (?:the|this) question)?(?: is| was|:)[: ]*(?:that )?",
-    re.IGNORECASE,
-)
-_EVASIVE = re.compile(
-    r"\bi (?:do not|don't|cannot|can't|could not|am not|have no)\b|"
-    r"\b(?:is|was|are|were|do|does|did)(?: not|n't)\b|"
-    r"\bnot (?:sure|known|certain|mentioned|enough|clear)\b|"
-    r"\b(?:unclear|unknown|cannot|can't|no (?:information|idea)|neither|insufficient)\b",
-    re.IGNORECASE,
-)
+_normal = lru_cache(maxsize=8192)(normalise)
+_FIGURE = re.compile(r"(?:(?<![\w)\]])-|(?<=\^)-)?\d[\d.,:/^]*(?:e-?\d+)?")
+_MEANT = re.compile(r"(?<=\w)(?:\+\+|[+#♯♭])|(?<=\b[A-Z])-(?!\w)|[<>=≤≥±~]|(?<=\s)[aA]\.?$")
 
 
-def _stripped(prediction: str) -> str:
+def _same_signs(one: str, other: str) -> bool:
+    """Two texts with the same letters have the same numbers, units and signs with a meaning."""
+    if one == other:
+        return True
+    texts = in_latin(one), in_latin(other)
+    units = [[word.amount.unit for word in read(text) if word.amount] for text in texts]
+    if all(unit.dimension for unit in (*units[0], *units[1])) and units[0] != units[1]:
+        return False
+    figures = [[plain_figures(f).rstrip(".,:/") for f in _FIGURE.findall(text)] for text in texts]
+    signs = [[sign.lower() for sign in _MEANT.findall(text)] for text in texts]
+    return figures[0] == figures[1] and signs[0] == signs[1]
+
+
+_ARC = re.compile(r"\barc|°|\bdegree|\bangle|parallax")
+_ORDER = re.compile(r"(?i)\b(?:place|position|rank|number|order|edition|season|amendment|century)")
+_PERIOD = re.compile(r"(?i)\bunits?\b|\bhow long\b|\bmeasure|\bduration\b")
+
+
+def _meant(question: str, text: str) -> str:
+    """The text with primes as parts of an angle, or "the second" as a time, if that is asked."""
+    if _ARC.search(question + text):
+        text = rewrite(text, "arcs")
+    second = re.fullmatch(r"(?i)(the )?second", text)
+    if second and (_PERIOD.search(question) or (second[1] and not _ORDER.search(question))):
+        return "seconds"
+    return text
+
+
+def _stripped(prediction: str, question: str) -> str:
     """The prediction without what is said around an answer; nothing where it evades."""
-    text = _MARKUP.sub("", compatible(prediction).replace("’", "'")).strip()
+    text, before = rewrite(in_latin(prediction), "marks").strip(), ""
     if re.match(r"(?:yes|no)\b", text, re.IGNORECASE):
         return text  # "No, they were not" does not evade
-    while (begins := _BEFORE.match(text)) and begins.end() < len(text):
-        text = text[begins.end() :]
-    return "" if " " in text and _EVASIVE.search(text) else text.strip()
+    subject, verb, answer = text.partition("是")  # what the question says, and the answer
+    text = answer if verb and subject and subject in question else text
+    while text != before:
+        before, text = text, rewrite(text, "before") or text
+    unsure = " " in text or not text.isascii()
+    evades = unsure and any(found.search(text) for _, found, _ in rules("evasive"))
+    return "" if evades else text.strip()
 
 
+_MARKED = re.compile(
+    r"(?i)[^\w\s'’]|\b(?:or|and|alias|aka|that is|namely|(?:known|called) as|called|named|"
+    r"alternative|alternatively|maybe|perhaps|possibly|vs|versus)\b|[和与及]|\n"
+)
 _BRACKETS = re.compile(r"\(([^()]*)\)|\[([^\[\]]*)\]")
 
 
-def _variants(wording: str, bare: bool) -> Iterator[str]:
+def _variants(wording: str, said: str) -> Iterator[str]:
     """A right wording; also a town without its region, each of two with a slash between, and, if
-    ``bare``, the wording without its brackets."""
+    nothing that is said has brackets, the wording without its own."""
     yield wording
-    town, comma, behind = wording.partition(",")
-    if comma and read_region(read(behind)):
+    town, _, behind = wording.partition(",")
+    if read_region(read(behind)):
         yield town
     outside = " ".join(_BRACKETS.sub(" ", wording).split())
-    if bare and outside and outside != wording:
+    if outside and "(" not in said:
         yield outside
     if " / " in wording or re.fullmatch(r"[A-Z][^/]* [^/]*/[A-Z][^/]*", wording):
         yield from filter(str.strip, wording.split("/"))
+
+
+def _is_elsewhere(wordings: Iterable[str], said: str) -> bool:
+    """A town in another region than wordings say: Portland, Maine for Portland, Oregon."""
+    town, _, behind = said.partition(",")
+    given = read_region(read(behind))
+    if given is None:
+        return False
+    known = {read_region(read(w.partition(",")[2])) for w in wordings if w.startswith(f"{town},")}
+    near = known | {country_of().get(place) for place in known if place}
+    return bool(known - {None}) and given not in near and country_of().get(given) not in known
 
 
 _JOINS = re.compile(
@@ -148,23 +207,9 @@ def _guesses(said: str) -> list[str]:
 
 def _says_nothing_new(asked: Asked, part: str, gold: str) -> bool:
     """A part that only says what kind of thing the answer is, where it lies, or what was asked."""
-    words = read(part)
-    if any(word.key in vocabulary("turn") for word in words):
+    words, free = read(part), describing(read(gold))
+    if not vocabulary("turn").isdisjoint(keys(words)):
         return False
-    free = describing(read(gold))
-    known = vocabulary("function") | vocabulary("asked kind") | asked.words | free
-    return bool(free and read_region(words)) or all(word.key in known for word in words)
-
-
-def _contradicts(golds: dict[str, str], said: str) -> bool:
-    """A town in another region than a wording says: Portland, Maine for Portland, Oregon."""
-    town, comma, behind = said.partition(",")
-    given = read_region(read(behind)) if comma else None
-    if given is None:
-        return False
-    places = [
-        read_region(read(gold.partition(",")[2])) for gold in golds if gold.startswith(town + ",")
-    ]
-    known = {place for place in places if place}
-    larger = {country_of().get(place, place) for place in known}
-    return bool(known) and given not in known | larger and country_of().get(given) not in known
+    known = vocabulary("function", "asked kind")
+    says = all(w.key in known or w.key in asked.words or w.key in free for w in words)
+    return bool(free and read_region(words)) or says

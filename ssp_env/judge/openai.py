@@ -19,6 +19,7 @@ from typing import Any
 from ssp_env.errors import ConfigError, ServiceError, UsageError, one_of
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.chat import ChatClient, Message
+from ssp_env.judge.replies import parse_answer, parse_turn, parse_verdict
 from ssp_env.types import Document, GroundTruth
 
 CONTROL = VerifyTask(
@@ -29,10 +30,6 @@ CONTROL = VerifyTask(
 """A question that every model which works can judge and answer."""
 
 _PROMPTS = Path(__file__).parent / "prompts"
-_VERDICT_LINE = re.compile(r"verdict\s*:\s*(.*?)\s*\.?", re.IGNORECASE)
-_ONE_WORD = re.compile(r"[\"']?(correct|incorrect|wrong)[\"']?[.!]?", re.IGNORECASE)
-_ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
-_TURN = re.compile(r"<(search|answer)>((?:(?!<\1>).)*?)</\1>", re.DOTALL)
 
 
 class _ByModel:
@@ -56,7 +53,12 @@ class _ByModel:
 
     def describe(self) -> dict[str, Any]:
         digest = sha256(self.prompt.encode()).hexdigest()[:12]
-        return {"model": self.model, "prompt": f"prompt {digest}"}
+        config, plain = self._client.config, {"model": self.model, "prompt": f"prompt {digest}"}
+        others = ("max_tokens", "temperature", "extra_body")
+        changed = {
+            name: getattr(config, name) for name in others if name in config.model_fields_set
+        }
+        return plain | {name: f"{name} {value}" for name, value in changed.items()}
 
     def _fill(self, **values: str) -> str:
         """The prompt with every placeholder replaced, in one pass: braces in values stay."""
@@ -84,6 +86,12 @@ class OpenAIJudge(_ByModel):
         for index, reply in zip(asked, replies, strict=True):
             results[index] = reply
         return results
+
+    def check(self) -> None:
+        """Asks the control question once. Raises a ``ConfigError`` that names the setting to
+        change, or the ``ServiceError`` of a model that has no verdict."""
+        task = JudgeTask(CONTROL.question, CONTROL.truth.answer, CONTROL.truth)
+        self._client.check(self._prompt(task), parse_verdict, "judge")
 
     def _prompt(self, task: JudgeTask) -> str:
         answers = "\n".join(f"- {_line(wording)}" for wording in task.truth.wordings)
@@ -145,6 +153,14 @@ class OpenAIVerifier(_ByModel):
             results.append(result)
         return results
 
+    def check(self) -> None:
+        """Asks the control question once, as :meth:`OpenAIJudge.check` does."""
+        if self._form == "attempt":
+            asked: str | Sequence[Message] = self._fill(question=CONTROL.question)
+            self._client.check(asked, parse_turn, "verifier")
+        else:
+            self._client.check(self._prompt(CONTROL), parse_answer, "verifier")
+
     def _attempts(self, tasks: Sequence[VerifyTask]) -> list[str | ServiceError]:
         """Answers of the model after searches of its own; each turn of all tasks is one batch."""
         said = [[_user(self._fill(question=_line(task.question)))] for task in tasks]
@@ -186,51 +202,6 @@ class OpenAIVerifier(_ByModel):
         return [asked, *_search_turn(question, shown)]
 
 
-def parse_verdict(reply: str) -> Verdict:
-    """The verdict of a reply: its one line ``verdict: correct`` or ``verdict: incorrect``.
-
-    Without one, a single line that is nothing but ``Correct``, ``Incorrect`` or ``Wrong`` will do:
-    the paper's prompt asks for that word. Anything else is a ``ServiceError`` that blames the text.
-    """
-    lines = _after_thinking(reply).partition("<think>")[0].splitlines()  # one may be cut off
-    said = [re.sub(r"[*_`]", "", text).strip() for text in lines]
-    found = [match[1].lower() for match in map(_VERDICT_LINE.fullmatch, said) if match]
-    if not found:
-        alone = [match[1].lower() for match in map(_ONE_WORD.fullmatch, said) if match]
-        found = ["incorrect" if word == "wrong" else word for word in alone]
-
-    # Several verdicts, even equal ones, mean that the model did not follow the format.
-    if found not in (["correct"], ["incorrect"]):
-        raise _without("judge", "one clear verdict", reply)
-    return Verdict(found == ["correct"], reply.strip()[-200:])
-
-
-def parse_answer(reply: str) -> str:
-    """The content of the last answer tags of a reply, which may be empty."""
-    found = _ANSWER.findall(_after_thinking(reply))
-    if not found:
-        raise _without("verifier", "answer tags", reply)
-    return _unescape(found[-1].strip())
-
-
-def parse_turn(reply: str) -> tuple[str, str]:
-    """The first complete action of a reply, ``search`` or ``answer``, and its content."""
-    found = _TURN.search(_after_thinking(reply))
-    if found is None:
-        raise _without("verifier", "search or answer tags", reply)
-    return found[1], _unescape(found[2].strip())
-
-
-def _after_thinking(reply: str) -> str:
-    before, mark, after = reply.partition("</think>")
-    return after if mark else before
-
-
-def _without(service: str, wanted: str, reply: str) -> ServiceError:
-    what = f"a reply without {wanted}: {reply.strip()[-200:]!r}"
-    return ServiceError(service, what, fault="text")
-
-
 def _user(content: str) -> Message:
     return {"role": "user", "content": content}
 
@@ -260,8 +231,3 @@ def _block(text: str) -> str:
     Only angle brackets are escaped: an ampersand is harmless, and a reader would copy its escape
     into an answer. Half a surrogate pair, which no server would take, becomes a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _unescape(text: str) -> str:
-    """Undoes the escapes of :func:`_block` in a reply that quotes its prompt."""
-    return text.replace("&lt;", "<").replace("&gt;", ">")

@@ -87,7 +87,7 @@ class ChatPlayer:
             transcripts.append(text + _CONTINUE if begun else text)
 
         failed = None
-        replies = self._client.ask(transcripts, str, "player")
+        replies = self._client.ask(transcripts, str, "player", may_be_cut=True)
         for trajectory, reply in zip(trajectories, replies, strict=True):
             if isinstance(reply, ServiceError):
                 failed = reply

@@ -1,8 +1,9 @@
 """Normal forms of texts in any script: folding, SQuAD's form with exact match and F1, look-alikes.
 
-SQuAD's form is the one of its evaluation, with Unicode's punctuation in place of ASCII's, so that
-figures can be compared. Like there, punctuation is deleted rather than turned into spaces:
-``"3.5"`` and ``"35"`` have one normal form, ``"Jean-Paul"`` and ``"Jean Paul"`` have two."""
+:func:`squad_form` is the published one, so that figures can be compared. :func:`normalise` is the
+same on folded text and with Unicode's punctuation, for telling what was said before. In both,
+punctuation is deleted rather than turned into spaces: ``"3.5"`` and ``"35"`` have one form,
+``"Jean-Paul"`` and ``"Jean Paul"`` have two."""
 
 from __future__ import annotations
 
@@ -66,6 +67,8 @@ _DIGITS = _Table(lambda c: str(unicodedata.decimal(c)) if c.isdecimal() else c)
 
 def compatible(text: str) -> str:
     """NFKC with a single kind of apostrophe, and without control and invisible characters."""
+    if text.isascii() and text.isprintable():
+        return text
     return unicodedata.normalize("NFKC", text.translate(_SEEN))
 
 
@@ -144,6 +147,24 @@ def is_unspaced(character: str) -> bool:
     return _UNSPACED.match(character) is not None
 
 
+def count_words(text: str) -> int:
+    """Words of a text; in scripts without spaces between words, two characters are one.
+
+    >>> count_words("Who was it?"), count_words("奥地利的首都是哪里？")
+    (3, 5)
+    """
+    unspaced = len(_UNSPACED.findall(text))
+    return (unspaced + 1) // 2 + sum(
+        any(map(str.isalnum, word)) or not unspaced for word in _UNSPACED.sub(" ", text).split()
+    )
+
+
+def count_letters(text: str) -> int:
+    """Characters of a text without padding, where one of a script without spaces is two."""
+    shown = " ".join(compatible(text).split())
+    return len(shown) + len(_UNSPACED.findall(shown))
+
+
 def normalise(text: str) -> str:
     """SQuAD's normal form: no case, punctuation or articles, single spaces.
 
@@ -151,6 +172,9 @@ def normalise(text: str) -> str:
     punctuation where there is nothing else (``"!!!"``). Only blank text has the normal form ``""``.
     Idempotent."""
     folded = fold(text)
+    if folded.isascii() and folded.isprintable():
+        bare = folded.translate(_NO_PUNCTUATION).split()
+        return " ".join([word for word in bare if word not in ARTICLES] or bare or folded.split())
 
     # Deleting what stood between a letter and an accent may let them compose.
     bare = fold(folded.translate(_BARE)).split()
@@ -159,20 +183,34 @@ def normalise(text: str) -> str:
     return " ".join(words or bare or folded.split())
 
 
+def squad_form(text: str) -> str:
+    """The normal form of SQuAD's published evaluation, version 1.1, to the letter.
+
+    Lower case, without ASCII punctuation, then without articles, with single spaces.
+
+    >>> squad_form("The U.S.A., 10⁶ times!")
+    'usa 10⁶ times'
+    """
+    bare = text.lower().translate(_NO_PUNCTUATION)
+    return " ".join(_ARTICLE.sub(" ", bare).split())
+
+
+_NO_PUNCTUATION = dict.fromkeys(map(ord, string.punctuation))
+_ARTICLE = re.compile(r"\b(?:a|an|the)\b")
+
+
 def exact_match(prediction: str, wordings: Iterable[str]) -> bool:
-    """The prediction has the normal form of a wording; a blank one matches nothing."""
-    normal = normalise(prediction)
-    return normal != "" and any(normal == normalise(wording) for wording in wordings)
+    """SQuAD's exact match with one of the wordings; a blank prediction matches nothing."""
+    form = squad_form(prediction)
+    return normalise(prediction) != "" and form in map(squad_form, wordings)
 
 
 def f1(prediction: str, wordings: Iterable[str]) -> float:
-    """The best token F1 of the prediction against the wordings, from 0 to 1.
-
-    Tokens are the words of the normal forms; single letters in scripts without spaces between
-    words."""
-    tokens = Counter(_tokens(normalise(prediction)))
-    scores = (_overlap(tokens, Counter(_tokens(normalise(wording)))) for wording in wordings)
-    return max(scores, default=0.0)
+    """SQuAD's token F1 of the prediction with the best of the wordings, from 0 to 1."""
+    tokens = Counter(squad_form(prediction).split())
+    return max(
+        (_overlap(tokens, Counter(squad_form(each).split())) for each in wordings), default=0.0
+    )
 
 
 def _overlap(left: Counter[str], right: Counter[str]) -> float:
@@ -181,17 +219,48 @@ def _overlap(left: Counter[str], right: Counter[str]) -> float:
     return 2.0 * common / (left.total() + right.total()) if common else 0.0
 
 
-def _tokens(normal: str) -> list[str]:
-    tokens: list[str] = []
-    for word in normal.split():
-        goes_on = False
-        for position, character in enumerate(word):
-            alone = is_unspaced(character)
-            mark = unicodedata.category(character)[0] == "M"
-            if position and (mark or (goes_on and not alone)):
-                tokens[-1] += character
-            else:
-                tokens.append(character)
-                goes_on = not alone
+# -- one alphabet ----------------------------------------------------------------------------------
 
-    return tokens
+_RAISED = re.compile("(?<=[0-9A-Za-z)])[⁰¹²³⁴-⁹⁺⁻]+")
+_VULGAR = re.compile("(?<=[0-9])[¼-¾⅐-⅞↉]")
+_FOREIGN = re.compile(r"[^\W\d_]*[^\W\d_\x00-\x7f][^\W\d_]*")
+
+
+def in_latin(text: str) -> str:
+    """The :func:`plain` text with Latin letters alone in each word that has one.
+
+    A word of another script stays as it is: it is compared in itself. A Greek letter that stands
+    for itself has its name. Powers keep a sign before them, fractions a space.
+
+    >>> in_latin("Dvořák, П𝖺ris, β-carotene, 10⁶, 5½ µm, Москва")
+    'Dvorak, Пaris, Beta-carotene, 10^6, 5 1/2 um, Москва'
+    """
+    if text.isascii():
+        return compatible(text)
+    text = _VULGAR.sub(r" \g<0>", _RAISED.sub(r"^\g<0>", text)).replace("″", '"')
+    text = plain(text).replace("\u2044", "/").replace("\u2212", "-")
+    return text if text.isascii() else _FOREIGN.sub(_latin_word, text)
+
+
+def _latin_word(found: re.Match[str]) -> str:
+    word, before = found[0], found.string[: found.start()].rstrip()
+    latin = [c for c in word if c.isascii()]
+    if word[0] == "μ" and 1 < len(word) <= 4:
+        return "u" + word[1:]  # micro
+    if word[-1] == "Ω" and len(word) <= 2 and before[-1:].isdecimal():
+        return word  # ohms
+    named = len(word) == 1 or (latin != [] and all(map(str.isupper, latin)))
+    return "".join(_latin_letter(c, named, latin != []) for c in word).strip()
+
+
+def _latin_letter(letter: str, named: bool, mixed: bool) -> str:
+    if letter.isascii():
+        return letter
+    script, *_, last = unicodedata.name(letter, "?").split()
+    if script == "GREEK" and named:
+        return f" {last.title().replace('Lamda', 'Lambda')} "
+    if script == "LATIN":
+        from anyascii import anyascii
+
+        return anyascii(letter)
+    return _looks().get(letter, letter) if mixed else letter

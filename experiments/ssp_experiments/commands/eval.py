@@ -150,7 +150,9 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
 
     if options.player == "api":
         served = config.served_model()
-        player = ChatPlayer(ChatClient(served, options.temperature))
+        client = ChatClient(served, options.temperature)
+        client.check("Answer with the word: ready", str, "player")
+        player = ChatPlayer(client)
         answers: evaluation.Answers = partial(play_by, player=player)
         name = f"{served.model} behind {served.base_url}"
     else:

@@ -55,7 +55,11 @@ def run(chosen: Chosen, options: ProbeOptions, played: str | None = None) -> int
         one_of("--allow", name, {*CHEATS, *(cheat.name for cheat in cheats)})
     rules = make_rules(config)
     is_model = options.player == "model"
-    partner = ChatPlayer(ChatClient(config.served_model())) if is_model else None
+    partner = None
+    if is_model:
+        client = ChatClient(config.served_model())
+        client.check("Answer with the word: ready", str, "player")
+        partner = ChatPlayer(client)
 
     # Every void game is counted in the report; the log would repeat each.
     logging.getLogger("ssp_env").setLevel(logging.ERROR)

@@ -17,7 +17,7 @@ from typing import Any
 from ssp_agents.config import check_processors
 from ssp_agents.given import check_given, check_unseen, open_given
 from ssp_env.config import load, own_code
-from ssp_env.errors import ConfigError, MissingExtra, ModelError, ServiceError
+from ssp_env.errors import ConfigError, MissingExtra, ModelError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import prompt_file
 from ssp_env.game.round import check_questions
@@ -105,12 +105,9 @@ def open_run(
         heads = [document.title or document.text[:50] for document in found]
         check_spelling(config.model_dir, tokenizer, heads, "passages that search finds")
     check_lengths(rules, questions[0], getattr(model, "max_position_embeddings", None))
-    client = chat_client(config)
-    if client is not None:
-        with client:
-            (reply,) = client.ask(["Answer with the word: ready"], str, "openai")
-        if isinstance(reply, ServiceError):
-            raise reply
+    for part in (rules.judge, rules.verifier):
+        if isinstance(part, OpenAIJudge | OpenAIVerifier):
+            part.check()
     return rules, questions
 
 

@@ -152,8 +152,7 @@ def test_outage_voids_the_games_that_it_hits_and_training_goes_on(
     first, second = (run / "games" / f"step_{step:06d}.jsonl" for step in (1, 2))
 
     def model(prompt: str) -> str | tuple[int, bytes]:
-        verifies = "verifier" if "<answer>" in prompt else "greeting"
-        asked.add("judge" if "verdict: correct" in prompt else verifies)
+        asked.add("judge" if "verdict: correct" in prompt else "verifier")
         if first.exists() and not second.exists():
             return 503, b"down"
         # Verified questions are few where the judge is strict; here it finds everything right.
@@ -164,7 +163,7 @@ def test_outage_voids_the_games_that_it_hits_and_training_goes_on(
     with ChatServer(model) as server:
         settings.append(f"openai.base_url={server.url}")
         train(policy, run, "--verifier", "openai", "--steps", "3", settings=tuple(settings))
-    assert asked == {"greeting", "verifier", "judge"}
+    assert asked == {"verifier", "judge"}
     void = [line.get("void_games", 0.0) for line in metrics(run)]
     assert void[2] > 0
     assert void[1] == void[3] == 0

@@ -46,6 +46,8 @@ def test_names_are_reason_codes() -> None:
         ("empty_question", ["é?", "東"], ["", " ?! ", "‹›", "\u3164\u200b?"]),
         ("short_question", ["x y z 6789", "Which  city\u200b is it?"], ["x y z 678", "x y  z 678"]),
         ("few_words", ["a b c d e f g h i j"], ["a b c d e f g h  i", ""]),
+        ("few_words", ["奥地利的首都在哪条河的岸边呢现在这里有谁?"], ["奥地利的首都是哪里？"]),
+        ("short_question", ["奥地利首都？"], ["首都？", "奥地利？"]),
         ("short_question", [], [f"Who is{padding * 10}?" for padding in " \u200b\x00\u3164\n"]),
         ("long_question", ["x" * 20], ["x" * 21, f"Who{' ' * 20}?"]),
         ("spoiler", ["Is it York?", "In NYCity?"], ["Is it New York?", "nyc?", "The BIG-APPLE?"]),

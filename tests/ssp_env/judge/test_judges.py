@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 from functools import cache
@@ -14,10 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import WRITTEN
 
+from ssp_env import judge as judge_package
 from ssp_env.game.rules import own_judge
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.judges import Pair, WorldVerifier, measure
-from ssp_env.judge.lenient import LenientJudge, matching
+from ssp_env.judge.lenient import LenientJudge, verdict
+from ssp_env.judge.tables import rules
 from ssp_env.types import GroundTruth, World
 from ssp_env.wording.answers import normalise
 from ssp_env.worlds import open_world
@@ -56,7 +59,7 @@ def pairs() -> list[Pair]:
 
 
 def says(gold: str, given: str, question: str = "") -> bool:
-    return matching(question, given, (gold,)) is not None
+    return verdict(question, given, (gold,)).correct
 
 
 def test_the_rules_agree_with_people() -> None:
@@ -64,6 +67,48 @@ def test_the_rules_agree_with_people() -> None:
     assert len(pairs()) == 336
     assert (result.precision or 0) >= 0.98
     assert (result.recall or 0) >= 0.9
+
+
+KINDS = list(
+    csv.DictReader(
+        (Path(__file__).parent / "kinds.tsv").read_text("utf-8").splitlines(),
+        delimiter="\t",
+        quoting=csv.QUOTE_NONE,
+    )
+)
+
+
+@pytest.mark.parametrize("kind", dict.fromkeys(row["kind"] for row in KINDS))
+def test_the_rules_know_what_they_compare(kind: str) -> None:
+    """Units, fractions, powers, first names, scripts, ...: each verdict and its reason."""
+    rows = [row for row in KINDS if row["kind"] == kind]
+    said = [verdict(row["question"], row["given"], (row["answer"],)) for row in rows]
+    found = [
+        {**row, "right": "right" if each.correct else "wrong", "reason": each.detail}
+        for row, each in zip(rows, said, strict=True)
+    ]
+    assert found == rows
+
+
+def test_each_rule_that_rewrites_has_an_example_that_it_rewrites() -> None:
+    path = Path(judge_package.__path__[0]) / "data" / "rewrites.tsv"
+    lines = path.read_text("utf-8").splitlines()
+    for row in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE):
+        alone = [rule for rule in rules(row["stage"]) if rule[1].pattern == row["found"]]
+        ((signs, found, becomes),) = alone
+        assert any(sign in row["example"].lower() for sign in signs), row
+        assert found.sub(becomes, row["example"]) == row["becomes"].replace("_", " "), row
+
+
+def test_letters_that_are_only_compared_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    judge, truth = LenientJudge(), GroundTruth("g", "Москва")
+    tasks = [JudgeTask("?", "Moskva", truth), JudgeTask("?", "Paris", TRUTH)]
+    for _ in range(2):
+        results = judge.judge(tasks)
+    assert "1 of 2 answers" in caplog.text
+    assert caplog.text.count("judge=openai") == 1
+    assert isinstance(results[0], Verdict)
+    assert results[0].detail == "other words in Cyrillic letters: the judge openai reads them"
 
 
 SCRAPS = ["(?)", "()", " (", ")", "[", '"', "'", "...", "-", "–", "/", "½", "²", "٣", "VII", "1/2"]
@@ -78,9 +123,9 @@ def test_it_raises_on_no_mutated_answer(data: st.DataObject) -> None:
     for scrap in data.draw(st.lists(st.sampled_from(SCRAPS) | st.text(max_size=3), max_size=4)):
         at = data.draw(st.integers(0, len(text)))
         text = text[:at] + scrap + text[at:]
-    matching(pair.question, text, tuple(pair.answers))
+    verdict(pair.question, text, tuple(pair.answers))
     assert says(text, text, pair.question) is (normalise(text) != "")
-    matching(pair.question, pair.prediction, (text,))
+    verdict(pair.question, pair.prediction, (text,))
 
 
 SEVERAL = [
