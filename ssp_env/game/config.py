@@ -60,6 +60,9 @@ class GameConfig(Settings):
     """A search call with a longer query ends its trajectory."""
     question_chars: tuple[NonNegativeInt, PositiveInt] = (10, 1000)
     """Fewest and most characters of a valid question."""
+    retries: NonNegativeInt = 0
+    """Malformed actions of a trajectory, turns without a complete action, that are answered by a
+    message (``retry.txt``) and another chance; one more ends it."""
     asked_searches: tuple[PositiveInt, PositiveInt] = (1, 3)
     """Range (both ends included) of the searches that the proposer's prompt asks for; not enforced.
     """
