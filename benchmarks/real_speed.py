@@ -85,7 +85,7 @@ def main() -> None:
     torch.set_num_threads(1)
     device, rows = settings.device, settings.rows
     now = time.process_time if device == "cpu" else time.perf_counter
-    folder = settings.model or from_gguf(real_model())
+    folder = settings.model or from_gguf(real_model("smollm2"))
     tokenizer = HuggingFaceTokenizer.load(folder)
     drawn = np.random.default_rng(settings.seed).integers(1000, 4000, (PROMPTS, LENGTH)).tolist()
 

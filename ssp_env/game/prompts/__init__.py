@@ -332,6 +332,13 @@ class Prompts:
         before, after = self.frame if name in {*Role} else ("", "")
         return self.texts.get(f"{name}{OPENING}", before), self.texts.get(f"{name}{CLOSING}", after)
 
+    def unframed(self, text: str) -> str:
+        """What the environment shows, without what a chat template puts around it."""
+        frames = [self.frame_of(name) for name in FIELDS]
+        before = [b for b, _ in frames if text.startswith(b)]
+        after = [a for _, a in frames if text.endswith(a)]
+        return text.removeprefix(max(before, key=len)).removesuffix(max(after, key=len))
+
     def unspelled(self) -> str | None:
         """The first prompt whose own text the tokenizer cannot spell, if any."""
         for name, template in self._templates.items():
