@@ -42,11 +42,13 @@ test: install
 slow: install
 	$(BIN)/python -m pytest -m slow --ignore=tests/integrations $(ARGS)
 
-# What only a real language model tests, with SmolLM2-135M-Instruct (Apache-2.0; 93 MB are downloaded once): at most
-# ten minutes on two cores.
+# What only real language models test, with SmolLM2-135M-Instruct and Qwen2.5-Coder-0.5B-Instruct (both Apache-2.0; 93 and
+# 491 MB are downloaded once): at most ten minutes on two cores.
 real: install
-	model=$$($(BIN)/python -m benchmarks.real_model) && \
-		SSP_REAL_MODEL=$$model $(BIN)/python -m pytest -rP --durations=8 tests/real $(ARGS)
+	model=$$($(BIN)/python -m benchmarks.real_model smollm2) && \
+		qwen=$$($(BIN)/python -m benchmarks.real_model qwen2.5-coder-0.5b) && \
+		SSP_REAL_MODEL=$$model SSP_REAL_QWEN=$$qwen \
+		$(BIN)/python -m pytest -rP --durations=8 tests/real $(ARGS)
 
 lint: install
 	$(BIN)/ruff check .

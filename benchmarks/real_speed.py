@@ -48,7 +48,7 @@ def main() -> None:
     settings = options.parse_args()
     torch.set_num_threads(1)
 
-    folder = settings.model or from_gguf(real_model())
+    folder = settings.model or from_gguf(real_model("smollm2"))
     shape = Shape(**{name: getattr(settings, name) for name in Shape.__annotations__})
     found = {}
     for dtype in settings.dtypes:

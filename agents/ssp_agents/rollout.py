@@ -15,7 +15,7 @@ from ssp_env.errors import ServiceError
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Round, take_found
+from ssp_env.game.round import Round, take_found, take_retry
 from ssp_env.game.rules import Rules, is_remote, waits_for_others
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.judge.base import Verdict
@@ -231,7 +231,7 @@ class _Scheduler:
         finally:
             sampled.seconds += time.perf_counter() - began
 
-        again, over = [], []
+        again, over = list[_Play](), list[_Play]()
         for key, generation in finished:
             play = self._writing.pop(key)
             play.trajectory.feed(generation.ids, generation.logprobs)
@@ -240,7 +240,10 @@ class _Scheduler:
 
             match play.trajectory.waiting:
                 case Waiting.POLICY:
-                    again.append(play)  # the engine stopped inside a thought
+                    again.append(play)  # the engine stopped inside a thought, or a tool call
+                case Waiting.RETRY:
+                    take_retry(self._rules, play.trajectory)
+                    (over if play.trajectory.done else again).append(play)
                 case Waiting.SEARCH:
                     self._due.append(play)
                 case Waiting.NOTHING:

@@ -90,6 +90,7 @@ def _config(rng: np.random.Generator) -> GameConfig:
         attempts=any_of(1, 2, 3, 5),
         proposals=any_of(1, 1, 2),
         max_searches=searches,
+        retries=any_of(0, 0, 1, 2),
         top_k=any_of(1, 2, 4),
         max_prompt_tokens=any_of(60, 500, 4000),
         max_response_tokens=any_of(1, 20, 150, 300, 600),

@@ -88,10 +88,11 @@ class Watch:
     def _check_turns(self, trajectory: Trajectory) -> None:
         """A naive parser finds the same first call in every turn, complete with its last token."""
         pieces, ending = self._rules.tokenizer.pieces, trajectory.ending
-        turns = [trajectory.ids[start:stop] for start, stop, own in trajectory.runs() if own]
+        turns = [(start, stop) for start, stop, own in trajectory.runs() if own]
         calls = []
 
-        for ids in turns:
+        for start, stop in turns:
+            ids = trajectory.ids[start:stop]
             text = b"".join(pieces[i] for i in ids)
             last = len(text) - len(pieces[ids[-1]])
             think = self._rules.tags.opening("think").encode()
@@ -99,7 +100,11 @@ class Watch:
             actions = trajectory.limits.actions
             early = first_call(before, self._rules, actions)
             assert early is None, "a turn goes on after its call"
-            calls.append(first_call(without_thoughts(text, self._rules), self._rules, actions))
+            call = first_call(without_thoughts(text, self._rules), self._rules, actions)
+            if stop in trajectory.retried:
+                assert call is None, "a complete action got another chance"
+            else:
+                calls.append(call)
 
         searched: list[object] = [("search", search.query) for search in trajectory.searches]
         assert calls[: len(searched)] == searched, "what was searched for is not what was written"
@@ -127,9 +132,13 @@ class Watch:
     def _check_outside_text(self, game: Game, trajectory: Trajectory) -> None:
         """Prompts and observations hold no tags or special tokens but our own, in their places."""
         tokenizer, role = self._rules.tokenizer, trajectory.role
-        observations = [
-            trajectory.ids[start:stop] for start, stop, own in trajectory.runs() if not own
-        ]
+        runs = [(start, stop) for start, stop, own in trajectory.runs() if not own]
+        retried, eos = trajectory.retried, tokenizer.eos_id
+        observations = [trajectory.ids[i:j] for i, j in runs if i not in retried]
+        for message in (trajectory.ids[i:j] for i, j in runs if i in retried):
+            due = self._rules.prompts.retry(trajectory.limits.actions)
+            assert message in (due, due[due[:1] == [eos] :]), "a retry in other words"
+        assert len(retried) <= self._rules.config.retries, "one chance too many"
         prompt = _harmless_prompt(self._rules, role, game.start.asked_searches)
         observed = self._rules.prompts.information([Document("x", "x", "x")], 9)
         unseen = len(trajectory.searches) - len(observations)
@@ -151,10 +160,11 @@ class Watch:
                 seen, known = (_tags_in(squashed(t), self._rules.tags) for t in (text, ours_text))
                 assert seen == known, f"a look-alike of a tag from outside: {seen}"
 
-        opening, closing = (tokenizer.encode(tag) for tag in ("<information>", "</information>"))
+        before, after = self._rules.prompts.frame_of("information")
         for run in observations:
-            assert run[: len(opening)] == opening, "an observation that does not begin with its tag"
-            assert run[-len(closing) :] == closing, "an observation that does not end with its tag"
+            text = b"".join(tokenizer.pieces[i] for i in run).decode("utf-8", "replace")
+            assert text.lstrip(" ").startswith(f"{before}<information>"), "it begins otherwise"
+            assert text.rstrip(" ").endswith(f"</information>{after}"), "it ends otherwise"
 
 
 def first_call(

@@ -48,14 +48,14 @@ async def play_turns(episode: Episode, write: Write) -> None:
     """Plays a game that has begun to its end; turns that are open at the same time are written
     together. A turn whose writer raises ``ServiceError`` is void."""
     rules, shown = episode.rules, dict[int, int]()
-    remote, (before, after) = waits_for_others(rules), rules.prompts.frame
+    remote = waits_for_others(rules)
 
     async def written(trajectory: Trajectory) -> str | ServiceError:
         start = shown.get(trajectory.key, 0)
         try:
             text = rules.tokenizer.decode(trajectory.ids[start:])
             # Whoever takes messages has a chat template of its own.
-            return await write(trajectory, text.removeprefix(before).removesuffix(after))
+            return await write(trajectory, rules.prompts.unframed(text))
         except ServiceError as error:
             return error
 

@@ -60,6 +60,9 @@ class GameConfig(Settings):
     """A search call with a longer query ends its trajectory."""
     question_chars: tuple[NonNegativeInt, PositiveInt] = (10, 1000)
     """Fewest and most characters of a valid question."""
+    retries: NonNegativeInt = 0
+    """Malformed actions of a trajectory, turns without a complete action, that are answered by a
+    message (``retry.txt``) and another chance; one more ends it."""
     asked_searches: tuple[PositiveInt, PositiveInt] = (1, 3)
     """Range (both ends included) of the searches that the proposer's prompt asks for; not enforced.
     """
@@ -91,7 +94,7 @@ class GameConfig(Settings):
     invalid_reward: float = 0.0
     """Proposer's reward for an invalid question; a negative one collapses the paper's game."""
     prompts: str = "plain"
-    """Prompt set: ``plain``, ``paper``, ``compact``, ``examples``, ``tools``, ``llama``, ``mini``,
+    """Prompt set: ``plain``, ``paper``, ``compact``, ``few-shot``, ``tools``, ``mini``,
     ``search-r1``, ``zerosearch``, ``r-search``, ``NAME:FILE`` (one of these, with a file as its
     ``solver.txt``), or a directory."""
 
@@ -181,7 +184,7 @@ SMALL_GAME = MINI_GAME.replace(
 SMALL_VIEW = ViewConfig(window=48, one_hot=True, legal_moves=True)
 """View that small networks can learn from: one-hot words, and a mask of legal moves."""
 
-TEXT_GAME = GameConfig(closed_book=True)
+TEXT_GAME = GameConfig(closed_book=True, asked_searches=(1, 1), prompts="few-shot")
 """Rules for worlds of real text: a policy that has read much knows many answers, and a question may
 hold more than it asks."""
 

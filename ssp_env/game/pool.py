@@ -105,8 +105,9 @@ def with_turns(item: PooledQuestion, game: Game, tags: Tags) -> PooledQuestion:
 def _turns(trajectory: Trajectory, opening: str) -> tuple[str, ...]:
     """The text of each turn that searched, then what the last one thought (maybe nothing), and from
     this opening tag on what it said."""
-    ids, decode = trajectory.ids, trajectory.limits.tokenizer.decode
-    *searches, last = [decode(ids[i:j]).strip() for i, j, own in trajectory.runs() if own]
+    ids, decode, retried = trajectory.ids, trajectory.limits.tokenizer.decode, trajectory.retried
+    own = [(i, j) for i, j, own in trajectory.runs() if own and j not in retried]
+    *searches, last = [decode(ids[i:j]).strip() for i, j in own]
     thought, tag, said = last.rpartition(opening)
     return (*searches, thought.strip(), tag + said)
 
@@ -143,7 +144,7 @@ def play_examples(rules: Rules, games: Sequence[Game]) -> None:
                 _log.warning("an example is left out: %s", found)
                 trajectory.end(Ending.OUTAGE)
             else:
-                trajectory.observe(found, rules.prompts.information(found, limit))
+                trajectory.observe(found, rules.prompts.information(found, limit, trajectory.about))
 
     for game, trajectory, _ in plays:
         if trajectory.role is Role.PROPOSER and trajectory.done:

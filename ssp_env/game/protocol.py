@@ -3,16 +3,16 @@ parser that finds the first complete action of a turn, token by token."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import StringConstraints, model_validator
 
 from ssp_env.config import Settings
 from ssp_env.errors import ConfigError, TokenizerError
+from ssp_env.game.calls import NO_OBJECTS, Call, Objects, objects_after, read_call
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Action, Immutable, Role
 from ssp_env.wording.answers import skeleton
@@ -27,7 +27,6 @@ ALLOWED: dict[Role, frozenset[Action]] = {
 
 
 TagName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
-TokenName = Annotated[str, StringConstraints(pattern=r"^<\|[a-z_]+\|>$")]
 _Kind = Action | Literal["call"]
 """An action by its own tags, or in a tool call."""
 
@@ -47,11 +46,10 @@ class Tags(Settings):
     """The proposer's question."""
     answer: TagName = "answer"
     """The solver's answer."""
-    call: TagName | tuple[TokenName, TokenName] | None = None
+    call: TagName | None = None
     """Around a tool call in JSON, such as Qwen's ``tool_call``: ``{"name": "search", "arguments":
-    {"query": "..."}}`` is a search, and so are the other actions by their names. The tags of the
-    actions themselves count beside it. Two tokens, such as Llama's ``<|python_tag|>`` and
-    ``<|eom_id|>``, are written out; the end of the turn closes such a call as well."""
+    {"query": "..."}}`` is a search, and so are the other actions by their names. A call without its
+    tags counts too, bare or in a fence, and so do the tags of the actions themselves."""
     also: tuple[TagName, ...] = ()
     """Further tags that a prompt set speaks of, such as R-Search's ``original_evidence``:
     decoration to the game, but outside text cannot spell them."""
@@ -65,23 +63,19 @@ class Tags(Settings):
 
     @property
     def names(self) -> tuple[str, ...]:
-        pair = self.call if isinstance(self.call, tuple) else ()
-        called = (self.call,) if isinstance(self.call, str) else tuple(t[1:-1] for t in pair)
+        called = () if self.call is None else (self.call,)
         five = (self.think, self.search, self.information, self.question, self.answer)
         return (*five, *called, *self.also)
 
     def opening(self, name: str) -> str:
-        named = getattr(self, name)
-        return f"<{named}>" if isinstance(named, str) else str(named[0])
+        return f"<{getattr(self, name)}>"
 
     def closing(self, name: str) -> str:
-        named = getattr(self, name)
-        return f"</{named}>" if isinstance(named, str) else str(named[1])
+        return f"</{getattr(self, name)}>"
 
     def all(self) -> tuple[str, ...]:
         """All tags, opening and closing, in a fixed order."""
-        tags = (tag for name in self.names for tag in (f"<{name}>", f"</{name}>"))
-        return tuple(tag for tag in tags if not tag.startswith("</|"))
+        return tuple(tag for name in self.names for tag in (f"<{name}>", f"</{name}>"))
 
     def defuse(self, text: str) -> str:
         """Outside text with every look-alike of a tag made harmless: its brackets become ‹ and ›.
@@ -143,32 +137,10 @@ def check_tokenizer(tokenizer: Tokenizer, tags: Tags) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A complete action, and what stood between its tags."""
-
-    action: Action
-    content: str
-
-
-@dataclass(frozen=True, slots=True)
 class Forgery:
     """The policy wrote a tag that only the environment may write."""
 
     tag: str
-
-
-def read_call(content: str, allowed: Collection[Action]) -> Call | None:
-    """The action of a tool call; ``None`` for text that is none of those allowed."""
-    try:
-        said = json.loads(content)
-        action = Action(said["name"])
-        (text,) = said.get("arguments", said.get("parameters")).values()
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-    if action not in allowed or not isinstance(text, str):
-        return None
-    # JSON can spell halves of characters, which no tokenizer takes.
-    return Call(action, text.encode("utf-8", "replace").decode("utf-8").strip())
 
 
 class TurnScanner:
@@ -180,7 +152,10 @@ class TurnScanner:
 
     Tags inside a thought are text as well: it goes from an opening think tag to the first closing
     one. Whether a thought is ever closed cannot be known before the turn ends. An unclosed one
-    counts as text: :meth:`end` then returns what it held back."""
+    counts as text: :meth:`end` then returns what it held back.
+
+    Where the set has a tag for tool calls, the first JSON object that is a call counts wherever it
+    stands, at its last brace. Within the tag it counts once the tag is closed, or at the end."""
 
     def __init__(self, tags: ScannerTags, thinking: bool = False) -> None:
         self.began_thinking = thinking
@@ -190,9 +165,8 @@ class TurnScanner:
         self._from = 0
 
         # In a thought, this follows its tags as if they counted, in case it is never closed.
-        self._open: tuple[_Kind | None, int] = (None, 0)
-        """The last opening tag that counts, and where its content begins."""
-        self._outside: tuple[_Kind | None, int] | None = self._open if thinking else None
+        self._state = _State()
+        self._outside: _State | None = self._state if thinking else None
         """While a thought is open: the state that returns once it is closed."""
         self._held: Call | Forgery | None = None
         """The call or forgery completed first in the open thought."""
@@ -204,32 +178,29 @@ class TurnScanner:
         while True:
             # Everything before this position has been looked at already.
             start = text.find(b"<", self._from)
-            if start < 0:
-                self._from = len(text)
-                return None
-
-            match = tags.pattern.match(text, start)
-            if match is None:
-                # The rest of this tag may come with the next token.
-                if bytes(text[start : start + tags.longest]) in tags.beginnings:
-                    self._from = start
+            stop = len(text) if start < 0 else start
+            found: Call | Forgery | None = self._read(stop) if tags.calls else None
+            if found is None:
+                self._from = stop
+                if start < 0:
                     return None
-                self._from = start + 1
-                continue
-
-            self._from = match.end()
-            found = self._take(match[0], start)
+                match = tags.pattern.match(text, start)
+                if match is None:
+                    # The rest of this tag may come with the next token.
+                    if bytes(text[start : start + tags.longest]) in tags.beginnings:
+                        return None
+                    self._from = start if tags.calls else start + 1
+                    found = self._read(start + 1) if tags.calls else None
+                else:
+                    self._from = match.end()
+                    found = self._take(match[0], start)
             if found is not None and self._outside is None:
                 return found
-            self._held = found or self._held
+            self._held = self._held or found
 
     def end(self) -> Call | Forgery | None:
-        """The first call of a turn that ends here: one that its unclosed thought held back, or that
-        the end closes."""
-        kind, start = self._open
-        if self._held is None and kind == "call" and self._tags.end_closes:
-            return self._completed(kind, bytes(self._text[start:]))
-        return self._held
+        """The first call of a turn that ends here, which its open thought or tag held back."""
+        return self._held or self._state.called
 
     @property
     def surplus(self) -> int:
@@ -238,41 +209,82 @@ class TurnScanner:
 
     def mark(self) -> tuple[Any, ...]:
         """The current position, for :meth:`rewind`."""
-        return len(self._text), self._from, self._open, self._outside, self._held
+        return len(self._text), self._from, self._state, self._outside, self._held
 
     def rewind(self, mark: tuple[Any, ...]) -> None:
         """Forgets everything that was fed since the mark was taken."""
-        length, self._from, self._open, self._outside, self._held = mark
+        length, self._from, self._state, self._outside, self._held = mark
         del self._text[length:]
+
+    def _read(self, stop: int) -> Call | None:
+        """Follows plain text up to ``stop``; returns a tool call that it completes by itself."""
+        tags, state = self._tags, self._state
+        if self._held is not None or state.called is not None:
+            self._from = stop
+            return None
+
+        end, objects = objects_after(state.objects, self._text, self._from, stop)
+        while end is not None:
+            self._from, object_ = end, objects.closed
+            found = read_call(self._plain(object_, end), tags.allowed)
+            if found is not None:
+                # Within its tags, a call waits for the closing one.
+                within = state.kind == "call"
+                self._state = replace(state, objects=NO_OBJECTS, called=found if within else None)
+                if not within:
+                    return found
+                self._from = stop
+                return None
+            end, objects = objects_after(objects, self._text, self._from, stop)
+        self._from, self._state = stop, replace(state, objects=objects)
+        return None
 
     def _take(self, tag: bytes, start: int) -> Call | Forgery | None:
         """Follows one tag, which begins at ``start``; returns what it completes."""
-        tags = self._tags
+        tags, state = self._tags, self._state
         # In an open thought the first action is held back; if it counts, the turn ended there.
         if self._held is not None and tag != tags.think_closing:
             return None
         # Also in a thought, where :meth:`feed` holds it back until the thought turns out unclosed.
         if tag in tags.forbidden:
-            return Forgery(tag.decode())
+            return state.called or Forgery(tag.decode())
 
         # An opening inside a thought is text, and so is a closing outside of any.
         if tag == tags.think_opening:
-            self._outside = self._outside or self._open
+            self._outside = self._outside or state
         elif tag == tags.think_closing:
             if self._outside is not None:
-                self._open, self._outside, self._held = self._outside, None, None
+                self._state, self._outside, self._held = self._outside, None, None
 
         # A later opening replaces an earlier one: only the last before the closing tag counts.
         elif (opened := tags.openings.get(tag)) is not None:
-            self._open = opened, self._from
-        elif (kind := tags.closings[tag]) == self._open[0]:
-            return self._completed(kind, bytes(self._text[self._open[1] : start]))
+            # Another call behind a complete one, whose tag is open, is not read.
+            if state.called is not None:
+                return state.called
+            self._state = _State(opened, self._from)
+        elif (kind := tags.closings[tag]) == state.kind:
+            if kind == "call":
+                return state.called
+            return Call(kind, self._plain(state.begins, start))
         return None
 
-    def _completed(self, kind: _Kind, content: bytes) -> Call | None:
-        tags = self._tags
-        text = tags.without_thoughts(content).decode("utf-8", "replace").strip()
-        return Call(kind, text) if isinstance(kind, Action) else read_call(text, tags.allowed)
+    def _plain(self, start: int, stop: int) -> str:
+        text = self._tags.without_thoughts(bytes(self._text[start:stop]))
+        return text.decode("utf-8", "replace").strip()
+
+
+@dataclass(frozen=True, slots=True)
+class _State(Immutable):
+    """What is open at a place of a turn."""
+
+    kind: _Kind | None = None
+    """What the last opening tag that counts has opened."""
+    begins: int = 0
+    """Where its content begins."""
+    objects: Objects = NO_OBJECTS
+    """JSON objects that are open."""
+    called: Call | None = None
+    """The first tool call within its tags, until they are closed."""
 
 
 class ScannerTags(Immutable):
@@ -282,8 +294,8 @@ class ScannerTags(Immutable):
         self.allowed = frozenset(allowed)
         kinds: list[_Kind] = [action for action in Action if action in allowed]
         kinds += [] if tags.call is None else ["call"]
-        self.end_closes = isinstance(tags.call, tuple)
-        """True if the end of a turn closes a tool call."""
+        self.calls = tags.call is not None
+        """True if actions may be tool calls in JSON."""
         self.openings = {tags.opening(kind).encode(): kind for kind in kinds}
         self.closings = {tags.closing(kind).encode(): kind for kind in kinds}
         thought, information = (
@@ -312,6 +324,7 @@ class ScannerTags(Immutable):
             content = after
 
     def stops(self) -> tuple[str, ...]:
-        """The tags at which an engine has to stop, and go on where a thought is open: tags inside a
-        thought end nothing."""
-        return tuple(tag.decode() for tag in (*self.closings, *self.forbidden))
+        """The texts at which an engine has to stop, and go on where the turn does: tags inside a
+        thought end nothing, and a tool call may have braces within."""
+        ends = tuple(tag.decode() for tag in (*self.closings, *self.forbidden))
+        return (*ends, "}") if self.calls else ends

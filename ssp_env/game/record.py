@@ -22,8 +22,9 @@ from ssp_env.judge.base import Verdict
 from ssp_env.types import Role
 
 T = TypeVar("T")
-PROMPT, POLICY, ENVIRONMENT = "prompt", "policy", "environment"
-"""Authors of segments. A trajectory is a prompt, then by turns the policy and the environment."""
+PROMPT, POLICY, ENVIRONMENT, RETRY = "prompt", "policy", "environment", "retry"
+"""Authors of segments. A trajectory is a prompt, then by turns the policy and the environment: what
+was found, or a message that asks for another action."""
 LINE: dict[str, Any] = {"extra": "forbid", "strict": True, "ser_json_inf_nan": "constants"}
 """Pydantic's settings for lines of a file. Plain dataclasses, since a step makes thousands."""
 
@@ -31,7 +32,8 @@ LINE: dict[str, Any] = {"extra": "forbid", "strict": True, "ser_json_inf_nan": "
 @dataclass(frozen=True)
 class SegmentRecord:
     by: str
-    """``prompt``, ``policy`` or ``environment``."""
+    """``prompt``, ``policy``, ``environment``, or ``retry`` (of the environment too: its message
+    about a malformed action)."""
     text: str
     tokens: int
     ids: tuple[int, ...] | None = None
@@ -71,7 +73,7 @@ class TrajectoryRecord:
     @property
     def ids(self) -> tuple[int, ...]:
         """All token ids, in order; raises a ``UsageError`` if it was written without them."""
-        return tuple(chain.from_iterable(_known(segment.ids) for segment in self.segments))
+        return tuple(chain.from_iterable(known(segment.ids) for segment in self.segments))
 
     @property
     def mask(self) -> bytes:
@@ -81,13 +83,13 @@ class TrajectoryRecord:
     @property
     def own(self) -> tuple[int, ...]:
         """The policy's token ids, in order; raises as ``ids`` does."""
-        own = (_known(segment.ids) for segment in self.segments if segment.by == POLICY)
+        own = (known(segment.ids) for segment in self.segments if segment.by == POLICY)
         return tuple(chain.from_iterable(own))
 
     @property
     def logprobs(self) -> tuple[float, ...]:
         """Behaviour log-probabilities of the policy's tokens, in nats; raises as ``ids`` does."""
-        own = (_known(segment.logprobs) for segment in self.segments if segment.by == POLICY)
+        own = (known(segment.logprobs) for segment in self.segments if segment.by == POLICY)
         return tuple(chain.from_iterable(own))
 
 
@@ -225,7 +227,10 @@ def record_game(
 
 def _trajectory(trajectory: Trajectory, **scored: Any) -> TrajectoryRecord:
     pieces, ids = trajectory.limits.tokenizer.pieces, trajectory.ids
-    runs = [(start, stop, POLICY if own else ENVIRONMENT) for start, stop, own in trajectory.runs()]
+    runs = [
+        (start, stop, POLICY if own else RETRY if start in trajectory.retried else ENVIRONMENT)
+        for start, stop, own in trajectory.runs()
+    ]
 
     # The prompt is always the first segment, even an empty one: what follows is the policy's.
     segments = []
@@ -245,7 +250,7 @@ def _trajectory(trajectory: Trajectory, **scored: Any) -> TrajectoryRecord:
     )
 
 
-def _known(values: tuple[T, ...] | None) -> tuple[T, ...]:
+def known(values: tuple[T, ...] | None) -> tuple[T, ...]:
     if values is None:
         raise UsageError("this record was written without token ids")
     return values

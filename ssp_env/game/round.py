@@ -345,13 +345,14 @@ def answers_of(world: World) -> Answers:
 
 def advance_all(rounds: Sequence[Round]) -> None:
     """:meth:`Round.advance` for rounds that share their rules: their searches are one batch."""
-    due = [
-        (game, trajectory)
-        for round_ in rounds
-        for game in round_.games
-        for trajectory in game.trajectories()
-        if trajectory.waiting is Waiting.SEARCH
-    ]
+    due = list[tuple[Game, Trajectory]]()
+    for round_ in rounds:
+        for game in round_.games:
+            for trajectory in game.trajectories():
+                if (waiting := trajectory.waiting) is Waiting.SEARCH:
+                    due.append((game, trajectory))
+                elif waiting is Waiting.RETRY:
+                    take_retry(round_.rules, trajectory)
     if due:
         rules, results = rounds[0].rules, rounds[0].referee.search(due)
         for (game, trajectory), found in zip(due, results, strict=True):
@@ -379,4 +380,9 @@ def take_found(
         if trajectory.library is not None:
             found = find_among(trajectory.library, trajectory.query or "", found)
         limit = rules.config.max_document_tokens
-        trajectory.observe(found, rules.prompts.information(found, limit))
+        trajectory.observe(found, rules.prompts.information(found, limit, trajectory.about))
+
+
+def take_retry(rules: Rules, trajectory: Trajectory) -> None:
+    """Hands a trajectory the message about its malformed action."""
+    trajectory.observe(None, rules.prompts.retry(trajectory.limits.actions))

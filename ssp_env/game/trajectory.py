@@ -13,9 +13,10 @@ from enum import StrEnum
 from typing import Any
 
 from ssp_env.errors import UsageError
+from ssp_env.game.calls import Call
 from ssp_env.game.config import GameConfig
 from ssp_env.game.outcome import Ending
-from ssp_env.game.protocol import ALLOWED, Call, Forgery, ScannerTags, Tags, TurnScanner
+from ssp_env.game.protocol import ALLOWED, Forgery, ScannerTags, Tags, TurnScanner
 from ssp_env.tokenizers.base import Tokenizer, encode_parts, end_ids
 from ssp_env.types import Action, Document, Immutable, Role
 from ssp_env.wording.answers import fold
@@ -27,6 +28,8 @@ MAX_ANSWER_TOKENS = 256
 class Waiting(StrEnum):
     POLICY = "policy"
     SEARCH = "search"
+    RETRY = "retry"
+    """A message about its malformed action."""
     NOTHING = "nothing"
 
 
@@ -48,6 +51,7 @@ class Limits(Immutable):
     max_response_tokens: int
     max_query_tokens: int
     max_searches: int
+    retries: int
     ends: frozenset[int]
     """Tokens that end a turn by themselves."""
 
@@ -64,6 +68,7 @@ class Limits(Immutable):
             config.max_response_tokens,
             config.max_query_tokens,
             config.max_searches if Action.SEARCH in actions else 0,
+            config.retries,
             end_ids(tokenizer),
         )
 
@@ -117,6 +122,10 @@ class Trajectory:
     """The question or the answer that it ended with, if it did."""
     query: str | None = None
     """The query that waits to be searched for."""
+    malformed: bool = False
+    """True if its last turn held no complete action, and a message about that is due."""
+    retried: list[int] = field(default_factory=list)
+    """Where the messages about malformed actions begin."""
     key: int = field(default_factory=lambda: next(_keys))
     """Tells trajectories of this process apart, for engines that cache by it. Never recorded."""
     _scanner: TurnScanner = field(init=False)
@@ -135,7 +144,7 @@ class Trajectory:
         twin = copy.copy(self)
         twin.ids, twin.mask = self.ids.copy(), self.mask.copy()
         twin.logprobs = self.logprobs[:]
-        twin.searches = self.searches.copy()
+        twin.searches, twin.retried = self.searches.copy(), self.retried.copy()
         twin._scanner = copy.deepcopy(self._scanner, memo)
 
         # An engine must not continue one of them from what it has cached of the other.
@@ -159,6 +168,8 @@ class Trajectory:
     def waiting(self) -> Waiting:
         if self.ending is not None:
             return Waiting.NOTHING
+        if self.malformed:
+            return Waiting.RETRY
         return Waiting.POLICY if self.query is None else Waiting.SEARCH
 
     @property
@@ -171,12 +182,15 @@ class Trajectory:
         return self._scanner.began_thinking
 
     def runs(self) -> Iterator[tuple[int, int, bool]]:
-        """Runs of tokens behind the prompt by one author: start, stop, and if it is the policy."""
+        """Runs of tokens behind the prompt by one author: start, stop, and if it is the policy.
+
+        Two of the environment's follow one another where a turn between them was empty."""
         start = self.prompt_length
         while start < len(self.ids):
             own = self.mask[start] == 1
             stop = self.mask.find(b"\0" if own else b"\1", start)
             stop = stop if stop >= 0 else len(self.ids)
+            stop = min([stop, *(place for place in self.retried if place > start)])
             yield start, stop, own
             start = stop
 
@@ -205,8 +219,8 @@ class Trajectory:
     def feed_turn(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> int:
         """Takes a whole turn, which may be empty; returns how many of the ids were taken.
 
-        What follows its first complete action is dropped. A turn without one ends the trajectory,
-        as it would with an end token. Actions in a thought that the turn leaves open count, and
+        What follows its first complete action is dropped. A turn without one is malformed, as it
+        would be with an end token. Actions in a thought that the turn leaves open count, and
         nothing behind them is dropped. Arguments and errors are those of :meth:`feed`."""
         return self.take_turn(*self.limits.checked(ids, logprobs))
 
@@ -221,7 +235,7 @@ class Trajectory:
         elif held := self._scanner.end():
             self._end_turn(held)
         else:
-            self.end(Ending.FORMAT)
+            self._malformed()
         return taken
 
     def feed_text(self, text: str) -> None:
@@ -232,21 +246,30 @@ class Trajectory:
         # It goes on the transcript, as a policy's own tokens would.
         self.feed_turn(encode_parts(self.limits.tokenizer, [(text, True)], continues=True))
 
-    def observe(self, documents: Sequence[Document], observation: Sequence[int]) -> None:
-        """Takes what the pending search found, already encoded."""
-        if self.query is None:
-            what = f"this {self.role} trajectory waits for {self.waiting}, not for documents"
-            raise UsageError(what)
+    def observe(self, documents: Sequence[Document] | None, observation: Sequence[int]) -> None:
+        """Takes what the pending search found, already encoded; without documents, the message
+        about a malformed action."""
+        if not (self.malformed if documents is None else self.query is not None):
+            what = f"this {self.role} trajectory waits for {self.waiting}, not for"
+            raise UsageError(f"{what} {'documents' if documents is not None else 'a retry'}")
 
-        self.searches.append(SearchRecord(self.query, tuple(documents)))
-        self.query = None
+        if documents is not None:
+            self.searches.append(SearchRecord(self.query or "", tuple(documents)))
+        self.query, self.malformed = None, False
+
+        # The policy may have ended its message itself, as the chat template would.
+        last = self.ids[-1] if self.mask[-1:] == b"\x01" else None
+        if last in self.limits.ends and observation[:1] == [last]:
+            observation = observation[1:]
 
         # At least one token has to be left for the policy's reply.
         # What the environment adds counts in the budget of the response too.
         if len(observation) >= self.tokens_left:
-            self.end(Ending.BUDGET_TOKENS)
+            self.end(Ending.FORMAT if documents is None else Ending.BUDGET_TOKENS)
             return
 
+        if documents is None:
+            self.retried.append(len(self.ids))
         self.ids.extend(observation)
         self.mask.extend(bytes(len(observation)))
         self.logprobs.frombytes(bytes(8 * len(observation)))
@@ -255,7 +278,7 @@ class Trajectory:
         self._scanner = self._new_scanner()
 
     def end(self, ending: Ending) -> None:
-        self.ending, self.query = ending, None
+        self.ending, self.query, self.malformed = ending, None, False
 
     def _new_scanner(self) -> TurnScanner:
         pieces, tags = self.limits.tokenizer.pieces, self.limits.tags
@@ -267,7 +290,7 @@ class Trajectory:
     def _scan(self, ids: list[int]) -> tuple[int, Call | Forgery | None, bool]:
         """Number of ids that belong to the turn; what they complete; if they end the turn."""
         # As ``waiting``, but this is asked at every token, and a property costs a tenth of one.
-        if self.ending is not None or self.query is not None:
+        if self.ending is not None or self.query is not None or self.malformed:
             what = f"this {self.role} trajectory waits for {self.waiting}, not for tokens"
             raise UsageError(what)
 
@@ -311,8 +334,10 @@ class Trajectory:
             return
         if found is None:
             # Without an end token, it was the budget that ended the turn.
-            said = self.ids[-1] in limits.ends
-            self.end(Ending.FORMAT if said else Ending.BUDGET_TOKENS)
+            if self.ids[-1] in limits.ends:
+                self._malformed()
+            else:
+                self.end(Ending.BUDGET_TOKENS)
             return
 
         # A question has no budget of its own: a filter looks at its length.
@@ -331,3 +356,10 @@ class Trajectory:
         else:
             self.result = found.content
             self.end(Ending.ACTION)
+
+    def _malformed(self) -> None:
+        """Ends the trajectory, or has it wait for a message and another chance."""
+        if len(self.retried) < self.limits.retries:
+            self.malformed = True
+        else:
+            self.end(Ending.FORMAT)

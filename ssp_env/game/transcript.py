@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 OUTCOME_STYLES = {"valid": "bold green", "invalid": "bold red", "void": "bold yellow"}
-_STYLES = {"prompt": "dim", "policy": "bold", "environment": "cyan"}
+_STYLES = {"prompt": "dim", "policy": "bold", "environment": "cyan", "retry": "yellow"}
 _NAMED = 10
 """Right answers that are named; a question about a nation has hundreds."""
 

@@ -168,7 +168,7 @@ def verification_prompt(
     if config.verifies_by_attempt:
         return asked
     turn = prompts.search(question, config.max_query_tokens)
-    return [*asked, *turn, *prompts.information(documents, limit)]
+    return [*asked, *turn, *prompts.information(documents, limit, question)]
 
 
 def find_among(

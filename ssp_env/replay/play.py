@@ -3,6 +3,7 @@ anew."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +22,16 @@ from ssp_env.game.game import (
 )
 from ssp_env.game.outcome import Ending, Outage, Outcome
 from ssp_env.game.prompts import Prompts
-from ssp_env.game.record import GameRecord, differences, names, record_game
+from ssp_env.game.record import (
+    POLICY,
+    PROMPT,
+    GameRecord,
+    TrajectoryRecord,
+    differences,
+    known,
+    names,
+    record_game,
+)
 from ssp_env.game.referee import Referee, Verdicts
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
@@ -92,7 +102,7 @@ def _play(record: GameRecord, rules: Rules) -> Game:
     recorded = RecordedReferee(rules, record)
     round_ = Round.of_starts(rules, [record.start], recorded)
     game, then = round_.games[0], record.named()
-    tokens = {name: zip(t.own, t.logprobs, strict=True) for name, t in then.items()}
+    turns = {name: _turns(t) for name, t in then.items()}
 
     while waiting := {name: t for name, t in named(game).items() if t.waiting is Waiting.POLICY}:
         # Those that go on in this phase; one that an outage cut off goes on up to its last search.
@@ -104,13 +114,14 @@ def _play(record: GameRecord, rules: Rules) -> Game:
             or len(t.searches) < len(then[name].searches)
         ]
         for name in going or waiting:
-            # Token by token, since the end of a turn is not saved.
-            for token, logprob in tokens.get(name, ()):
-                if waiting[name].feed((token,), (logprob,)):
-                    break
-            else:
-                if going:
-                    waiting[name].feed_turn(())  # a turn may end without a token that says so
+            left = turns.get(name) or deque([deque()])
+            while left[0] and waiting[name].waiting is Waiting.POLICY:
+                token, logprob = left[0].popleft()
+                waiting[name].feed((token,), (logprob,))
+            if not left[0]:
+                left.popleft()
+            if going and waiting[name].waiting is Waiting.POLICY:
+                waiting[name].feed_turn(())  # a turn may end without a token that says so
 
         # All that is left was cut off by an outage.
         if not going:
@@ -123,6 +134,18 @@ def _play(record: GameRecord, rules: Rules) -> Game:
         round_.advance()
 
     return game
+
+
+def _turns(then: TrajectoryRecord) -> deque[deque[tuple[int, float]]]:
+    """Tokens and log-probabilities by turn; an empty turn lies between two others' segments."""
+    turns, before = deque[deque[tuple[int, float]]](), PROMPT
+    for segment in then.segments[1:]:
+        if segment.by == POLICY:
+            turns.append(deque(zip(known(segment.ids), known(segment.logprobs), strict=True)))
+        elif before != POLICY:
+            turns.append(deque())
+        before = segment.by
+    return turns
 
 
 def named(game: Game) -> dict[str, Trajectory]:

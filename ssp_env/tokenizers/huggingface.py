@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,10 @@ another prompt every day."""
 _WAITS = ("<|eom_id|>", "<|call|>")
 """Tokens that end a message which calls a function, where a chat template names them."""
 _FILES = ("tokenizer*.json", "chat_template*", "generation_config.json")
+_NUMBERED = re.compile(r"SSP0(\d+)TEXT")
 _FIX = "take another prompt set, or a tokenizer_config.json with another template"
+_CALL_ID = "search001"
+"""Id of a call in chat templates that want one, of nine characters as Mistral's do."""
 _MARKUP = re.compile(r"<.+>")
 """Added tokens that mean something to a model even if nobody declared them special, such as
 ``<tool_call>``."""
@@ -144,29 +147,73 @@ class HuggingFaceTokenizer:
             return False
         return "\x0b" not in self._render([{"role": "user", "content": "\x0bSSP\x0b"}])
 
-    def chat_frame(self, roles: Sequence[str] = ("user",)) -> tuple[str, ...]:
+    @cached_property
+    def declares_functions(self) -> bool:
+        """True if the chat template has a place for functions (``tools=``), and for what they
+        return."""
+        roles, told = ("user", "assistant", "tool"), {"name": "ssp_function"}
+        declared = {"type": "function", "function": {**told, "parameters": {"type": "object"}}}
+        try:
+            return self._templated and told["name"] in "".join(self.chat_frame(roles, [declared]))
+        except TokenizerError:
+            return False
+
+    def chat_frame(
+        self, roles: Sequence[str] = ("user",), functions: Sequence[Mapping[str, Any]] = ()
+    ) -> tuple[str, ...]:
         """Texts of the chat template before, between and after messages of these roles, with the
         beginning of the reply at the end.
 
-        Without a template, each message is a line of its own, behind the begin-of-sequence token if
-        the tokenizer starts texts with one."""
+        ``functions`` are declared to the model as JSON schemas; what one of them returns is a
+        message by ``tool``. Without a template, each message is a line of its own, behind the
+        begin-of-sequence token if the tokenizer starts texts with one."""
         if not self._templated:
             bos = self.inner.bos_token
             begins = bos is not None and self.inner.encode("a")[:1] == [self.inner.bos_token_id]
             return (bos if begins else "", *["\n"] * (len(roles) - 1), "")
 
-        text = self._render([{"role": r, "content": f"SSP0{i}TEXT"} for i, r in enumerate(roles)])
-        parts = re.split(r"SSP0(\d+)TEXT", text)
+        tools = {"tools": list(functions)} if functions else {}
+        messages = [{"role": r, "content": f"SSP0{i}TEXT"} for i, r in enumerate(roles)]
+        try:
+            parts = re.split(_NUMBERED, self._render(messages, **tools))
+        except TokenizerError:
+            # Some templates take what a function returns behind a call alone.
+            if "tool" not in roles:
+                raise
+            parts = self._around_calls(messages, tools)
         for i, role in enumerate(roles):
             if parts[1::2].count(str(i)) != 1:
                 raise TokenizerError(f"the chat template leaves out the {role} message; {_FIX}")
         return tuple(parts[0::2])
 
+    def _around_calls(
+        self, messages: Sequence[Mapping[str, Any]], tools: Mapping[str, Any]
+    ) -> list[str]:
+        """As :meth:`chat_frame`, with what calls a function written as the template writes it."""
+        told = [dict(message) for message in messages]
+        replies = [i for i, message in enumerate(told) if message["role"] == "tool"]
+        for i in replies:
+            called = {"name": "search", "arguments": {"query": told[i - 1]["content"]}}
+            call = {"id": _CALL_ID, "type": "function", "function": called}
+            told[i - 1] |= {"content": "", "tool_calls": [call]}
+            told[i] |= {"name": "search", "tool_call_id": _CALL_ID}
+
+        parts = re.split(_NUMBERED, self._render(told, **tools))
+        # The policy writes all of its call: the frame begins with what ends its message.
+        special = [t.content for t in self.inner.added_tokens_decoder.values() if t.special]
+        for place in (2 * i for i in replies):
+            behind = parts[place] if place < len(parts) else ""
+            ends = [behind.find(token) for token in special if token in behind]
+            if not ends:
+                raise TokenizerError(f"no token in the chat template ends a call; {_FIX}")
+            parts[place] = behind[min(ends) :]
+        return parts
+
     @property
     def _templated(self) -> bool:
         return bool(getattr(self.inner, "chat_template", None))
 
-    def _render(self, messages: Sequence[dict[str, Any]], **options: Any) -> str:
+    def _render(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
         """The text that the chat template makes of messages, the same on every day.
 
         By default it ends with the beginning of the reply."""
@@ -183,7 +230,7 @@ class HuggingFaceTokenizer:
             text = self.inner.apply_chat_template(
                 list(messages), chat_template=template, tokenize=False, **options
             )
-        except TemplateError as error:
+        except (TemplateError, TypeError) as error:  # templates add up what may not be there
             roles = ", ".join(message["role"] for message in messages)
             what = f"the chat template does not take messages by {roles}"
             raise TokenizerError(f"{what} ({error}); {_FIX}") from error

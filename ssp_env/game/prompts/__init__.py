@@ -4,9 +4,9 @@
 
 These sets ship: ``plain`` (for instruction-following models), ``paper`` (all that the paper's
 prompts ask for, in words of our own), ``compact`` (a sentence or two, for small models that are
-trained to play; see ``ssp imitate``), ``examples`` (the same behind worked examples, as turns of
-the chat), ``tools`` and ``llama`` (for models that write tool calls as Qwen's and Llama 3's do),
-``mini`` (for the words of the mini-wiki), and those of other projects' checkpoints.
+trained to play; see ``ssp imitate``), ``few-shot`` (a system message, and worked examples as turns
+of the chat, for models that cannot play yet), ``tools`` (for models that call functions), ``mini``
+(for the words of the mini-wiki), and those of other projects' checkpoints.
 
 The format of other projects' sets (tags, what surrounds documents, system messages) is read from
 their released code. The sentences are ours; a checkpoint was trained on other ones.
@@ -17,21 +17,20 @@ question, title and text by itself (:class:`Pieces`)."""
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
 from ssp_env.errors import ConfigError, nearest
+from ssp_env.game.prompts.messages import CLOSING, OPENING, in_messages
 from ssp_env.game.prompts.sets import (
     BESIDE,
     FORMATS,
     SHIPPED,
     SetForm,
-    authored,
     format_settings,
     prompt_file,
     read_form,
@@ -40,7 +39,7 @@ from ssp_env.game.prompts.sets import (
     tags_of,
 )
 from ssp_env.tokenizers.base import Tokenizer, encode_parts, first_tokens
-from ssp_env.types import Document, Role
+from ssp_env.types import Action, Document, Role
 
 __all__ = [
     "FORMATS",
@@ -54,8 +53,6 @@ __all__ = [
     "tags_of",
 ]
 
-_OPENING = "_opening"
-"""Behind a role's name, among the texts of a set: what stands before several messages."""
 _ENCODING = "encoding"
 """Among the texts of a set: how it is encoded. Records of earlier versions lack it."""
 Part = tuple[str, bool]
@@ -66,13 +63,16 @@ FIELDS: Mapping[str, tuple[set[str], set[str]]] = {
     "solver": ({"question"}, {"searches"}),
     "verifier": ({"question", "documents"}, set()),
     "closed_book": ({"question"}, set()),
-    "information": ({"documents"}, set()),
+    "information": ({"documents"}, {"about"}),
     "document": ({"text"}, {"number", "title"}),
     "nothing": (set(), set()),
+    "retry": (set(), {"actions"}),
 }
 """Placeholders of each prompt: those that it needs, and those that it may have."""
-_OURS = frozenset({"searches", "number"})
-"""Placeholders for numbers of our own."""
+_OPTIONAL = {"closed_book", "verifier", "retry"}
+"""Prompts that are missing only where the game asks for them."""
+_OURS = frozenset({"searches", "number", "actions"})
+"""Placeholders for numbers and tags of our own."""
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _OPEN_BRACKET = re.compile(r"<\s*/?\s*\Z")
 
@@ -241,7 +241,10 @@ class Pieces:
         limit: int = 0,
         continues: bool = False,
     ) -> list[int]:
-        values = {field: self._data(text) for field, text in texts.items()}
+        values = {
+            field: self._tokenizer.encode(text) if field == "actions" else self._data(text)
+            for field, text in texts.items()
+        }
         listing: list[int] = []
         for number, document in enumerate(documents, 1):
             listing.extend(self._newline if listing else [])
@@ -286,9 +289,8 @@ class Prompts:
         self.tags = read_tags(texts.get("tags"))
         """Names of the tags, which look-alikes in outside text are defused against."""
 
-        frames = {str(r): (texts.get(f"{r}{_OPENING}", frame[0]), frame[1]) for r in Role}
         self._templates = {
-            name: Template(name, texts[name], tokenizer, frames.get(name, ("", "")))
+            name: Template(name, texts[name], tokenizer, self.frame_of(name))
             for name in FIELDS
             if name in texts
         }
@@ -319,27 +321,23 @@ class Prompts:
             for stem in sorted({file.stem for file in Path(source).glob("*.txt")} - known):
                 fix = f"{stem}.txt is none of a set's prompts; {nearest(stem, known)}"
                 raise ConfigError("game.prompts", source, fix)
-        tags = read_tags(declared)
-        around = tags.opening("information"), tags.closing("information")
-        texts.setdefault("information", "{documents}".join(around))
-        for name in FIELDS.keys() - texts.keys() - {"closed_book", "verifier"}:
+        texts, frame = in_messages(texts, form, read_tags(declared), tokenizer)
+        for name in FIELDS.keys() - texts.keys() - _OPTIONAL:
             raise ConfigError("game.prompts", source, f"{name}.txt is missing from it")
+        return cls(texts, frame, tokenizer)
 
-        chat_frame: Callable[..., tuple[str, ...]] = getattr(tokenizer, "chat_frame", _no_frame)
-        # As the chat template would: it does not see the texts themselves.
-        trims = getattr(tokenizer, "trims_messages", False)
-        for role in texts.keys() & {*Role}:
-            messages = authored(role, texts[role])
-            authors = [author for author, _ in messages]
-            opening, *between, _ = chat_frame(authors)
-            lines = [text.strip() if trims else text for _, text in messages]
-            # The final line break of a text is ignored.
-            joined = itertools.chain(*zip(lines, [*between, "\n"], strict=True))
-            texts[role] = "".join(joined)
-            if authors != ["user"]:
-                texts[f"{role}{_OPENING}"] = opening
-        before, after = chat_frame()
-        return cls(texts, (before, after), tokenizer)
+    def frame_of(self, name: str) -> tuple[str, str]:
+        """What a chat template puts before and after one of the set's texts: those of roles, of
+        search results and of retries are messages."""
+        before, after = self.frame if name in {*Role} else ("", "")
+        return self.texts.get(f"{name}{OPENING}", before), self.texts.get(f"{name}{CLOSING}", after)
+
+    def unframed(self, text: str) -> str:
+        """What the environment shows, without what a chat template puts around it."""
+        frames = [self.frame_of(name) for name in FIELDS]
+        before = [b for b, _ in frames if text.startswith(b)]
+        after = [a for _, a in frames if text.endswith(a)]
+        return text.removeprefix(max(before, key=len)).removesuffix(max(after, key=len))
 
     def unspelled(self) -> str | None:
         """The first prompt whose own text the tokenizer cannot spell, if any."""
@@ -372,9 +370,19 @@ class Prompts:
     def closed_book(self, question: str) -> list[int]:
         return self._encoder.fill("closed_book", {"question": question})
 
-    def information(self, documents: Sequence[Document], limit: int) -> list[int]:
-        """The observation that follows a search: ``limit`` tokens of each document at most."""
-        return self._encoder.fill("information", {}, documents, limit, continues=True)
+    def information(self, documents: Sequence[Document], limit: int, about: str = "") -> list[int]:
+        """The observation that follows a search: ``limit`` tokens of each document at most, and
+        what the chat template puts around it. ``about``: the question (proposer: the answer), which
+        a set may repeat."""
+        texts = {"about": about} if "about" in self._templates["information"].fields else {}
+        return self._encoder.fill("information", texts, documents, limit, continues=True)
+
+    def retry(self, actions: Collection[Action]) -> list[int]:
+        """The observation that follows a turn without a complete action, of these."""
+        tags = self.tags
+        pairs = [(tags.opening(a), tags.closing(a)) for a in Action if a in actions]
+        named = " or ".join(map(" ... ".join, pairs))
+        return self._encoder.fill("retry", {"actions": named}, continues=True)
 
     def listed(self, document: Document, limit: int, number: int = 1) -> int:
         """Number of tokens that a document adds to a listing, in this place of it; in texts that
@@ -385,8 +393,3 @@ class Prompts:
         """A document without what is cut off when it is shown."""
         cut = self._encoder.cut
         return replace(document, title=cut(document.title, limit), text=cut(document.text, limit))
-
-
-def _no_frame(roles: Sequence[str] = ("user",)) -> tuple[str, ...]:
-    """Without a chat template, each message is a line of its own."""
-    return ("", *["\n"] * (len(roles) - 1), "")

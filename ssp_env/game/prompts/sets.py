@@ -26,7 +26,7 @@ FORMATS: Mapping[str, dict[str, int]] = {
 }
 """Settings of the game that other projects' checkpoints expect, by the name of the prompt set."""
 
-SHIPPED = ("compact", "examples", "llama", "mini", "paper", "plain", "tools", *FORMATS)
+SHIPPED = ("compact", "few-shot", "mini", "paper", "plain", "tools", *FORMATS)
 
 BESIDE = ("judge", "verify", "solve")
 """Prompts of a set for models behind an API, which :func:`prompt_file` gives."""
@@ -47,6 +47,10 @@ class SetForm(Settings):
     encoding: Literal["whole", "pieces"] = "whole"
     """``whole``: a prompt has the ids that the tokenizer gives its whole text. ``pieces``: literals
     and what stands between them are encoded one by one, as the policies that ship were trained."""
+    results: Literal["message", "tool", "inside"] = "message"
+    """Place of what a search has found: ``message`` (a user's message of its own), ``tool`` (the
+    chat template's own message for it, and its declarations of functions, where it has them), or
+    ``inside`` (the assistant's own message, as Search-R1's checkpoints expect it)."""
 
 
 def format_settings(prompts: str) -> dict[str, Any]:

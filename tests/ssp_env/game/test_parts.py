@@ -51,6 +51,7 @@ KNOBS: dict[str, tuple[Any, Script]] = {
     "max_document_tokens": (5, GOOD),
     "max_query_tokens": (1, by_role(say(SEARCH, [1]))),
     "question_chars": ((90, 999), GOOD),
+    "retries": (1, by_role(say([1]))),
     "asked_searches": ((2, 3), GOOD),
     "filters": ((), NO_SEARCH),
     "verifier": ("none", UNVERIFIED),

@@ -65,13 +65,13 @@ def test_shipped_sets_hold_every_value(name: str, tokenizer: Tokenizer) -> None:
 def test_an_own_set(own: Path) -> None:
     prompts = Prompts.open(str(own), BYTES)
     pages = [Document("1", "A", "aaa"), Document("2", "B", "bbb")]
-    found = "<information>(A) aaa\n(B) bbb</information>"
+    found = "\n<information>(A) aaa\n(B) bbb</information>"
     for ids, text in (
         (prompts.proposer("Rome", 3), "Ask for Rome in 3."),
         (prompts.solver("Where?", 7), "Solve Where? in 7."),
         (prompts.verifier("Where?", pages, 2), "(A) aa\n(B) bb Q: Where?"),
         (prompts.information(pages, 3), found),
-        (prompts.information([], 3), "<information>none</information>"),
+        (prompts.information([], 3), "\n<information>none</information>"),
     ):
         assert bytes(ids).decode() == text
 
@@ -139,36 +139,6 @@ def test_a_whole_attempt_in_a_projects_format(name: str, cities: World) -> None:
     assert tokenizer.decode(theirs) == f"{SEARCH}{last}"
     assert (written.searches[0].query, written.result) == ("river Paris", "the Seine")
     assert tried.reward == 1.0
-
-
-QWEN = '<tool_call>\n{{"name": "{}", "arguments": {{"{}": "{}"}}}}\n</tool_call>'
-RESPONSE = "<|im_end|>\n<|im_start|>user\n<tool_response>\n{}\n</tool_response><|im_end|>\n"
-LLAMA = '<|python_tag|>{{"name": "{}", "parameters": {{"{}": "{}"}}}}'
-HEAD = "<|start_header_id|>{}<|end_header_id|>\n\n"
-IPYTHON = HEAD.format("ipython") + "{}<|eot_id|>" + HEAD.format("assistant")
-
-
-@pytest.mark.parametrize(
-    ("name", "call", "after", "response"),
-    [
-        ("tools", QWEN, " and more", f"{RESPONSE}<|im_start|>assistant\n"),
-        ("llama", f"{LLAMA}<|eom_id|>", " and more", IPYTHON),
-        ("llama", f"{LLAMA}<|eot_id|>", "", IPYTHON),
-    ],
-)
-def test_an_attempt_in_tool_calls(
-    name: str, call: str, after: str, response: str, cities: World
-) -> None:
-    """As the chat templates of Qwen and Llama 3 write them: documents come in a turn of their
-    own."""
-    eos = "<|im_end|>" if name == "tools" else "<|eot_id|>"
-    tokenizer = chatty(tags=True, eos_token=eos)
-    turns = call.format("search", "query", "river Paris"), call.format("answer", "text", "Seine")
-    tried = attempt(cities, name, tokenizer, *(f"{turn}{after}" for turn in turns), top_k=1)
-    assert tried.trajectory.result == "Seine"
-    written = tokenizer.decode(tried.trajectory.ids[tried.trajectory.prompt_length :])
-    found = response.format("[Paris] Paris lies on the river Seine.")
-    assert written == f"{turns[0]}{found}{turns[1]}"
 
 
 def test_worked_examples_are_turns_of_the_chat(own: Path) -> None:

@@ -14,8 +14,9 @@ from scripted import WRITTEN
 
 from benchmarks.fuzz.games import play
 from benchmarks.fuzz.invariants import first_call, squashed, without_thoughts
+from ssp_env.game.calls import Call, read_call
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.protocol import ALLOWED, Call, Forgery, ScannerTags, Tags, TurnScanner, read_call
+from ssp_env.game.protocol import ALLOWED, Forgery, ScannerTags, Tags, TurnScanner
 from ssp_env.types import Action, Role
 
 TAGS = Tags()
@@ -116,8 +117,6 @@ def test_tool_calls_are_the_same_actions() -> None:
         assert scanner.feed(f"<tool_call>{said}</tool_call>".encode()) == call
     assert not any(read_call(text, [*Action]) for text in WRITTEN)
     assert "<tool_call>" not in tags.defuse("<tool_call>")
-    pair = ("<|python_tag|>", "<|eom_id|>")
-    assert Tags(call=pair).defuse("a<｜PYTHON_tag|>b") == "a‹｜PYTHON_tag|›b"
     assert "</tool_call>" in ScannerTags(tags, ALLOWED[Role.SOLVER]).stops()
     # Without its name, it is text.
     assert TurnScanner(ScannerTags(Tags(), ALLOWED[Role.SOLVER])).feed(b"<tool_call>{}") is None
