@@ -30,8 +30,9 @@ _WORTH_A_COPY = 16
 class TransformersEngine:
     """Continuous batching: rows join the running batch, and leave it when their turn is over.
 
-    A request whose key has been here before, and whose tokens go on from there, is continued; any
-    other is computed from its first token. The random numbers of a row are its request's own.
+    A request whose key has been here before, and whose tokens go on from there, is continued. Any
+    other goes on from what it has in common with another row, if there is one. The random numbers
+    of a row are its request's own.
     """
 
     def __init__(self, model: Any, tokenizer: Tokenizer, stop: StopRule) -> None:
@@ -89,7 +90,7 @@ class TransformersEngine:
     def step(self) -> list[tuple[int, Generation]]:
         """One pass of the model: over the requests that join, or one token for all that run.
 
-        Where memory runs out, fewer rows run side by side from then on; their tokens stay the same.
+        Where memory runs out, fewer rows run side by side from then on, to the same tokens.
         """
         try:
             live = len(self._live())
