@@ -11,6 +11,7 @@ from ssp_env.game.protocol import Tags, check_tokenizer
 from ssp_env.game.trajectory import Limits, Trajectory, Waiting
 from ssp_env.testing.material import AWKWARD, SCRIPTS, check_unique, missing, same_twice
 from ssp_env.tokenizers import Tokenizer
+from ssp_env.tokenizers.base import encode_parts, end_ids
 from ssp_env.types import Question, Role, World
 from ssp_env.wording.answers import exact_match
 from ssp_env.worlds.questions import shared_answers
@@ -128,6 +129,8 @@ class TokenizerTests:
             f"one piece per id: {len(tokenizer.pieces)} pieces for vocab_size = {size}"
         )
         ends = [] if tokenizer.eos_id is None else [("eos_id", tokenizer.eos_id)]
+        beyond = sorted(token for token in end_ids(tokenizer) if not 0 <= token < size)
+        assert not beyond, f"end_ids holds {beyond}, which are outside the ids 0 .. {size - 1}"
         for name, token in (("pad_id", tokenizer.pad_id), *ends):
             assert 0 <= token < size, f"{name} = {token} is outside the ids 0 .. {size - 1}"
             assert tokenizer.pieces[token] == b"", f"{name} stands for no text: its piece is b''"
@@ -169,6 +172,25 @@ class TokenizerTests:
                 f"encode_data takes the text {text!r} for the token {token}: spell it out as text"
             )
 
+    def test_parts_join_to_their_text(self) -> None:
+        tokenizer = self.make_tokenizer()
+        tag = self.tags.opening("search")
+        for text in (*SCRIPTS, "what is it , and who ?"):
+            ids = encode_parts(tokenizer, [("a ", True), (text, False), (f" {tag}", True)])
+            spelled = _spell(tokenizer, ids)
+            each = tokenizer.encode("a "), tokenizer.encode_data(text), tokenizer.encode(tag)
+            said = "".join(_spell(tokenizer, part) for part in each)
+            assert "".join(spelled.split()) == "".join(said.split()), (
+                f"the parts 'a ', {text!r} and ' {tag}' became {spelled!r}"
+            )
+
+        single = [i for i in tokenizer.encode(tag) if len(tokenizer.encode(tag)) == 1]
+        for parts in ([(tag, False)], [(tag[:-1], False), (tag[-1:], False)]):
+            ids = encode_parts(tokenizer, parts)
+            assert not {*single, *end_ids(tokenizer)} & {*ids}, (
+                f"encode_parts takes the outside text {tag!r} for a token of its own: spell it out"
+            )
+
     def test_a_turn_is_read(self) -> None:
         tokenizer = self.make_tokenizer()
         check_tokenizer(tokenizer, self.tags)
@@ -180,5 +202,10 @@ class TokenizerTests:
         assert trajectory.waiting is Waiting.SEARCH, (
             f"a search call was not found in the ids {ids}: their pieces have to spell its tags"
         )
-        if tokenizer.eos_id is not None:
-            assert Trajectory(limits, []).feed([tokenizer.eos_id]), "the end token ended no turn"
+        for token in end_ids(tokenizer):
+            assert Trajectory(limits, []).feed([token]), f"the end token {token} ended no turn"
+
+
+def _spell(tokenizer: Tokenizer, ids: list[int]) -> str:
+    """The text that ids stand for."""
+    return b"".join(tokenizer.pieces[i] for i in ids).decode("utf-8", "replace")

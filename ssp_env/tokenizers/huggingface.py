@@ -22,6 +22,8 @@ _DATE = date(2024, 7, 26)
 another prompt every day."""
 _WAITS = ("<|eom_id|>", "<|call|>")
 """Tokens that end a message which calls a function, where a chat template names them."""
+_PLAIN = ("PreTrainedTokenizerFast", "TokenizersBackend")
+"""Names of the class that takes a tokenizer.json as it is."""
 _FILES = ("tokenizer*.json", "chat_template*", "generation_config.json")
 _NUMBERED = re.compile(r"SSP0(\d+)TEXT")
 _FIX = "take another prompt set, or a tokenizer_config.json with another template"
@@ -88,12 +90,18 @@ class HuggingFaceTokenizer:
         """A run loads its tokenizer a dozen times; reading 150,000 tokens off takes seconds."""
         try:
             # Imported here, and after a look at the files: it takes seconds.
-            from transformers import AutoTokenizer
+            from transformers import AutoTokenizer, PreTrainedTokenizerFast
         except ImportError as error:
             raise MissingExtra("a tokenizer of a model directory", "train") from error
 
         try:
-            inner = AutoTokenizer.from_pretrained(path, local_files_only=True)
+            # For some families, the automatic class puts its own split in the place of the file's,
+            # even where the config names the plain class.
+            said = path / "tokenizer_config.json"
+            config = json.loads(said.read_text(encoding="utf-8")) if said.is_file() else {}
+            plain = (path / "tokenizer.json").is_file() and config.get("tokenizer_class") in _PLAIN
+            kind = PreTrainedTokenizerFast if plain else AutoTokenizer
+            inner = kind.from_pretrained(path, local_files_only=True)
         except Exception as error:  # the Rust library raises bare ones
             raise ModelError(f"the tokenizer of {path} cannot be loaded: {error}") from error
         return cls(inner)
