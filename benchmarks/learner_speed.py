@@ -3,7 +3,7 @@
     git worktree add ../before d6c6ec1c
     python -m benchmarks.learner_speed ../before MODEL_DIR --out learner_speed.json
 
-One row of 1,500 tokens, of which the policy wrote the last 200: forward and backward pass, and a
+One row of ``--tokens``, of which the policy wrote the last 200: forward and backward pass, and a
 step of Adam on adapters of rank 16, through RLlib's learner. Sides take turns, each turn in a
 process of its own with one thread, after a short row to warm up. Times are CPU-seconds; memory is
 all that the process has resident at its peak, weights and libraries included.
@@ -26,8 +26,8 @@ import torch
 
 from benchmarks.harness import ROOT, in_turns, parser, write
 
-LENGTH, OWN = 1500, 200
-"""Tokens of the row, and how many of them the policy wrote."""
+OWN = 200
+"""Tokens of the row that the policy wrote."""
 SIDES: dict[str, tuple[bool, dict[str, Any]]] = {
     "before": (False, {}),
     "now": (True, {}),
@@ -44,13 +44,15 @@ def main() -> None:
     options.add_argument("model", type=Path, help="directory of a causal LM")
     options.add_argument("--name", default="", help="what the model is, for the result")
     options.add_argument("--turns", type=int, default=3)
+    options.add_argument("--tokens", type=int, default=1500, help="some 12 GiB of the first side")
     options.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
     settings = options.parse_args()
 
     def measured(side: str) -> dict[str, float]:
         this, changes = SIDES[side]
         checkout = ROOT if this else settings.before.resolve()
-        found = in_checkout(checkout, {"model_dir": str(settings.model), **changes})
+        given = {"microbatch_tokens": settings.tokens, "model_dir": str(settings.model)}
+        found = in_checkout(checkout, {**given, **changes})
         print(side, found, file=sys.stderr, flush=True)
         return found
 
@@ -60,14 +62,14 @@ def main() -> None:
         "model": settings.name or settings.model.name,
         "commit_of_before": commit(settings.before),
         "cpu": units(),
-        "row": {"tokens": LENGTH, "own": OWN, "lora_rank": 16},
+        "row": {"tokens": settings.tokens, "own": OWN, "lora_rank": 16},
     }
     for side, answers in found.items():
         of = {name: median(each[name] for each in answers) for name in answers[0]}
         pairs = list(zip(found[settings.sides[0]], answers, strict=True))
         result[side] = {
             **of,
-            "tokens_per_cpu_second": LENGTH / of["seconds"],
+            "tokens_per_cpu_second": settings.tokens / of["seconds"],
             "times_as_fast": [round(a["seconds"] / b["seconds"], 3) for a, b in pairs],
             "of_peak": round(median(b["peak_gib"] / a["peak_gib"] for a, b in pairs), 3),
         }
@@ -96,7 +98,7 @@ def one_side(training: dict[str, Any]) -> dict[str, float]:
 
     torch.set_num_threads(1)
     config = SSPConfig().training(
-        lora_rank=16, kl_coeff=0.0, learning_roles=("solver",), microbatch_tokens=LENGTH, **training
+        lora_rank=16, kl_coeff=0.0, learning_roles=("solver",), **training
     )
     spec = MultiRLModuleSpec(rl_module_specs={MODULE_ID: config.get_default_rl_module_spec()})
     learner = SSPLearner(config=config, module_spec=spec)
@@ -116,7 +118,7 @@ def one_side(training: dict[str, Any]) -> dict[str, float]:
     update(64, 16)
     Path("/proc/self/clear_refs").write_text("5")  # the kernel forgets the peak so far
     before, began = resident("VmRSS"), process_time()
-    norm = update(LENGTH, OWN)
+    norm = update(training["microbatch_tokens"], OWN)
     spent = process_time() - began
     return {"seconds": spent, "peak_gib": resident("VmHWM"), "before_gib": before, **norm}
 

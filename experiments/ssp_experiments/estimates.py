@@ -4,8 +4,9 @@ Weights, gradients, moments and caches are exact. What passes of the learner kee
 an estimate whose factors were fitted to 180 counts with fake tensors, of policies of .1M to 32B
 parameters (`benchmarks/results/plans.json`, whose script its commit has). For Qwen2.5's shapes at
 12,288 tokens it is within 20% of them, and the learner's total within 5%, as it was on an H200
-(`benchmarks/results/gpu.json`). Seconds serve to compare layouts with each other: most of their
-rates are taken, not measured here.
+(`benchmarks/results/gpu.json`). On a CPU, processes hold their libraries and what the allocator
+keeps as well: `benchmarks/results/plan_memory.json` has what was resident. Seconds serve to compare
+layouts with each other: most of their rates are taken, not measured here.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 
 from ssp_agents.config import LearningConfig, given_per_step, played_at_once, vllm_share
 from ssp_agents.losses import find_algorithm
+from ssp_agents.precision import SMALL, passes_dtype
 from ssp_agents.scoring import LOGITS_PER_CHUNK
 from ssp_agents.sharding import layers_of
 from ssp_env.game.config import GameConfig
@@ -28,6 +30,13 @@ FLOAT, HALF = 4, 2
 _SAMPLED = 32
 """Bytes per logit while a token is sampled: logits, log-probabilities, and their running sum in
 double precision."""
+
+LIBRARIES = 620 * 2**20
+"""Bytes of Python and its libraries in each process on a CPU, which has no memory but its own
+(measured)."""
+KEPT_APART = {True: 1.3, False: 1.7}
+"""Resident bytes per byte that a pass keeps on a CPU, in bfloat16 and in float32: the C library
+puts short-lived tensors among those that are kept, and cannot give their room back (measured)."""
 
 PEAK = 989e12
 """FLOP per second of an H100 in bfloat16, from its data sheet."""
@@ -80,24 +89,26 @@ def shape_of(lm: Any) -> Shape:
     maps = [m for layer in layers for m in layer.modules() if isinstance(m, torch.nn.Linear)]
     parameters = sum(p.numel() for p in lm.parameters())
 
-    config = lm.config
+    # What an architecture has no name for is taken as it is in most of them.
+    config = lm.config.get_text_config()
+    vocabulary, width = lm.get_input_embeddings().weight.shape
     kinds = getattr(config, "layer_types", None) or ["full_attention"] * len(layers)
-    heads = config.num_attention_heads
+    heads = getattr(config, "num_attention_heads", None) or 1
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
-    head_size = getattr(config, "head_dim", None) or config.hidden_size // heads
+    head_size = getattr(config, "head_dim", None) or width // heads
 
     return Shape(
         parameters=parameters,
-        layer=max(sizes),
+        layer=max(sizes, default=0),
         outside=parameters - sum(sizes),
         adapted=sum(m.in_features + m.out_features for m in maps),
         layers=len(layers),
-        width=config.hidden_size,
-        inner=config.intermediate_size,
+        width=width,
+        inner=getattr(config, "intermediate_size", None) or 4 * width,
         heads=heads,
         head_size=head_size,
         cached=2 * sum(kind != "conv" for kind in kinds) * kv_heads * head_size,
-        vocabulary=config.vocab_size,
+        vocabulary=vocabulary,
         tied=bool(getattr(config, "tie_word_embeddings", False)),
     )
 
@@ -161,7 +172,7 @@ def _learner(shape: Shape, config: RunConfig) -> tuple[dict[str, int], dict[str,
     """Bytes of each learner: always, and during an update."""
     learning, compute = config.learning, config.compute
     sharded = compute.sharding == "fsdp2" and compute.learners > 1
-    half = compute.gpus != "none"
+    half = learns_in_half(shape, config)
     trained = learning.lora_rank * shape.adapted or shape.parameters
     algorithms = [find_algorithm(learning, role) for role in learning.learning_roles]
     has_kl = learning.kl_coeff > 0 and any(algorithm.kl for algorithm in algorithms)
@@ -169,7 +180,12 @@ def _learner(shape: Shape, config: RunConfig) -> tuple[dict[str, int], dict[str,
 
     # Weights and gradients are float32, as are Adam's two moments of each trained weight.
     weights, gradients = FLOAT * shape.parameters // shares, FLOAT * trained // shares
+    rounded = half and learning.lora_rank and not sharded
+    if rounded:  # beneath adapters, layers are kept as passes read them
+        weights -= HALF * (shape.parameters - shape.outside)
     held = {"weights": weights, "Adam's moments": 2 * gradients}
+    if compute.gpus == "none":
+        held["libraries"] = LIBRARIES
     if learning.lora_rank:
         held["adapters"] = gradients  # without them, the policy is its own reference
     elif has_kl:
@@ -184,7 +200,7 @@ def _learner(shape: Shape, config: RunConfig) -> tuple[dict[str, int], dict[str,
         models = 2 if "reference" in held else 1
         passing["gathered layers"] = models * size * (2 * shape.layer + shape.outside)
         passing["gradients to deal"] = (size + FLOAT) * min(trained, shape.layer + shape.outside)
-    elif half:
+    elif half and not rounded:
         # Autocast keeps a copy of all linear maps until the micro-batch is done.
         lookup = 0 if shape.tied else shape.vocabulary * shape.width
         passing["weights in bfloat16"] = HALF * (shape.parameters - lookup)
@@ -192,18 +208,29 @@ def _learner(shape: Shape, config: RunConfig) -> tuple[dict[str, int], dict[str,
     return held, passing
 
 
+def learns_in_half(shape: Shape, config: RunConfig) -> bool:
+    """True where a learner's passes are computed in bfloat16: on GPUs, unless it is told otherwise,
+    and where this machine's CPU would."""
+    asked = config.learning.dtype
+    if config.compute.gpus != "none":
+        return asked != "float32"
+    return passes_dtype(asked, torch.device("cpu"), small=shape.parameters < SMALL) is not None
+
+
 def _activations(shape: Shape, config: RunConfig, half: bool, sharded: bool) -> int:
     """Bytes that passes over one micro-batch of the longest rows hold at their peak."""
     game, learning = config.game, config.learning
     rows, read = rows_per_pass(game, learning), longest_row(game) - 1
     tokens, own = rows * read, rows * game.max_response_tokens
-    # Eager attention, on the CPU, keeps its scores.
-    scores = 0 if config.compute.gpus != "none" else rows * shape.heads * read**2
-    vocabulary = shape.vocabulary * shape.width
+    # Attention that is written out, of small policies, keeps its scores.
+    scores = rows * shape.heads * read**2 if shape.parameters < SMALL else 0
+    vocabulary, on_cpu = shape.vocabulary * shape.width, config.compute.gpus == "none"
 
     # Bytes per number: norms, queries, keys, values and the residual stream; the MLP; scores. Under
-    # autocast some are kept in both precisions.
-    of_width, of_inner, of_scores = (14, 9.2, 7.5) if half else (22, 16, 4.8)
+    # autocast some are kept in both precisions. Beneath adapters, norms keep less.
+    of_width, of_inner, of_scores = (15.3, 8.2, 7.5) if half else (18, 16, 4.8)
+    if learning.lora_rank:
+        of_width -= 4
     width = shape.width + shape.heads * shape.head_size
     layer: float = tokens * (of_width * width + of_inner * shape.inner) + of_scores * scores
     kept, again = shape.layers * layer, 0.0
@@ -211,13 +238,18 @@ def _activations(shape: Shape, config: RunConfig, half: bool, sharded: bool) -> 
         # Only each layer's input is kept; one layer at a time is computed again.
         stream = HALF if sharded and half else FLOAT
         kept, again = float(shape.layers * tokens * shape.width * stream), layer
+    if on_cpu:
+        kept, again = KEPT_APART[half] * kept, KEPT_APART[half] * again
 
     # The peak is in the backward pass of the output layer (a chunk of logits, with entropies), of a
     # layer, or of the embedding, whose gradient comes in addition to that of a tied output layer.
     logits = min(own * shape.vocabulary, LOGITS_PER_CHUNK)
-    head = 16 * logits + 8 * own * shape.width + (2 if half else 8) * vocabulary
+    # Beneath adapters it has no gradient; in bfloat16 it is rounded, and laid out anew, twice.
+    of_head = (6 if half else 0) if learning.lora_rank else (2 if half else 8)
+    head = 16 * logits + 8 * own * shape.width + of_head * vocabulary
     backward = again + (5.5 if half else 12) * tokens * shape.inner + 3 * scores
-    return int(max(kept + max(head, backward), (12 if shape.tied else 7) * vocabulary))
+    of_embedding = 0 if learning.lora_rank else (12 if shape.tied else 7) * vocabulary
+    return int(max(kept + max(head, backward), of_embedding))
 
 
 def _engine(
@@ -308,7 +340,7 @@ def estimate(shape: Shape, config: RunConfig, memory: float) -> Estimate:
     play = SAMPLED * tokens * busiest / max(1.0, min(rate, FASTEST))
 
     # Per token and parameter: 2 forward and 4 backward, 2 to compute layers again, 2 of the KL.
-    factor = 6 + 2 * learning.gradient_checkpointing + 2 * (learning.kl_coeff > 0)
+    factor = 6 + 2 * bool(learning.gradient_checkpointing) + 2 * (learning.kl_coeff > 0)
     learn = factor * shape.parameters * tokens / (learners * PEAK * MFU)
     sent = learning.lora_rank * shape.adapted or shape.parameters
     weights = HALF * sent / HANDED_OVER

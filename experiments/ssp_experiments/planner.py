@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from operator import attrgetter
+from pathlib import Path
 
 import torch
 from rich.console import Console
@@ -36,6 +37,8 @@ MEMORY = 80.0
 """GiB of a GPU, unless it is said."""
 MACHINE = 8
 """GPUs of a machine; Ray can place pairs that share them on one machine alone."""
+SPARE = 0.8
+"""Share of a device's memory up to which a plan goes without checkpointing, unless it is said."""
 USABLE = 0.92
 """Share of a GPU's memory that a plan may fill; the rest is for CUDA, NCCL and fragments."""
 WORTHWHILE = 0.9
@@ -71,6 +74,8 @@ def show_plan(
             raise ConfigError(name, given, f"these settings use no GPU; {fix}")
 
     shape, size = shape_of(meta_model(config.model_dir)), (memory or MEMORY) * 2**30
+    unsaid = config.learning.gradient_checkpointing is None
+    config = with_checkpointing(config, shape, size if used else machine_memory())
     count = gpus or used
     best = fastest(config, shape, size, count) if used else None
     proposed = ""
@@ -108,6 +113,8 @@ def show_plan(
     print(f"{model}: {parameters} parameters; a pass takes up to {passes}")
     for device in devices:
         _show(device, size if used else 0)
+    if unsaid and config.learning.gradient_checkpointing:
+        print("layers are computed again in the backward pass: without, memory would be short")
     for line in filter(None, (seconds, proposed)):
         print(line)
     return 0
@@ -177,19 +184,55 @@ def difference(config: RunConfig, other: RunConfig) -> str:
     )
 
 
-def check_memory(config: RunConfig) -> None:
-    """Makes sure that a run fits on this machine's GPUs; those of a Ray cluster are not asked."""
+def machine_memory() -> float:
+    """Bytes that this machine's processes may hold, by its own count and by that of the control
+    group that it runs this one in."""
+    held = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    said = limit.read_text(encoding="utf-8").strip() if limit.is_file() else "max"
+    return float(held if said == "max" else min(held, int(said)))
+
+
+def with_checkpointing(config: RunConfig, shape: Shape, memory: float) -> RunConfig:
+    """The run with ``learning.gradient_checkpointing`` decided, where that is left open: without,
+    if the plan then takes at most ``SPARE`` of the memory. That is a GPU's, or the machine's, of
+    which each process takes its part. Results are the same."""
+    if config.learning.gradient_checkpointing is not None:
+        return config
+    without = _checkpointing(config, False)
+    on_gpus = config.compute.gpus != "none"
+    devices = plan(shape, without, memory if on_gpus else 0)
+    each = [device.total for device in devices for _ in range(device.count)]
+    fits = (max(each) if on_gpus else sum(each)) <= SPARE * memory
+    return without if fits else _checkpointing(config, True)
+
+
+def _checkpointing(config: RunConfig, chosen: bool) -> RunConfig:
+    learning = config.learning.replace(gradient_checkpointing=chosen)
+    return config.replace(learning=learning)
+
+
+def check_memory(config: RunConfig) -> RunConfig:
+    """Makes sure that a run fits on this machine's GPUs; those of a Ray cluster are not asked.
+
+    Returns:
+        The run, with ``learning.gradient_checkpointing`` decided.
+    """
     if config.compute.gpus == "none":
-        return
+        shape = shape_of(meta_model(config.model_dir))
+        return with_checkpointing(config, shape, machine_memory())
     if os.environ.get("RAY_ADDRESS"):
         fix = "`ssp plan --memory GIB`, with the settings of this run, tells whether it fits"
         _log.warning("no GPU could be asked how much memory it has; %s", fix)
-        return
+        shape = shape_of(meta_model(config.model_dir))
+        return with_checkpointing(config, shape, MEMORY * 2**30)
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     memories = [torch.cuda.get_device_properties(i).total_memory for i in range(count)]
     shape = shape_of(meta_model(config.model_dir))
+    config = with_checkpointing(config, shape, min(memories, default=0))
     check_fit(config, shape, min(memories, default=0), count)
+    return config
 
 
 def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> tuple[Device, ...]:

@@ -15,7 +15,14 @@ from ssp_env import cli
 from ssp_env.errors import ConfigError
 from ssp_experiments.config import RunConfig, load_preset, make_config
 from ssp_experiments.estimates import Device, Shape, estimate, least_share, plan, shape_of
-from ssp_experiments.planner import USABLE, check_fit, check_memory, fastest, layouts
+from ssp_experiments.planner import (
+    USABLE,
+    check_fit,
+    check_memory,
+    fastest,
+    layouts,
+    with_checkpointing,
+)
 
 # Counted by running the learner's and the engine's code over fake tensors (paper-7b, rows of
 # 12,288 tokens): parameters; activations and all of a learner by itself; the same with eight
@@ -77,6 +84,51 @@ def test_formulas_agree_with_counts_over_fake_tensors(
         assert first.parts["activations"] == pytest.approx(activations, rel=0.2)
         assert first.total == pytest.approx(whole, rel=0.05)
         assert engine.parts["the engine's passes"] == pytest.approx(passes, rel=0.02)
+
+
+def test_what_a_learner_on_a_cpu_had_resident_is_what_is_planned() -> None:
+    """Measured by `benchmarks/plan_memory.py`, of a policy trained whole and of one with adapters,
+    in both dtypes, with and without checkpointing."""
+    file = Path(__file__).parents[2] / "benchmarks/results/plan_memory.json"
+    cases = json.loads(file.read_text())["cases"]
+    assert {name.partition(",")[0] for name in cases} == {"model", "48M"}
+    for name, case in cases.items():
+        assert case["planned_gib"] == pytest.approx(case["peak_gib"], rel=0.15), name
+
+
+def test_the_arithmetic_of_a_learner_decides_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On this machine's CPU, what it would compute in; on GPUs, bfloat16 unless it is said."""
+    sizes, cpu = qwen(512, 2048, 8, 8, 2, 32_000, True), {"gpus": "none"}
+
+    def learner(units: dict[str, bool], **changes: Any) -> dict[str, int]:
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: units)
+        changes.setdefault("compute", cpu)
+        return plan(sizes, run(**changes))[0].parts
+
+    there, not_there = {"amx_bf16": True}, {"avx2": True}
+    half, whole = learner(there), learner(not_there)
+    assert whole["activations"] > half["activations"]
+    assert ("weights in bfloat16" in half, "weights in bfloat16" in whole) == (True, False)
+    assert learner(there, learning={"dtype": "float32"}) == whole
+    on_gpu = learner(not_there, compute={})
+    assert "libraries" not in on_gpu
+    assert on_gpu["weights"] == whole["weights"] == 4 * sizes.parameters
+    # Beneath adapters, layers are kept in half.
+    adapted = learner(there, learning={"lora_rank": 2})
+    assert adapted["weights"] == 2 * (sizes.parameters - sizes.outside) + 4 * sizes.outside
+    assert learner(not_there, learning={"lora_rank": 2})["weights"] == whole["weights"]
+
+
+def test_layers_are_computed_again_where_memory_asks_for_it() -> None:
+    for compute in ({}, {"gpus": "none", "env_runners": 0, "learners": 0}):
+        opened = run(compute=compute)
+        assert opened.learning.gradient_checkpointing is None
+        needed = max(device.total for device in made(opened))
+        for memory, chosen in ((2 * needed, False), (1.05 * needed, True)):
+            decided = with_checkpointing(opened, SMALL, memory)
+            assert decided.learning.gradient_checkpointing is chosen
+        said = run(compute=compute, learning={"gradient_checkpointing": False})
+        assert with_checkpointing(said, SMALL, 1.0) == said
 
 
 def test_an_engine_holds_the_caches_of_a_round() -> None:

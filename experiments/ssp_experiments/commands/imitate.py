@@ -82,7 +82,7 @@ def run(
     config = chosen.config({**SUPERVISED, "steps": steps, "learning.lr": lr})
     check_settings(config)
     check_policy(config)
-    check_memory(config)
+    planned = check_memory(config)
     rules, questions = open_run(config)
     check_answers(rules)
 
@@ -97,7 +97,7 @@ def run(
         engine = engine_of(config, rules)
         if not taken:
             _show("before", rules, engine, questions[:measured], config)
-        weights = _learn(config, rules, rows, directory, taken)
+        weights = _learn(planned, rules, rows, directory, taken)
         engine.update_weights(weights, steps)
         _show("after", rules, engine, questions[:measured], config)
     policy = directory.kept_checkpoints()[-1][1] / "policy"

@@ -58,7 +58,7 @@ def train(
     """
     began = time.perf_counter()
     check_settings(config)
-    check_memory(config)
+    planned = check_memory(config)
     rules, questions = open_training(config)
     directory = RunDirectory(out)
     held = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
@@ -89,7 +89,7 @@ def train(
                 except Exception as error:  # each library raises its own
                     what = f"tracker {config.tracker} cannot be opened: {error}"
                     raise RunError(what) from error
-                run = _Run(config, directory, held, questions, progress, track, report, began)
+                run = _Run(planned, directory, held, questions, progress, track, report, began)
                 run.play(steps_done)
 
         summary = summarise(config, directory, rules)
