@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 from learning import distance, learner_for, some_rows, update
+from peft import PeftModel
 from safetensors import safe_open
 from two_ranks import columns as tensors
 
 from ssp_agents.engines.base import StopRule
 from ssp_agents.engines.transformers_engine import TransformersEngine
-from ssp_agents.models import adapt, is_adapter, load_model, state_of
+from ssp_agents.models import adapt, is_adapter, load_model, save_adapters, state_of
 from ssp_agents.rllib.learner import SSPLearner
 from ssp_agents.rllib.module import MODULE_ID
 from ssp_agents.scoring import Scores, TokenScorer
@@ -98,3 +99,14 @@ def test_a_checkpoint_holds_adapters_and_goes_on(
     assert update(other, rows) == update(trained, rows)
     ours, theirs = (state_of(learner.module[MODULE_ID]) for learner in (other, trained))
     assert distance(ours, theirs) == 0.0
+
+
+def test_saved_adapters_are_what_peft_reads(
+    trained: SSPLearner, model_dir: Path, tmp_path: Path
+) -> None:
+    lm = trained.module[MODULE_ID].lm
+    save_adapters(state_of(lm), tmp_path)
+    read = PeftModel.from_pretrained(load_model(model_dir), str(tmp_path))
+    ours, theirs = scored(model_dir, lm), scored(model_dir, read.base_model.model)
+    assert (ours - theirs).abs().max() < 1e-6
+    assert (ours - scored(model_dir, load_model(model_dir))).abs().max() > 1e-4

@@ -175,7 +175,8 @@ class VLLMEngine:
         folder = TemporaryDirectory(prefix="ssp-adapters-")
         save_adapters(state, folder.name)
         self._adapters = folder
-        self._llm.add_lora(self._adapter(load_inplace=True))
+        if not self._llm.add_lora(self._adapter(load_inplace=True)):
+            raise ServiceError("engine", "it did not take the adapters")
 
     def _adapter(self, **more: Any) -> Any:
         """vLLM's name for the adapters, as part of a request; ``None`` while there are none."""
