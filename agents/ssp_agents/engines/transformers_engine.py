@@ -26,7 +26,7 @@ _JOIN_FROM = 0.5
 own, and a copy of the cache."""
 
 
-class _Way(NamedTuple):
+class Way(NamedTuple):
     """How a model is to be fed, so that what it keeps is right."""
 
     even: bool = False
@@ -66,7 +66,8 @@ class TransformersEngine:
         self.model, self.weights_version = model, 0
         self._tokenizer, self._stop = tokenizer, stop
         self._device = next(model.parameters()).device
-        self._way = _Way()
+        self.way = Way()
+        self.checked = math.inf
         self._most_rows: int | None = None
         self._tried = 0
         self._forget()
@@ -247,14 +248,14 @@ class TransformersEngine:
             kept = fresh
             for known in (self._kept[turn.key] for turn in turns if turn.key in self._kept):
                 size = len(known.seen)
-                if size < len(ids) and known.seen == [*ids[:size]] and not self._way.anew:
+                if size < len(ids) and known.seen == [*ids[:size]] and not self.way.anew:
                     kept = known  # these tokens go on from what was computed under the key
                     break
             places.setdefault(id(kept.cache), []).append((kept, ids))
 
         rows = [place for part in places.values() for place in part]
         groups = [rows]
-        if self._way.even or self._way.apart:
+        if self.way.even or self.way.apart:
             rows = sorted(rows, key=self._alike)
             groups = [[*group] for _, group in groupby(rows, self._alike)]
         fed = [self._feed(group) for group in groups]
@@ -290,11 +291,11 @@ class TransformersEngine:
     def _alike(self, row: tuple[_Kept, tuple[int, ...]]) -> tuple[int, int]:
         """What rows of one pass have in common: how much is new, and how much was read before."""
         before, length = len(row[0].seen), len(row[1])
-        return length - before, before if self._way.apart else 0
+        return length - before, before if self.way.apart else 0
 
     def _forward(self, cache: RaggedCache, ids: Tensor, new: Tensor) -> Tensor:
         # ids: (rows, width), of which row i has new[i] real ones; logits at the last of these.
-        if not self._way.apart:
+        if not self.way.apart:
             return self._pass(cache, ids, new)
 
         found = torch.zeros(len(ids), self._tokenizer.vocab_size, device=self._device)
@@ -308,7 +309,7 @@ class TransformersEngine:
 
     def _pass(self, cache: RaggedCache, ids: Tensor, new: Tensor) -> Tensor:
         positions = cache.expect(new, ids.shape[1])
-        alike = None if self._way.apart else positions
+        alike = None if self.way.apart else positions
         hidden = cached_states(self.model, ids, alike, cache)
         cache.commit()
         last = hidden[torch.arange(len(ids), device=self._device), (new - 1).clamp(min=0)]
@@ -324,8 +325,8 @@ class TransformersEngine:
         other goes on."""
         plain = Plain.of(self.model, self._tokenizer.vocab_size)
         nearest, cause = math.inf, ""
-        for way in (_Way(), _Way(anew=True), _Way(apart=True), _Way(apart=True, anew=True)):
-            self._way = way
+        for way in (Way(), Way(anew=True), Way(apart=True), Way(apart=True, anew=True)):
+            self.way = way
             try:
                 apart = self._distance(plain)
             except Exception as error:
@@ -336,20 +337,17 @@ class TransformersEngine:
             finally:
                 self._forget()
             if apart <= plain.bound:
+                self.checked = apart
                 return
             nearest = min(nearest, apart)
-        figure = "" if math.isinf(nearest) else plain.figure(nearest)
-        raise ModelError(
-            f"the transformers engine cannot play {plain.kind}: {figure}it keeps what it has read "
-            f"elsewhere than in the cache that it is given{cause}; engine.kind=vllm may play it"
-        )
+        raise plain.refusal(nearest, cause)
 
     @torch.no_grad()
     def _distance(self, plain: Plain) -> float:
         """Largest distance of the engine's passes from those texts, in nats."""
         texts: list[list[int]] = plain.ids.tolist()
         one, _ = self._feed([(_Kept(RaggedCache(1, self._device), 0, []), (texts[0][0],))])
-        self._way = self._way._replace(even=one.recurrent)
+        self.way = self.way._replace(even=one.recurrent)
 
         apart = [0.0]
         # How much has been read of each text at the end of a turn's prompt, and the text that then

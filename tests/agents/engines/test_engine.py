@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from engine_tests import (
-    SIZES,
     STOPS,
     Conversation,
     EngineTests,
@@ -21,8 +20,6 @@ from engine_tests import (
     words,
 )
 from playful import new_round, playful_model
-from transformers import GraniteConfig, MistralConfig
-from transformers.models.auto import AutoModelForCausalLM
 
 from ssp_agents.config import EngineConfig, LearningConfig
 from ssp_agents.engines.base import Engine, StopRule, generate
@@ -108,18 +105,6 @@ def test_weights_that_are_no_numbers_are_an_outage() -> None:
     with pytest.raises(ServiceError, match=r"engine: the weights \(version 7\)"):
         generate(engine, requests(3))
     assert engine.running == 0
-
-
-@pytest.mark.parametrize(
-    ("config", "what"),
-    [
-        (MistralConfig(**SIZES, sliding_window=8), "sliding_attention"),
-        (GraniteConfig(**SIZES, logits_scaling=2.0), "logits_scaling"),
-    ],
-)
-def test_an_architecture_that_would_be_wrong_silently_is_refused(config: Any, what: str) -> None:
-    with pytest.raises(ModelError, match=rf"{config.model_type}.*{what}"):
-        engine_for(AutoModelForCausalLM.from_config(config))
 
 
 # -- engine against learner --------------------------------------------------------------------
