@@ -12,7 +12,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 VOCABULARY = 64
 _SIZES = {
     VOCABULARY: "vocab_size text_vocab_size vocab_size_per_layer_input "
-    "encoder_hash_byte_group_vocab",
+    "encoder_hash_byte_group_vocab mamba_d_ssm",
     32: "hidden_size d_model n_embd dim embed_dim embedding_size emb_dim dim_model hidden_dim "
     "word_embed_proj_dim lru_width attention_hidden_size n_embed hidden_size_global",
     48: "intermediate_size ffn_dim decoder_ffn_dim encoder_ffn_dim n_inner dff d_inner dim_ff "
@@ -38,14 +38,14 @@ _SIZES = {
     "shared_intermediate_size moe_shared_expert_intermediate_size",
     1: "n_group topk_group num_expert_group first_k_dense_replace n_shared_experts "
     "num_shared_experts num_dense_layers num_mtp_layers",
-    5: "sliding_window attention_window_size window_size",
-    64: "mamba_d_ssm",
-    256: "max_position_embeddings n_positions max_target_positions max_seq_len n_ctx index_topk "
+    5: "index_topk sliding_window attention_window_size window_size",
+    256: "max_position_embeddings n_positions max_target_positions max_seq_len n_ctx "
     "max_source_positions",
 }
 SMALL = {name: size for size, names in _SIZES.items() for name in names.split()}
 
 LINEAR = ["linear_attention", "full_attention"] * 2
+ROPE = {"rope_type": "default", "rope_theta": 1e4}
 OWN: dict[str, dict[str, Any]] = {
     "bamba": {"attn_layer_indices": [1]},
     "big_bird": {"attention_type": "original_full"},
@@ -57,7 +57,12 @@ OWN: dict[str, dict[str, Any]] = {
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "ministral": {"head_dim": 8},
     "mamba2": {"num_heads": 4, "head_dim": 16, "expand": 2},
-    "nemotron": {"head_dim": 8},
+    "longcat_flash": {"head_dim": 4},
+    "nemotron": {
+        "head_dim": 8,
+        "num_key_value_heads": 2,
+        "rope_parameters": ROPE | {"partial_rotary_factor": 0.5},
+    },
     "qwen4_exp_text": {
         "indexer_n_heads": 2,
         "indexer_kv_heads": 1,
@@ -71,7 +76,11 @@ OWN: dict[str, dict[str, Any]] = {
         "heads_per_ngram": 2,
     },
     "reformer": {"is_decoder": True, "axial_pos_embds": False, "attn_layers": ["local", "lsh"]},
-    "cohere_compass_text": {"layer_types": ["full_attention", "sliding_attention"] * 2},
+    "cohere_compass_text": {
+        "layer_types": ["full_attention", "sliding_attention"] * 2,
+        "num_hidden_layers": 4,
+    },
+    "deepseek_v2": {"num_experts_per_tok": 2},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
     "gemma3n_text": {
         "num_kv_shared_layers": 2,
@@ -82,7 +91,12 @@ OWN: dict[str, dict[str, Any]] = {
     },
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2, "num_hidden_layers": 4},
     "xmod": {"default_language": "en_XX"},
-    "zamba": {"layers_block_type": ["linear_attention", "hybrid"] * 2, "num_hidden_layers": 4},
+    "zamba": {
+        "layers_block_type": ["linear_attention", "hybrid"] * 2,
+        "num_hidden_layers": 4,
+        "attention_hidden_size": 64,
+        "attention_head_dim": 16,
+    },
     "zamba2": {"layers_block_type": ["linear_attention", "hybrid"] * 2, "num_hidden_layers": 4},
     "zaya": {"num_experts_per_tok": 1},
 }
@@ -99,7 +113,7 @@ def small(config: Any) -> dict[str, Any]:
         elif name.endswith("token_id") and isinstance(value, int):
             made[name] = 0 if name == "pad_token_id" else min(value, VOCABULARY - 1)
         elif hasattr(value, "model_type"):
-            made[name] = small(value)
+            made[name] = small(value) | OWN.get(value.model_type, {})
     if "kv_lora_rank" in made:  # latent attention has keys for every head
         made["num_key_value_heads"] = SMALL["num_attention_heads"]
     kinds = list(dict.fromkeys(getattr(config, "layer_types", None) or ()))

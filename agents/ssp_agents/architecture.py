@@ -3,6 +3,7 @@ pass, not by a list of architectures."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from ssp_env.errors import ModelError
 
 TOKENS = 8
 """Tokens of each of the two texts that are compared."""
-ROUNDING = {torch.float32: 1e-4, torch.bfloat16: 0.05, torch.float16: 0.01}
+ROUNDING = {torch.float32: 3e-5, torch.bfloat16: 0.05, torch.float16: 0.01}
 """How far apart log-probabilities may be by rounding, as a share of how far apart the model's own
 likeliest and least likely token are."""
 
@@ -60,6 +61,19 @@ class Plain:
     def distance(found: Tensor, own: Tensor) -> float:
         """Largest distance of two tensors of log-probabilities, in nats; NaN counts as infinite."""
         return float((found - own).abs().nan_to_num(nan=torch.inf).amax())
+
+    def refusal(self, apart: float, error: str) -> ModelError:
+        """Of an engine whose passes with a cache are so far apart, or end in an error."""
+        figure = "" if math.isinf(apart) else self.figure(apart)
+        # Where nothing was kept, all that was read before is missing.
+        slightly = apart < 300 * self.bound
+        cause = (
+            "it goes on by single tokens otherwise than it reads a whole text"
+            if slightly
+            else f"it keeps what it has read outside of the cache that it is given{error}"
+        )
+        what = f"the transformers engine cannot play {self.kind}"
+        return ModelError(f"{what}: {figure}{cause}; engine.kind=vllm may play it")
 
     def figure(self, apart: float) -> str:
         """The distance in words."""

@@ -18,7 +18,6 @@ from ssp_agents.architecture import TOKENS, Plain
 from ssp_agents.causal_lm import cached_states, head_logits
 from ssp_agents.engines.ragged_cache import RaggedCache
 from ssp_agents.engines.reading import Piece, passes, pieces
-from ssp_env.errors import ModelError
 
 _PASS_COSTS = {"cpu": 64, "cuda": 1024}
 """Tokens that could be read in the time that a pass of the model takes beside its tokens."""
@@ -211,11 +210,7 @@ class Passes:
                 self.checked = apart
                 return
             nearest = min(nearest, apart)
-        figure = "" if math.isinf(nearest) else plain.figure(nearest)
-        raise ModelError(
-            f"the transformers engine cannot play {plain.kind}: {figure}it keeps what it has read "
-            f"elsewhere than in the cache that it is given{cause}; engine.kind=vllm may play it"
-        )
+        raise plain.refusal(nearest, cause)
 
     @torch.no_grad()
     def _distance(self, plain: Plain) -> float:

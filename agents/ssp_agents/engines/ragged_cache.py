@@ -158,10 +158,13 @@ class RaggedCache:
         layer_idx: int,
         state_idx: int = 0,
         *,
-        conv_kernel_size: int,
+        conv_kernel_size: int | None = None,
         **_: object,
     ) -> Tensor:
-        """Puts each row's state before its new inputs (rows, channels, width), and moves it on."""
+        """Puts each row's state before its new inputs (rows, channels, width), and moves it on. A
+        model that names no kernel has moved it on itself, as a recurrent one."""
+        if conv_kernel_size is None:
+            return self.update_recurrent_state(states, layer_idx, ~state_idx)
         rows, channels, _width = states.shape
         place = layer_idx, state_idx
         if place not in self._conv:
@@ -175,8 +178,10 @@ class RaggedCache:
         self._conv[place] = joined.gather(2, columns[:, None, :].expand(-1, channels, -1))
         return joined
 
-    def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> None:
-        """Nothing: models then leave all to :meth:`update_conv_state`, which knows idle rows."""
+    def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
+        """The state of a model that moves it on itself. To others nothing: they then leave all to
+        :meth:`update_conv_state`, which knows idle rows."""
+        return self.get_recurrent_state(layer_idx, ~state_idx)
 
     def update_recurrent_state(
         self, states: Tensor, layer_idx: int, state_idx: int = 0, **_: object
