@@ -21,6 +21,7 @@ from ssp_env.doors.chat import reward_of
 from ssp_env.doors.setup import Setup, set_up
 from ssp_env.doors.turns import Turn
 from ssp_env.errors import ConfigError, require_version
+from ssp_env.tokenizers.base import end_ids
 
 require_version("trl", "1.16.0")
 
@@ -195,6 +196,7 @@ def sample(rules: ssp_env.Rules, trainer: Any, turns: Sequence[Turn]) -> list[Wr
             max_new_tokens=longest,
             stopping_criteria=StoppingCriteriaList([_AtTheEndOf(rules)]),
             pad_token_id=pad,
+            eos_token_id=sorted(end_ids(rules.tokenizer)),
             return_dict_in_generate=True,
             output_logits=True,
         )

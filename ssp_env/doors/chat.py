@@ -53,9 +53,8 @@ async def play_turns(episode: Episode, write: Write) -> None:
     async def written(trajectory: Trajectory) -> str | ServiceError:
         start = shown.get(trajectory.key, 0)
         try:
-            text = rules.tokenizer.decode(trajectory.ids[start:])
             # Whoever takes messages has a chat template of its own.
-            return await write(trajectory, rules.prompts.unframed(text))
+            return await write(trajectory, rules.prompts.unframed(trajectory.text_from(start)))
         except ServiceError as error:
             return error
 

@@ -183,7 +183,7 @@ class TextDoor:
             return ""
         # What follows the last token that was written was added by the environment.
         trajectory = self._episode.turn
-        return self.rules.tokenizer.decode(trajectory.ids[trajectory.mask.rfind(1) + 1 :])
+        return trajectory.text_from(trajectory.mask.rfind(1) + 1)
 
 
 class TextGame(TextDoor):

@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from ssp_env.errors import UsageError
@@ -17,7 +18,7 @@ from ssp_env.game.calls import Call
 from ssp_env.game.config import GameConfig
 from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import ALLOWED, Forgery, ScannerTags, Tags, TurnScanner
-from ssp_env.tokenizers.base import Tokenizer, encode_parts, end_ids
+from ssp_env.tokenizers.base import Tokenizer, decode_rest, encode_parts, end_ids
 from ssp_env.types import Action, Document, Immutable, Role
 from ssp_env.wording.answers import fold
 
@@ -180,6 +181,11 @@ class Trajectory:
     def began_thinking(self) -> bool:
         """True if the current turn began inside a thought, which its prompt has opened."""
         return self._scanner.began_thinking
+
+    def text_from(self, start: int) -> str:
+        """Text of its tokens from this place on."""
+        decode = partial(decode_rest, self.limits.tokenizer)
+        return (decode if start else self.limits.tokenizer.decode)(self.ids[start:])
 
     def runs(self) -> Iterator[tuple[int, int, bool]]:
         """Runs of tokens behind the prompt by one author: start, stop, and if it is the policy.

@@ -66,6 +66,13 @@ def encode_parts(
     return [token for ids in encoded for token in ids]
 
 
+def decode_rest(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    """Text of ids that go on a text, by the tokenizer's own method ``decode_rest``, if it has one:
+    some tokenizers leave out a space at the beginning of what they decode."""
+    own = getattr(tokenizer, "decode_rest", None)
+    return tokenizer.decode(ids) if own is None else str(own(ids))
+
+
 def first_tokens(tokenizer: Tokenizer, text: str, limit: int) -> str:
     """The beginning of a text from outside, of this many tokens at most, without half letters.
 

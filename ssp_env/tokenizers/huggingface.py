@@ -124,15 +124,26 @@ class HuggingFaceTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens included; the text that :meth:`encode` was given."""
-        if not self._joiner.divides:
-            return self._decode(ids)
+        return self._decode(ids) if not self._joiner.divides else self._divided(ids, goes_on=False)
 
-        # A space that the tokenizer puts behind an added token is none of the text's.
+    def decode_rest(self, ids: Sequence[int]) -> str:
+        """Text of ids that go on a text: a space at their beginning is one of the text's."""
+        return self._decode(ids) if not self._joiner.prefixes else self._divided(ids, goes_on=True)
+
+    def _divided(self, ids: Sequence[int], goes_on: bool) -> str:
+        """Text of ids, part by part between added tokens: a space that the tokenizer puts behind
+        one of them is none of the text's."""
+        added = self._added if self._joiner.divides else {}
         texts, start = list[str](), 0
         for place, token in enumerate([*ids, None]):
-            if token is None or token in self._added:
-                texts.append(self._decode(ids[start:place]) if start < place else "")
-                texts.append("" if token is None else self._added[token])
+            if token is None or token in added:
+                rest = ids[start:place]
+                if start == 0 and goes_on and rest:
+                    anchor = self.inner.backend_tokenizer.encode("a", add_special_tokens=False).ids
+                    texts.append(self._decode([*anchor, *rest]).removeprefix(self._decode(anchor)))
+                else:
+                    texts.append(self._decode(rest) if rest else "")
+                texts.append("" if token is None else added[token])
                 start = place + 1
         return "".join(texts)
 

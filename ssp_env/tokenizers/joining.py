@@ -50,6 +50,11 @@ class Joiner:
         self._divides = self._inside is not None and self._begins_anew(backend)
 
     @property
+    def prefixes(self) -> bool:
+        """True if the tokenizer puts a space before a text."""
+        return self._inside is not None
+
+    @property
     def divides(self) -> bool:
         """True if the tokenizer puts a space behind an added token, as at the beginning."""
         return self._divides

@@ -96,19 +96,19 @@ def test_nothing_behind_an_end_is_taken(end: str) -> None:
     assert spelled.result == "mentor"
 
 
-def test_the_end_of_a_call_may_be_an_end_of_a_turn() -> None:
-    """Llama's ``<|eom_id|>`` closes a call, and is among the ends."""
+def test_a_call_before_an_end_of_a_turn_counts() -> None:
+    """Such as Llama's, before ``<|eom_id|>``."""
     inner = hf.byte_level(tags=True)
     inner.chat_template = FUNCTIONS
     tokenizer = HuggingFaceTokenizer(inner)
-    tags = Tags(call=("<|python_tag|>", "<|eom_id|>"))
+    tags = Tags(call="tool_call")
     limits = Limits.of(Role.SOLVER, GameConfig(), tokenizer, tags)
     call = '<|python_tag|>{"name": "answer", "parameters": {"text": "mentor"}}'
     for end in ("<|eom_id|>", "<|eot_id|>", "<|im_end|>"):
         turn = Trajectory(limits, [])
         turn.feed_text(f"{call}{end} and more")
         assert turn.result == "mentor"
-        assert tokenizer.decode(turn.ids) == f"{call}{end}"
+        assert tokenizer.decode(turn.ids) == call, "what is behind it is not taken"
 
 
 def test_engines_stop_at_all_of_them() -> None:
