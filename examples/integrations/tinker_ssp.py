@@ -97,7 +97,8 @@ class SspTokenEnv(Env):
         self.table, self.seat = table, seat
         tags, role = table.batch.rules.tags, seat[1]
         actions = table.batch.rules.limits[role].actions
-        self._stop = sorted(tags.closing(action.value) for action in actions)
+        calls = [] if tags.call is None else ["call"]
+        self._stop = sorted(tags.closing(name) for name in [*calls, *map(str, actions)])
 
     async def initial_observation(
         self,

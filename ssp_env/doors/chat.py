@@ -30,7 +30,8 @@ RETRIES = 30.0
 
 @dataclass(frozen=True)
 class Conversation:
-    """A trajectory as messages: prompt and search results by ``user``, turns by ``assistant``."""
+    """A trajectory as messages: prompt and search results by ``user``, turns by ``assistant``; a
+    set's system message and worked examples come first."""
 
     role: Role
     attempt: int
@@ -139,7 +140,8 @@ async def play_chat(
 
         async def write(trajectory: Trajectory, text: str) -> str:
             messages = said[trajectory.key]
-            messages.append({"role": "user", "content": text})
+            told = [{"role": "user", "content": text}]
+            messages += told if messages else episode.rules.prompts.chat(text)
             body = {"model": model, "messages": messages, **(sampling or {})}
             choice = await retried(lambda: _complete(client, base_url, api_key, body), RETRIES)
             content: str = choice["message"]["content"] or ""

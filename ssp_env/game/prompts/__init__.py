@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ssp_env.errors import ConfigError, nearest
-from ssp_env.game.prompts.messages import CLOSING, OPENING, in_messages
+from ssp_env.game.prompts.messages import CLOSING, OPENING, as_messages, in_messages
 from ssp_env.game.prompts.sets import (
     BESIDE,
     FORMATS,
@@ -338,6 +338,10 @@ class Prompts:
         before = [b for b, _ in frames if text.startswith(b)]
         after = [a for _, a in frames if text.endswith(a)]
         return text.removeprefix(max(before, key=len)).removesuffix(max(after, key=len))
+
+    def chat(self, text: str) -> list[dict[str, str]]:
+        """A prompt, :meth:`unframed`, as messages for a server with a chat template of its own."""
+        return as_messages(self.texts, text)
 
     def unspelled(self) -> str | None:
         """The first prompt whose own text the tokenizer cannot spell, if any."""

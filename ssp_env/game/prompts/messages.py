@@ -16,6 +16,8 @@ from ssp_env.types import Action, Role
 
 OPENING, CLOSING = "_opening", "_closing"
 """Behind a text's name, among the texts of a set: what the chat template puts around it."""
+MESSAGES = "_messages"
+"""Behind a role's name, among the texts of a set: authors, beginnings and ends of its messages."""
 _PURPOSES = {
     Action.SEARCH: ("query", "Looks something up in an encyclopedia.", "What to look up."),
     Action.QUESTION: ("text", "Gives the question that you have written.", "The question."),
@@ -23,6 +25,20 @@ _PURPOSES = {
 }
 _DECLARED = "You may call these functions. Reply with one call, a JSON object with its name and \
 arguments, within {} and {}:"
+
+
+def as_messages(texts: Mapping[str, str], text: str) -> list[dict[str, str]]:
+    """A prompt, without what a chat template puts around it, as messages for a chat server: those
+    of the set before the one that is filled in, which is the last."""
+    for role in Role:
+        places: list[tuple[str, int, int]] = json.loads(texts.get(f"{role}{MESSAGES}", "[]"))
+        if places and text.startswith(texts[role][: places[-1][1]]):
+            ends = [stop for _, _, stop in places[:-1]] + [len(text)]
+            return [
+                {"role": author, "content": text[start:stop]}
+                for (author, start, _), stop in zip(places, ends, strict=True)
+            ]
+    return [{"role": "user", "content": text}]
 
 
 def functions_of(role: Role) -> list[dict[str, Any]]:
@@ -63,10 +79,16 @@ def in_messages(
         given = {"functions": functions} if declared else {}
         opening, *between, closing = frame([author for author, _ in messages], **given)
         lines = [text.strip() if trims else text for _, text in messages]
+        if functions and not declared:
+            lines[0] = _in_words(functions, tags) + lines[0]
         # The final line break of a text is ignored.
         texts[role] = "".join(itertools.chain(*zip(lines, [*between, "\n"], strict=True)))
-        if functions and not declared:
-            texts[role] = _in_words(functions, tags) + texts[role]
+        if len(messages) > 1:
+            places, at = [], 0
+            for (author, _), line, behind in zip(messages, lines, [*between, ""], strict=True):
+                places.append((author, at, at + len(line)))
+                at += len(line) + len(behind)
+            texts[f"{role}{MESSAGES}"] = json.dumps(places)
         if (opening, closing) != usual:
             texts[f"{role}{OPENING}"], texts[f"{role}{CLOSING}"] = opening, closing
 

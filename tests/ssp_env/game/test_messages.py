@@ -123,6 +123,20 @@ def test_the_question_stands_behind_what_was_found_where_the_set_says_so(tmp_pat
         Prompts.open(str(tmp_path), ByteTokenizer())
 
 
+@pytest.mark.parametrize("framed", [False, True])
+def test_a_chat_server_is_sent_the_sets_messages(framed: bool) -> None:
+    prompts = Prompts.open("few-shot", chatty() if framed else ByteTokenizer())
+    decode = chatty().decode if framed else ByteTokenizer().decode
+    told = prompts.chat(prompts.unframed(decode(prompts.solver("Who?", 3))))
+    authors = [message["role"] for message in told]
+    assert (authors[0], {*authors[1::2]}, authors[-1]) == ("system", {"user"}, "user")
+    assert told[-1]["content"] == "Who?"
+    assert all("<|im_" not in message["content"] for message in told)
+    found = prompts.unframed(decode(prompts.information([PAGE], 99, "Who?")))
+    assert found.startswith("<information>")
+    assert prompts.chat("Another prompt.") == [{"role": "user", "content": "Another prompt."}]
+
+
 def test_a_template_that_takes_no_result_names_the_setting(cities: World) -> None:
     tokenizer = chatty()
     tokenizer.inner.chat_template = "{{ messages[0]['content'] }}"
