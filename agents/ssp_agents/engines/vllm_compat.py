@@ -28,7 +28,7 @@ ENVIRONMENT = {
 """Environment of vLLM, unless it says something else there."""
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks of adapters that vLLM has kernels for; others are played in the next larger one."""
-_UNKNOWN = ("are not supported for now", "does not support `--runner generate`")
+_UNKNOWN = ("are not supported for now", "support `--runner generate`")
 """What vLLM says of a model that it has no code for, and of one that writes no text."""
 _NO_KERNEL = ("no kernel image", "invalid device function", "no kernel found")
 """What CUDA says where a binary has no code for the GPU."""

@@ -140,9 +140,11 @@ class VLLMEngine:
         are merged into the weights of the model directory."""
         if self._turns:
             raise UsageError(f"{len(self._turns)} requests still run with the old weights")
-        tensors = {name: as_tensor(value) for name, value in state.items()}
-        if self._adapts and not all(map(is_adapter, tensors)):
-            raise UsageError("an engine that plays adapters takes adapters alone")
+        # RLlib's first state also has what is frozen beneath adapters.
+        adapted = any(map(is_adapter, state))
+        tensors = {n: as_tensor(v) for n, v in state.items() if is_adapter(n) or not adapted}
+        if self._adapts and not adapted:
+            raise UsageError("an engine that plays adapters takes no weights of a whole model")
 
         with self._calling():
             self._wake("weights")

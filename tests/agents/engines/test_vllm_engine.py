@@ -21,7 +21,6 @@ from engine_tests import (
     check,
     made,
     model,
-    recomputed,
     scored_by,
     words,
 )
@@ -251,8 +250,11 @@ def playful(name: str, seed: int) -> Any:
     sizes = {**SIZES, "vocab_size": len(tiny_tokenizer()), "tie_word_embeddings": False}
     kind = CONFIGS[name]
     config = kind(**{**sizes, **getattr(kind, "keywords", {})})
-    lm = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
-    return tilted(lm, seed).eval()
+    lm = tilted(AutoModelForCausalLM.from_config(config, attn_implementation="eager"), seed)
+    if config.tie_word_embeddings:
+        with torch.no_grad():
+            lm.lm_head.weight[:, 0] += 5.0  # the bias, which is to be above 0 in an embedding
+    return lm.eval()
 
 
 def tokens_of(game: Game) -> list[list[int]]:
@@ -350,32 +352,8 @@ def test_adapters_alone_are_sent_and_played(
     engine.update_weights(adapted(lm, rank or 4, seed=2), 3)
     assert sampled_gap(engine, rules, lm).largest < 1e-4
     if rank:
-        with pytest.raises(UsageError, match="adapters alone"):
+        with pytest.raises(UsageError, match="a whole model"):
             engine.update_weights(playful(name, 1).state_dict(), 4)
-
-
-@needs_vllm
-def test_in_bfloat16_adapters_are_nearer_beside_the_model_than_merged(tmp_path: Path) -> None:
-    lm, means = made("qwen2"), []
-    lm.save_pretrained(tmp_path)
-    stop = StopRule(frozenset(), ())
-    state = {part: tensor.clone() for part, tensor in adapted(lm, 4, seed=1).items()}
-    for part, parameter in lm.named_parameters():
-        if not is_adapter(part):
-            parameter.data = parameter.data.bfloat16().float()
-    for rank in (4, 0):
-        config = EngineConfig(kind="vllm", dtype="bfloat16")
-        engine = open_engine(config, tmp_path, words(), stop, lora_rank=rank)
-        KEPT.append(engine)
-        engine.update_weights(state, 1)
-        asked = [Request(key, [9, 8 + key], 20, 1.0, key) for key in range(30)]
-        apart: list[float] = []
-        for request, found in zip(asked, generate(engine, asked), strict=True):
-            exact = recomputed(lm, [*request.ids, *found.ids])[len(request.ids) - 1 : -1]
-            apart += (exact[range(20), found.ids] - torch.tensor(found.logprobs)).abs().tolist()
-        means.append(sum(apart) / len(apart))
-    print(f"mean gap in bfloat16: {means[0]:.4f} nats beside the model, {means[1]:.4f} merged")
-    assert means[0] < means[1]
 
 
 @needs_vllm
