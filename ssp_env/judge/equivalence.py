@@ -199,15 +199,11 @@ def _may_lead(asked: Asked, before: _Words, answer: _Words) -> bool:
         return False
     if asked.place and "," in answer[0].gap and read_region(answer) and not read_region(before):
         return not any("," in word.gap for word in before)  # Paris, France
-    if len(_without_form([*before, *answer])) == len(answer):
-        return True
-    links = before[-1].key in vocabulary("link")
-    free, kinds = vocabulary("lead", "title"), describing(answer)
-    for word in before:
-        # Names of the question belong to a sentence: "Puerto Rico was acquired in 1898".
-        asked_for = word.key in asked.words and (links or not word.is_name)
-        people = word.key in countries() and not answer[0].is_name
-        if people or not (word.key in free or word.key in kinds or asked_for):
+    # Words of the question belong to a sentence: "Puerto Rico was acquired in 1898".
+    free = vocabulary("function", "lead", "tell", "verb", "title", "form")
+    for key in keys(before):
+        people = key in countries() and not answer[0].is_name  # American football
+        if people or not (key in free or key in describing(answer) or key in asked.words):
             return False
     return True
 

@@ -54,7 +54,8 @@ class Quantity(NamedTuple):
         if mine.dimension and other.dimension and mine.dimension != other.dimension:
             return "other units"
         if mine.dimension == other.dimension and mine != other:
-            near = abs(self.in_base_units - given.in_base_units) <= 0.01 * abs(self.in_base_units)
+            base, apart = self.in_base_units, 0.05 if mine.offset != other.offset else 0.0
+            near = abs(base - given.in_base_units) <= 0.01 * abs(base) + apart
             return "" if near else "other numbers"
         same = abs(self.value - given.value) <= 1e-9 * abs(self.value)
         digits = len(f"{abs(given.value):.12g}".partition("e")[0].replace(".", "").strip("0"))
