@@ -156,7 +156,9 @@ class EngineSide(Side):
         self.engine.release(range(rows, self.rows))
         self.rows = rows
         if not rows:
-            self.engine.step()
+            # The next side needs the memory.
+            self.engine.sleep()
+            self.engine.wake()
 
     def step(self) -> None:
         self.engine.step()
@@ -197,7 +199,8 @@ class EngineSide(Side):
                 sampled |= {tuple(written[:end]) for end in range(len(ids) + 1, len(written))}
                 rows[key] = [*written, *documents[turn % 2]]
         hook.remove()
-        self.engine.release(rows)
+        self.rows = len(rows)
+        self.keep(0)
         needed = len(asked - sampled)
         return {"read": sum(read), "needed": needed, "ratio": round(sum(read) / needed, 3)}
 
@@ -214,7 +217,8 @@ class EngineSide(Side):
                 self.engine.submit(asked[first : first + size])
                 while self.engine.running:
                     found |= dict(self.engine.step())
-            self.engine.release(range(rows))
+            self.rows = rows
+            self.keep(0)
             written[size] = [found[key].ids for key in range(rows)]
 
         shares = {}
