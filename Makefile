@@ -12,7 +12,7 @@ export OMP_NUM_THREADS := 1
 # Compiled modules have to be kept, whatever the shell says: pip does not compile them here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install train test slow real lint settings site notebooks size bench sweeps science vllm-check integrations clean
+.PHONY: install train test slow real lint settings site notebooks size bench sweeps science vllm-tests vllm-check integrations clean
 
 install: $(VENV)/.everything
 
@@ -146,9 +146,13 @@ $(VLLM_VENV)/.installed: pyproject.toml
 	$(VLLM_PIP) -r $(VLLM_VENV)/requirements.txt torch==$(VLLM_TORCH) -e '.[train]' pytest pytest-timeout hypothesis
 	@touch $@
 
-# The engine's tests with vLLM, then three steps of training with it beside the same with transformers, and adapters: four minutes.
-vllm-check: $(VLLM_VENV)/.installed
+# The engine's tests with vLLM; another release has an environment of its own:
+# make vllm-tests VLLM=0.26.0 VLLM_TORCH=2.11.0 VLLM_VENV=.venv-vllm26
+vllm-tests: $(VLLM_VENV)/.installed
 	$(VLLM_VENV)/bin/python -m pytest -s tests/agents/engines/test_vllm_compat.py tests/agents/engines/test_vllm_engine.py
+
+# Then three steps of training with it beside the same with transformers, and adapters: about six minutes.
+vllm-check: vllm-tests
 	$(VLLM_VENV)/bin/python -m benchmarks.vllm_check --out benchmarks/results/vllm_check.json
 
 # The trainers that people have, each beside the others' pins: games by their own commands, offline. Installing takes about

@@ -132,6 +132,16 @@ KEPT: list[Engine] = []
 """Other engines: the first that goes would take down what the rest needs."""
 
 
+def opened(*args: Any, **kwargs: Any) -> Any:
+    """An engine, where vLLM's CPU build has kernels for the model."""
+    try:
+        return open_engine(*args, **kwargs)
+    except ModelError as error:
+        if "not implemented for 'Float'" in str(error):  # 0.26's short convolutions
+            pytest.skip(f"this release computes this model in other dtypes alone: {error}")
+        raise
+
+
 def vllm_engine(
     lm: Any, tokenizer: Tokenizer, stop: StopRule, folder: Path, dtype: str = "float32"
 ) -> Any:
@@ -140,7 +150,7 @@ def vllm_engine(
     if kind not in HELD:
         lm.save_pretrained(folder)
         config = EngineConfig(kind="vllm", dtype=dtype)
-        HELD[kind] = open_engine(config, folder, tokenizer, stop)
+        HELD[kind] = opened(config, folder, tokenizer, stop)
 
     # The rest of the engine is as new.
     engine = copy(HELD[kind])
@@ -271,7 +281,7 @@ def sampled_gap(engine: Engine, rules: Rules, lm: Any) -> Gap:
 
 
 @needs_vllm
-@pytest.mark.parametrize("name", ["lfm2", "qwen2"])
+@pytest.mark.parametrize("name", ["lfm2", "qwen2", "mistral", "gemma3"])
 def test_whole_games_and_updates_of_weights(name: str, rules: Rules, tmp_path: Path) -> None:
     """Greedy games are the transformers engine's; what is sampled is what the model finds."""
     first, second = playful(name, 0), playful(name, 1)
@@ -338,7 +348,7 @@ def test_adapters_alone_are_sent_and_played(
     """By vLLM beside the model (of rank 12, by kernels of rank 16), or merged into it (0)."""
     lm = playful(name, 0)
     lm.save_pretrained(tmp_path)
-    engine: Any = open_engine(EngineConfig(kind="vllm"), tmp_path, *parts(rules), lora_rank=rank)
+    engine = opened(EngineConfig(kind="vllm"), tmp_path, *parts(rules), lora_rank=rank)
     KEPT.append(engine)
     assert engine._adapts == bool(rank)
     assert sampled_gap(engine, rules, lm).largest < 1e-4
@@ -356,19 +366,27 @@ def test_adapters_alone_are_sent_and_played(
             engine.update_weights(playful(name, 1).state_dict(), 4)
 
 
-@needs_vllm
-@pytest.mark.parametrize(("name", "rank"), [("mistral", 0), ("mistral", 4), ("gemma3", 0)])
-def test_other_architectures_are_trained_for_two_steps(
-    name: str, rank: int, rules: Rules, tmp_path: Path, algorithm_config: SSPConfig
+@pytest.mark.parametrize(
+    ("name", "kind", "rank"),
+    [
+        ("mistral", "transformers", 0),
+        ("gemma3", "transformers", 0),
+        pytest.param("mistral", "vllm", 0, marks=needs_vllm),
+        pytest.param("gemma3", "vllm", 0, marks=needs_vllm),
+        pytest.param("mistral", "vllm", 4, marks=needs_vllm),
+    ],
+)
+def test_random_weights_of_other_architectures_are_trained_for_two_steps(
+    name: str, kind: str, rank: int, rules: Rules, tmp_path: Path, algorithm_config: SSPConfig
 ) -> None:
     lm = playful(name, 0)
     save_policy(lm, tmp_path)
-    config = algorithm_config.training(model_dir=tmp_path, engine="vllm", lora_rank=rank)
+    config = algorithm_config.training(model_dir=tmp_path, engine=kind, lora_rank=rank)
     algorithm = config.build_algo()
-    KEPT.append(algorithm.env_runner.engine)
+    engine = algorithm.env_runner.engine
+    KEPT.append(engine)
     try:
         figures = [algorithm.train()["ssp"]["figures"] for _ in range(2)]
-        engine = algorithm.env_runner.engine
         learnt = algorithm.get_module().lm
         assert figures[0]["learner_logprob_gap"] < 1e-5
         assert [f["learner_updates"] for f in figures] == [1, 1]
