@@ -12,7 +12,7 @@ export OMP_NUM_THREADS := 1
 # Compiled modules have to be kept, whatever the shell says: pip does not compile them here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install train test slow real lint settings site notebooks size bench sweeps science vllm-tests vllm-check integrations clean
+.PHONY: install train test slow real lint settings site notebooks size bench models sweeps science vllm-tests vllm-check integrations clean
 
 install: $(VENV)/.everything
 
@@ -88,6 +88,14 @@ notebooks: $(SITE)/.installed $(VENV)/.training
 OTHER ?= ../before
 bench: install
 	$(BIN)/python -m benchmarks.speed $(OTHER)/.venv/bin/python --out runs/speed.json
+
+# docs/models.md: every causal LM of transformers from a tiny random config, beside its plain forward pass; ten minutes of
+# two cores. REGISTRY= is the registry.py of a vLLM, TOKENIZERS= a directory of directories of real tokenizers.
+REGISTRY ?=
+TOKENIZERS ?=
+models: install
+	$(BIN)/python -m benchmarks.models --out benchmarks/results/models.json --page docs/models.md \
+		$(if $(REGISTRY),--registry $(REGISTRY)) $(if $(TOKENIZERS),--tokenizers $(TOKENIZERS))
 
 # Lines, statements, settings and words, beside what they may be.
 size:

@@ -21,7 +21,7 @@ _SIZES = {
     "num_decoder_layers num_encoder_layers num_key_value_heads n_head_kv num_kv_heads "
     "multi_query_group_num swa_num_key_value_heads num_experts_per_tok moe_topk moe_top_k "
     "top_k_experts experts_per_token num_experts_per_token moe_k linear_num_key_heads "
-    "index_n_heads mamba_n_groups mamba_ngroups n_groups mamba_expand "
+    "mamba_n_groups mamba_ngroups n_groups mamba_expand "
     "num_global_key_value_heads",
     4: "num_attention_heads n_head n_heads num_heads decoder_attention_heads "
     "encoder_attention_heads num_decoder_attention_heads num_encoder_attention_heads "
@@ -33,7 +33,8 @@ _SIZES = {
     "swa_v_head_dim mamba_d_state state_size ssm_state_size linear_key_head_dim linear_head_dim "
     "linear_value_head_dim index_head_dim d_head d_kv hidden_size_per_layer_input laurel_rank "
     "router_hidden_size",
-    16: "q_lora_rank kv_lora_rank o_lora_rank mamba_head_dim mamba_d_head mamba_headdim "
+    16: "index_n_heads q_lora_rank kv_lora_rank o_lora_rank mamba_head_dim mamba_d_head "
+    "mamba_headdim "
     "moe_intermediate_size shared_expert_intermediate_size expert_ffn_hidden_size expert_dim "
     "shared_intermediate_size moe_shared_expert_intermediate_size",
     1: "n_group topk_group num_expert_group first_k_dense_replace n_shared_experts "

@@ -8,7 +8,7 @@ what an upgrade took away.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
@@ -19,6 +19,7 @@ from torch import Tensor
 from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
 from transformers.modeling_outputs import BaseModelOutputWithPast
 from transformers.modeling_utils import PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from ssp_env.errors import ModelError
 
@@ -106,6 +107,14 @@ class _Output(BaseModelOutputWithPast):  # type: ignore[misc]
         return None
 
 
+def attention_of(config: Any, asked: str | None) -> str | None:
+    """The implementation of attention that is asked for, or ``eager`` where the causal LM of this
+    config has no other, such as gpt-oss."""
+    kind = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+    fused = asked == "sdpa" and kind is not None
+    return "eager" if fused and not getattr(kind, "_supports_sdpa", True) else asked
+
+
 # -- passes with a cache -----------------------------------------------------------------------
 
 
@@ -137,8 +146,8 @@ def _uncached(model: Any) -> dict[str, bool]:
 
 
 @cache
-def _arguments(model: type) -> frozenset[str]:
-    """Names of what a model can be given."""
+def _arguments(model: Hashable) -> frozenset[str]:
+    """Names of what a model of this class can be given."""
     return frozenset(inspect.signature(model.forward).parameters)  # type: ignore[attr-defined]
 
 

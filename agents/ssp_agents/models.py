@@ -93,11 +93,14 @@ def meta_model(directory: str | Path, attention: str | None = None) -> Any:
     """The causal LM of a directory on PyTorch's meta device: only ``config.json`` is read."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
+    from ssp_agents.causal_lm import attention_of
+
     offline = {"local_files_only": True, "trust_remote_code": False}
     try:
         config = AutoConfig.from_pretrained(directory, **offline)
         with torch.device("meta"):
-            kind = {"attn_implementation": attention, "dtype": torch.float32}
+            served = attention_of(config, attention)
+            kind = {"attn_implementation": served, "dtype": torch.float32}
             lm = AutoModelForCausalLM.from_config(config, trust_remote_code=False, **kind)
             return (lm if attention else settle_attention(lm)).eval()
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -111,12 +114,15 @@ def load_model(
     """Loads a causal LM in float32 and evaluation mode, offline.
 
     ``attention`` is an implementation by its `transformers` name; when not given, that of
-    :func:`ssp_agents.precision.settle_attention`.
+    :func:`ssp_agents.precision.settle_attention`. Architectures without fused attention get the
+    eager one.
     """
     from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.utils import logging
+
+    from ssp_agents.causal_lm import attention_of
 
     path = Path(directory)
     if not (path / "config.json").is_file():
@@ -131,10 +137,11 @@ def load_model(
 
     unreadable = (OSError, ValueError, KeyError, RuntimeError)
     try:
+        config = AutoConfig.from_pretrained(path, local_files_only=True)
         model, info = AutoModelForCausalLM.from_pretrained(
             path,
             local_files_only=True,
-            attn_implementation=attention,
+            attn_implementation=attention_of(config, attention),
             dtype=torch.float32,
             ignore_mismatched_sizes=True,  # they are refused below, by name
             output_loading_info=True,

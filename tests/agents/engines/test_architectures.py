@@ -107,7 +107,7 @@ def test_in_bfloat16_rounding_is_no_reason_to_refuse(name: str) -> None:
 @pytest.mark.parametrize("name", ENCODERS)
 def test_a_model_without_a_causal_mask_is_refused_by_all_in_one_sentence(name: str) -> None:
     lm, said = tiny_model(name), []
-    for check in (engine_of, lambda lm: check_scoring(lm, VOCABULARY)):
+    for check in (engine_of, lambda lm: check_scoring(lm, words().vocab_size)):
         with pytest.raises(ModelError, match=r"by [\d.]+ nats .* no causal mask") as refused:
             check(lm)
         said.append(str(refused.value))

@@ -1,0 +1,59 @@
+"""Architectures with windows and softcaps, trained for two steps by the transformers engine; and a
+model that nothing can play."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from runs import SSP, arguments, environment, metrics
+from transformers import BertConfig, Gemma3TextConfig, MistralConfig
+from transformers.models.auto import AutoModelForCausalLM
+
+from ssp_agents.models import shipped_directory
+from ssp_agents.rllib.config import SSPConfig
+from ssp_env.errors import ModelError
+from ssp_env.tokenizers import HuggingFaceTokenizer
+
+pytestmark = pytest.mark.slow
+
+KINDS = {"mistral": MistralConfig, "gemma3": Gemma3TextConfig, "bert": BertConfig}
+
+
+def saved(name: str, folder: Path) -> Path:
+    """A directory of random weights with the tokenizer of the policy that ships."""
+    source = shipped_directory("mini")
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 2, "max_position_embeddings": 512, "pad_token_id": 0}
+    sizes["vocab_size"] = HuggingFaceTokenizer.load(source).vocab_size
+    if name != "bert":
+        sizes |= {"num_key_value_heads": 1, "sliding_window": 16, "head_dim": 16}
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(KINDS[name](**sizes)).save_pretrained(folder)
+    for file in source.glob("tokenizer*"):
+        shutil.copyfile(file, folder / file.name)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["mistral", "gemma3"])
+def test_a_random_model_is_trained_for_two_steps(name: str, tmp_path: Path) -> None:
+    command = arguments(saved(name, tmp_path / name), tmp_path / "run", "--steps", "2")
+    done = subprocess.run([SSP, *command], env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [line for line in metrics(tmp_path / "run") if "learner_logprob_gap" in line]
+    assert lines[0]["learner_logprob_gap"] < 1e-3, json.dumps(lines[0])[:500]
+
+
+def test_a_run_and_rllib_refuse_a_model_in_the_same_sentence(tmp_path: Path) -> None:
+    model = saved("bert", tmp_path / "bert")
+    command = [SSP, *arguments(model, tmp_path / "run", "--steps", "1")]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 1
+    config = SSPConfig().environment(env_config={"world": "mini"}).training(model_dir=str(model))
+    with pytest.raises(ModelError, match="no causal mask") as refused:
+        config.build_algo()
+    assert done.stderr.strip().splitlines()[-1] == f"ssp: {refused.value}"
