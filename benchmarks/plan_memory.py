@@ -3,8 +3,9 @@
     python -m benchmarks.plan_memory --out plan_memory.json
     python -m benchmarks.plan_memory --model MODEL_DIR --out plan_memory.json
 
-Each case is a process of its own, with one thread: a policy of random weights that is trained as a
-whole, or with ``--model`` a real one with adapters, updated twice on rows of the longest length.
+Cases that a file holds already stay in it, with their commands, unless they are measured anew. Each
+is a process of its own, with one thread: a policy of random weights that is trained as a whole, or
+with ``--model`` a real one with adapters, updated twice on rows of the longest length.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.harness import parser, write
+from benchmarks.harness import origin, parser, write
 from benchmarks.learner_speed import resident, units
 
 ADAPTED = {"lora_rank": 16, "rows": 1, "prompt": 1300, "response": 200}
@@ -44,7 +45,8 @@ def main() -> None:
     settings = options.parse_args()
     wanted = settings.cases or [c for c in CASES if settings.model or not c.startswith("model")]
 
-    found = {}
+    kept = json.loads(settings.out.read_text("utf-8")) if settings.out.is_file() else {}
+    found = {name: each for name, each in kept.get("cases", {}).items() if name in CASES}
     for case in wanted:
         with tempfile.TemporaryDirectory() as folder:
             made = settings.model or policy(CASES[case]["sizes"], Path(folder))
@@ -53,9 +55,11 @@ def main() -> None:
             run = subprocess.run(
                 command, env=environment, check=True, stdout=subprocess.PIPE, text=True
             )
-        found[case] = json.loads(run.stdout.splitlines()[-1])
+        found[case] = {**json.loads(run.stdout.splitlines()[-1]), **origin()}
+        if settings.model:
+            found[case]["model"] = settings.name
         print(case, found[case], file=sys.stderr, flush=True)
-    write(settings.out, {"model": settings.name, "cpu": units(), "cases": found})
+        write(settings.out, {"cpu": units(), "cases": found})
 
 
 def policy(sizes: tuple[int, int, int], folder: Path) -> Path:

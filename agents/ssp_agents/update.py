@@ -6,7 +6,9 @@ RLlib's learner calls it with its module, and so can any loop of your own.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -61,6 +63,7 @@ class Update:
         no_sync: Callable[[], contextlib.AbstractContextManager[Any]] | None = None,
         agree: Callable[[int], int] | None = None,
         loss: Callable[[Columns, Scores, Tensor], Tensor] | None = None,
+        after_pass: Callable[[], object] | None = None,
     ) -> None:
         """The policy's parameters are the optimizer's, and stay float32.
 
@@ -75,6 +78,7 @@ class Update:
             agree: gives the largest number of passes of all learners that share the weights of a
                 policy, since they have to pass through it in step.
             loss: minimised, and reported, in place of that of :meth:`objective`, which it gets.
+            after_pass: called when a micro-batch is done, such as :func:`give_back_memory`.
         """
         self.policy = policy
         self.optimizer = optimizer
@@ -84,7 +88,7 @@ class Update:
         self._autocast = autocast
         self._learners = learners
         self._no_sync = no_sync or contextlib.nullcontext
-        self._agree, self._loss = agree, loss
+        self._agree, self._loss, self._after_pass = agree, loss, after_pass
         # By role id; found here, so that a wrong name fails before the first pass.
         self._algorithms = [find_algorithm(learning, role) for role in ROLE_IDS]
 
@@ -149,6 +153,9 @@ class Update:
                     sums["loss"] = loss.detach().double()
                 # What is averaged over learners has to come out as the sum of their losses.
                 (loss * self._learners).backward()  # type: ignore[no-untyped-call]
+                del loss, scores
+            if self._after_pass is not None:
+                self._after_pass()
 
             for name, value in sums.items():
                 figures[name] = figures.get(name, torch.zeros_like(value)) + value
@@ -328,6 +335,17 @@ class Update:
 
     def _arithmetic(self, device: torch.device) -> contextlib.AbstractContextManager[Any]:
         return autocasting(device, self._autocast)
+
+
+def give_back_memory() -> None:
+    """Gives the system what passes on a CPU have freed.
+
+    The C library keeps it, in pieces between longer-lived tensors, so that each pass of unlike
+    shapes would take more. That is glibc's; others have no such call.
+    """
+    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if hasattr(library, "malloc_trim"):
+        library.malloc_trim(0)
 
 
 def _scored(scorer: Scorer, part: Columns) -> Scores:

@@ -26,7 +26,7 @@ from ssp_agents.precision import autocasting, is_small, passes_dtype, round_froz
 from ssp_agents.rllib.module import ENTROPY, MODULE_ID, LLMModule, pack
 from ssp_agents.rows import Row
 from ssp_agents.scoring import Scores, TokenScorer, checkpoint_layers
-from ssp_agents.update import Scorer, Update, adam
+from ssp_agents.update import Scorer, Update, adam, give_back_memory
 from ssp_env.errors import ConfigError, LearnerDied, RunError
 
 Weights = dict[str, Any]
@@ -80,6 +80,7 @@ class SSPLearner(TorchLearner):
             no_sync=getattr(self.module[MODULE_ID], "no_sync", None),
             agree=shared,
             loss=self._loss_of_hook,
+            after_pass=give_back_memory if self._holds_much else None,
         )
         if self.config.num_learners:  # this process is its own
             freeze_collected()
@@ -101,6 +102,7 @@ class SSPLearner(TorchLearner):
         passes is found."""
         policy: LLMModule = module[MODULE_ID]
         small = is_small(policy.lm)
+        self._holds_much = self._device.type == "cpu" and not small
         policy.passes_in = passes_dtype(self.learning.dtype, self._device, small=small)
         if self.config.is_sharded:
             sharding.shard(policy, self._device, self._dtype, forward="forward_train")

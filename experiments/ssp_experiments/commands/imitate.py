@@ -22,7 +22,7 @@ from ssp_agents.rollout import play
 from ssp_agents.rows import Row, recorded_row, with_loss_weights
 from ssp_agents.scoring import TokenScorer, checkpoint_layers
 from ssp_agents.sharding import load_shares, save_shares
-from ssp_agents.update import Update, adam
+from ssp_agents.update import Update, adam, give_back_memory
 from ssp_agents.wiki_small.traces import TraceWriter as WikiTraceWriter
 from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.outcome import Ending, Outcome
@@ -124,7 +124,8 @@ def _learn(
         checkpoint_layers(lm)
     scorer = TokenScorer(lm, 1.0, rules.tokenizer.vocab_size, entropies=False)
     optimizer = adam([p for p in lm.parameters() if p.requires_grad], learning)
-    update = Update(scorer, optimizer, learning, autocast=dtype)
+    settle = None if is_small(lm) or device.type != "cpu" else give_back_memory
+    update = Update(scorer, optimizer, learning, autocast=dtype, after_pass=settle)
     if latest := directory.latest_checkpoint():
         models.check_weights(latest[1] / "learner")
         load_shares(lm, optimizer, latest[1] / "learner")
