@@ -366,6 +366,8 @@ def test_adapters_alone_are_sent_and_played(
             engine.update_weights(playful(name, 1).state_dict(), 4)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize(
     ("name", "kind", "rank"),
     [
