@@ -344,7 +344,7 @@ def give_back_memory() -> None:
     shapes would take more. That is glibc's; others have no such call.
     """
     library = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if hasattr(library, "malloc_trim"):
+    if library is not None and hasattr(library, "malloc_trim"):
         library.malloc_trim(0)
 
 
