@@ -105,6 +105,7 @@ class Template:
             fix = "put no bracket right before a placeholder: the two could spell a tag"
             raise ConfigError(f"game.prompts.{name}", text.strip()[:60], fix)
 
+        self.lists = "documents" in self.fields
         # The chat template surrounds the whole message, so it joins the outermost literals.
         self.literals[0] = frame[0] + self.literals[0]
         self.literals[-1] += frame[1]
@@ -176,7 +177,7 @@ class Whole:
             for field, text in texts.items()
         }
         template = self._templates[name]
-        if "documents" in template.fields:
+        if template.lists:
             values["documents"] = self._listing(documents, limit)
         return list(self._ids(tuple(template.parts(values)), continues))
 
@@ -245,14 +246,16 @@ class Pieces:
             field: self._tokenizer.encode(text) if field == "actions" else self._data(text)
             for field, text in texts.items()
         }
-        listing: list[int] = []
-        for number, document in enumerate(documents, 1):
-            listing.extend(self._newline if listing else [])
-            place = number if self._numbered else 0
-            listing.extend(self._document(document.title, document.text, limit, place))
-        if not documents and "documents" in self._templates[name].fields:
-            listing = self._templates["nothing"].encode({})
-        return self._templates[name].encode({**values, "documents": listing})
+        template = self._templates[name]
+        if template.lists:
+            listing: list[int] = []
+            for number, document in enumerate(documents, 1):
+                if listing:
+                    listing += self._newline
+                place = number if self._numbered else 0
+                listing += self._document(document.title, document.text, limit, place)
+            values["documents"] = listing if documents else self._templates["nothing"].encode({})
+        return template.encode(values)
 
     def turn(self, opening: str, text: str, limit: int, closing: str) -> list[int]:
         encode = self._tokenizer.encode
