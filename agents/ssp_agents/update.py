@@ -343,9 +343,9 @@ def give_back_memory() -> None:
     The C library keeps it, in pieces between longer-lived tensors, so that each pass of unlike
     shapes would take more. That is glibc's; others have no such call.
     """
-    library = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if library is not None and hasattr(library, "malloc_trim"):
-        library.malloc_trim(0)
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def _scored(scorer: Scorer, part: Columns) -> Scores:
