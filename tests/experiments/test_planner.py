@@ -87,11 +87,10 @@ def test_formulas_agree_with_counts_over_fake_tensors(
 
 
 def test_what_a_learner_on_a_cpu_had_resident_is_what_is_planned() -> None:
-    """Measured by `benchmarks/plan_memory.py`, of a policy trained whole and of one with adapters,
-    in both dtypes, with and without checkpointing."""
+    """Measured by `benchmarks/plan_memory.py`."""
     file = Path(__file__).parents[2] / "benchmarks/results/plan_memory.json"
     cases = json.loads(file.read_text())["cases"]
-    assert {name.partition(",")[0] for name in cases} == {"model", "48M"}
+    assert "48M" in cases
     for name, case in cases.items():
         assert case["planned_gib"] == pytest.approx(case["peak_gib"], rel=0.15), name
 
