@@ -183,12 +183,13 @@ def read_tokenizers(folder: Path | None) -> list[dict[str, Any]]:
         if (directory / "tokenizer.json").is_file():
             tokenizer = HuggingFaceTokenizer.load(directory)
             config = json.loads((directory / "tokenizer_config.json").read_text(encoding="utf-8"))
+            end = config.get("eos_token")
             rows.append(
                 {
                     "name": directory.name,
                     "tokens": tokenizer.vocab_size,
                     "class": config.get("tokenizer_class"),
-                    "end": config.get("eos_token"),
+                    "end": end["content"] if isinstance(end, dict) else end,
                     "template": bool(config.get("chat_template")),
                 }
             )

@@ -3,7 +3,6 @@ model that nothing can play."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -44,15 +43,16 @@ def test_a_random_model_is_trained_for_two_steps(name: str, tmp_path: Path) -> N
     command = arguments(saved(name, tmp_path / name), tmp_path / "run", "--steps", "2")
     done = subprocess.run([SSP, *command], env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    lines = [line for line in metrics(tmp_path / "run") if "learner_logprob_gap" in line]
-    assert lines[0]["learner_logprob_gap"] < 1e-3, json.dumps(lines[0])[:500]
+    # A run ends in its first step where engine and learner are apart.
+    steps = [line for line in metrics(tmp_path / "run") if "learner_updates" in line]
+    assert [step["learner_updates"] > 0 for step in steps] == [True, True]
 
 
 def test_a_run_and_rllib_refuse_a_model_in_the_same_sentence(tmp_path: Path) -> None:
     model = saved("bert", tmp_path / "bert")
     command = [SSP, *arguments(model, tmp_path / "run", "--steps", "1")]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True)
-    assert done.returncode == 1
+    assert done.returncode == 2
     config = SSPConfig().environment(env_config={"world": "mini"}).training(model_dir=str(model))
     with pytest.raises(ModelError, match="no causal mask") as refused:
         config.build_algo()
