@@ -7,7 +7,7 @@ be decided by those just before it."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -234,13 +234,23 @@ class TraceWriter:
         ids = self.prompts.information(found, self.game.max_document_tokens)
         places = trace.show(ids)
         # Documents follow the tag and each other, each with its line break.
-        opening = self.tokenizer.encode(self.tags.opening("information"))
-        self._shown, start = dict[str, range](), places.start + len(opening)
+        opening = self._tokens_to(self.tags.opening("information"), ids)
+        self._shown, start = dict[str, range](), places.start + opening
         for number, document in enumerate(found, 1):
             length = self.prompts.listed(document, self.game.max_document_tokens, number)
             self._shown[document.id] = range(start, min(start + length, places.stop))
             start += length
         return True
+
+    def _tokens_to(self, tag: str, ids: Sequence[int]) -> int:
+        """Number of tokens up to the end of a tag's first occurrence: what stands before it, such
+        as the opening of a message, depends on the prompt set."""
+        text = b""
+        for number, token in enumerate(ids, 1):
+            text += self.tokenizer.pieces[token]
+            if tag.encode() in text:
+                return number
+        raise ValueError(f"{tag} is not in {text!r:.200}")
 
     def _quote(
         self, trace: Trace, document: Document, value: str, place: int, *, whole: bool = False
