@@ -3,20 +3,19 @@ model that nothing can play."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 import torch
-from runs import SSP, arguments, environment, metrics
+from playful import tilted
+from runs import SETTINGS, SSP, arguments, environment, metrics
 from transformers import BertConfig, Gemma3TextConfig, MistralConfig
 from transformers.models.auto import AutoModelForCausalLM
 
-from ssp_agents.models import shipped_directory
 from ssp_agents.rllib.config import SSPConfig
+from ssp_agents.tiny.bootstrap import save_policy, tiny_tokenizer
 from ssp_env.errors import ModelError
-from ssp_env.tokenizers import HuggingFaceTokenizer
 
 pytestmark = pytest.mark.slow
 
@@ -24,23 +23,25 @@ KINDS = {"mistral": MistralConfig, "gemma3": Gemma3TextConfig, "bert": BertConfi
 
 
 def saved(name: str, folder: Path) -> Path:
-    """A directory of random weights with the tokenizer of the policy that ships."""
-    source = shipped_directory("mini")
+    """A directory of random weights with the tokenizer of the policy that ships; what can play,
+    likes tags and names."""
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
     sizes |= {"num_attention_heads": 2, "max_position_embeddings": 512, "pad_token_id": 0}
-    sizes["vocab_size"] = HuggingFaceTokenizer.load(source).vocab_size
+    sizes |= {"vocab_size": len(tiny_tokenizer()), "tie_word_embeddings": False}
     if name != "bert":
         sizes |= {"num_key_value_heads": 1, "sliding_window": 16, "head_dim": 16}
     torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(KINDS[name](**sizes)).save_pretrained(folder)
-    for file in source.glob("tokenizer*"):
-        shutil.copyfile(file, folder / file.name)
+    lm = AutoModelForCausalLM.from_config(KINDS[name](**sizes))
+    save_policy(lm if name == "bert" else tilted(lm, 0), folder)
     return folder
 
 
 @pytest.mark.parametrize("name", ["mistral", "gemma3"])
 def test_a_random_model_is_trained_for_two_steps(name: str, tmp_path: Path) -> None:
-    command = arguments(saved(name, tmp_path / name), tmp_path / "run", "--steps", "2")
+    # Any question will do, so that some games are valid.
+    settings = (*SETTINGS, "game.filters=[]", "game.question_chars=[0,1000]")
+    model = saved(name, tmp_path / name)
+    command = arguments(model, tmp_path / "run", "--steps", "2", settings=settings)
     done = subprocess.run([SSP, *command], env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     # A run ends in its first step where engine and learner are apart.
