@@ -235,7 +235,9 @@ class TraceWriter:
         places = trace.show(ids)
         # Documents follow the tag and each other, each with its line break.
         opening = self.tokenizer.encode(self.tags.opening("information"))
-        self._shown, start = dict[str, range](), places.start + len(opening)
+        # What a chat template puts before a message stands before the tag.
+        before = _places_of(opening, ids)[0] + len(opening)
+        self._shown, start = dict[str, range](), places.start + before
         for number, document in enumerate(found, 1):
             length = self.prompts.listed(document, self.game.max_document_tokens, number)
             self._shown[document.id] = range(start, min(start + length, places.stop))
