@@ -31,6 +31,8 @@ class Plain:
     """int64 (2, TOKENS)."""
     logprobs: Tensor
     """float32 (2, TOKENS, vocabulary)."""
+    spread: float
+    """Distance in nats of the likeliest from the least likely token."""
     bound: float
     """Distance in nats that rounding explains."""
 
@@ -43,7 +45,8 @@ class Plain:
         ids = torch.randint(vocab_size, (2, TOKENS), generator=generator).to(weight.device)
         logprobs = _logprobs(plain_logits(lm, ids), vocab_size)
         spread = float(logprobs.amax() - logprobs.amin())
-        plain = cls(lm.config.model_type, ids, logprobs, ROUNDING[weight.dtype] * spread)
+        bound = ROUNDING[weight.dtype] * spread
+        plain = cls(lm.config.model_type, ids, logprobs, spread, bound)
 
         begun = TOKENS // 2
         beginning = _logprobs(plain_logits(lm, ids[:, :begun]), vocab_size)
@@ -66,7 +69,7 @@ class Plain:
         """Of an engine whose passes with a cache are so far apart, or end in an error."""
         figure = "" if math.isinf(apart) else self.figure(apart)
         # Where nothing was kept, all that was read before is missing.
-        slightly = apart < 300 * self.bound
+        slightly = apart < 0.01 * self.spread
         cause = (
             "it goes on by single tokens otherwise than it reads a whole text"
             if slightly
