@@ -105,7 +105,7 @@ class SSPLearner(TorchLearner):
         self._holds_much = self._device.type == "cpu" and not small
         policy.passes_in = passes_dtype(self.learning.dtype, self._device, small=small)
         if self.config.is_sharded:
-            sharding.shard(policy, self._device, self._dtype, forward="forward_train")
+            sharding.shard(policy, self._device, policy.passes_in, forward="forward_train")
             return
         if policy.passes_in is not None and self.learning.lora_rank:
             round_frozen(policy, policy.passes_in)
