@@ -49,7 +49,7 @@ GAME = {
     "filters": [],
     "closed_book": False,
 }
-PORTION = 32
+PORTION = 16
 """Games that are played side by side."""
 
 
