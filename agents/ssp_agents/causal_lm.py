@@ -1,8 +1,8 @@
 """A causal LM of `transformers` in two halves: the states that its layers give, and the logits that
 its own output layer makes of them.
 
-Everything that hangs on the inside of `transformers` is in this file; `test_causal_lm.py` names
-what an upgrade took away.
+What a pass needs of the inside of `transformers` is in this file; the canaries in
+`tests/agents/engines/test_architectures.py` name what an upgrade took away.
 """
 
 from __future__ import annotations

@@ -48,20 +48,7 @@ def judge(
         set: With openai: a setting of the call, such as max_tokens=4096, temperature=null or
             extra_body={chat_template_kwargs: {enable_thinking: false}}.
     """
-    if judge == "openai":
-        if url is None or model is None:
-            raise UsageError("--judge openai needs --url and --model")
-        more = dict(map(_setting, set or ()))
-        chat = ChatConfig(base_url=url, model=model, api_key_env=key_env, **more)
-        asked = OpenAIJudge(ChatClient(chat))
-        asked.check()
-        made: Judge = asked
-    else:
-        one_of("judge", judge, (*BY_RULES, "openai"))
-        if (url, model, key_env, set) != (None, None, None, None):
-            raise UsageError("--url, --model, --key-env and --set go with --judge openai")
-        made = BY_RULES[judge]()
-
+    made = _made(judge, url, model, key_env, set)
     numbered = list(read_rows(file, Pair))
     if not numbered:
         raise DataError(file, "holds no pair")
@@ -99,6 +86,24 @@ def judge(
     if measured.failed:
         console.print(Text(f"{len(measured.failed)} without a verdict: {measured.failed[0]}"))
     return 1 if measured.failed else 0
+
+
+def _made(
+    judge: str, url: str | None, model: str | None, key_env: str | None, set: list[str] | None
+) -> Judge:
+    """The judge of this name; a model behind an API has answered a first call."""
+    if judge == "openai":
+        if url is None or model is None:
+            raise UsageError("--judge openai needs --url and --model")
+        more = dict(map(_setting, set or ()))
+        chat = ChatConfig(base_url=url, model=model, api_key_env=key_env, **more)
+        asked = OpenAIJudge(ChatClient(chat))
+        asked.check()
+        return asked
+    one_of("judge", judge, (*BY_RULES, "openai"))
+    if (url, model, key_env, set) != (None, None, None, None):
+        raise UsageError("--url, --model, --key-env and --set go with --judge openai")
+    return BY_RULES[judge]()
 
 
 def _setting(given: str) -> tuple[str, Any]:
