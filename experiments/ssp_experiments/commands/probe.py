@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from json import dumps
 from typing import Any
@@ -61,11 +62,9 @@ def run(chosen: Chosen, options: ProbeOptions, played: str | None = None) -> int
         client.check("Answer with the word: ready", str, "player")
         partner = ChatPlayer(client)
 
-    # Every void game is counted in the report; the log would repeat each.
-    logging.getLogger("ssp_env").setLevel(logging.ERROR)
     console = Console(stderr=True, quiet=options.json)
     try:
-        with console.status("") as status:
+        with _errors_alone(), console.status("") as status:
             report = probe(
                 rules,
                 cheats,
@@ -88,6 +87,18 @@ def run(chosen: Chosen, options: ProbeOptions, played: str | None = None) -> int
     if Finding.PAYS in findings:
         return PAYS
     return NO_RESULT if Finding.NO_RESULT in findings else 0
+
+
+@contextmanager
+def _errors_alone() -> Iterator[None]:
+    """Every void game is counted in the report; the log would repeat each."""
+    log = logging.getLogger("ssp_env")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def make_rules(config: RunConfig) -> Rules:

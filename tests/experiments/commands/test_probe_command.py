@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 from runs import sets
@@ -22,6 +23,7 @@ def test_table_and_status_of_what_is_held(capsys: pytest.CaptureFixture[str]) ->
     shown = capsys.readouterr().out
     findings = ("held (unverified)", "held (no_search)", "not played")
     assert all(text in shown for text in (*findings, "precision 1.000, recall 1.000"))
+    assert logging.getLogger("ssp_env").isEnabledFor(logging.WARNING)  # as before it was run
 
 
 def test_what_pays_is_status_1_unless_it_is_allowed(capsys: pytest.CaptureFixture[str]) -> None:
