@@ -77,7 +77,7 @@ PAPER = {
     "game.verifier": "openai",
     "openai.model": "Qwen/Qwen2.5-32B-Instruct",
     "judge": "openai",
-    "game.prompts": "paper",
+    "game.prompts": "few-shot",  # the paper's own set is there by name
     "per_group": 500,
 }
 """The paper's table of hyper-parameters, and what its text says besides."""

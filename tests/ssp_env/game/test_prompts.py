@@ -87,7 +87,7 @@ def test_an_own_set(own: Path) -> None:
     small = ssp_env.open_world("mini", entities=50)
     solving = GameConfig(prompts=str(own), verifier="policy", verification_prompt="attempt")
     Rules.build(small, BYTES, solving)
-    with pytest.raises(ConfigError, match=r"verifier\.txt is missing from it"):
+    with pytest.raises(ConfigError, match=r"verifier\.txt is missing from it; plain has one"):
         Rules.build(small, BYTES, solving.replace(verification_prompt="documents"))
 
 
