@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
+from ssp_env import removed
 from ssp_env.errors import ConfigError, SSPError, nearest
 
 
@@ -56,6 +57,8 @@ def _complaint(kind: type[Settings], error: dict[str, Any]) -> tuple[str, object
 
     name, value = ".".join(map(str, error["loc"])), error["input"]
     if error["type"] == "extra_forbidden":
+        if gone := removed.SETTINGS.get(prefix + name):
+            return prefix + name, value, f"no such setting any more; {gone}"
         # Users know a setting by its last name, whichever section it is in.
         meant = [path for path in setting_names(kind) if path.endswith(f".{name}")]
         hint = f"did you mean {' or '.join(meant)}?" if meant else nearest(name, kind.model_fields)

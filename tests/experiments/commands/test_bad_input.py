@@ -200,6 +200,7 @@ MISTAKES = [
     ("sweep arms: {a: {}, c: {seed: 3}}", "give seeds"),
     ("sweep arms: {a: {}, c: {learning.lrr: 3}}", "c: learning.lrr = 3: no such setting"),
     ("sweep arms: {a: {}, a: {steps: 3}}", "'a' is there twice"),
+    ("train --set learning.privileged=0.1", "no such setting any more; leave it out"),
     ("sweep arms: {a: {learning.proposer_algorithm: grpo}}", "compares proposals"),
     *(
         (f"{command} {wrong}", wrong)
