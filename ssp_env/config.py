@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from ssp_env import removed
@@ -27,6 +27,11 @@ class Settings(BaseModel):
 
     section: ClassVar[str] = ""
     """Name of the field that holds this section in larger settings; errors begin with it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_older_files(cls, given: Any) -> Any:
+        return removed.without_off(cls.section, given) if isinstance(given, dict) else given
 
     def __init__(self, **values: Any) -> None:
         # Sweeps draw NumPy's numbers, which pydantic does not take for Python's.
