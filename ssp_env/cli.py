@@ -14,7 +14,8 @@ from typing import NoReturn, get_args
 
 from cyclopts import App, ArgumentCollection, CoercionError, CycloptsError, Parameter
 
-from ssp_env.errors import MissingExtra, SSPError
+from ssp_env.errors import MissingExtra, SSPError, UsageError
+from ssp_env.removed import COMMANDS
 from ssp_env.version import __version__
 
 GROUP = "ssp.commands"
@@ -68,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         try:
+            if gone := COMMANDS.get(arguments[0] if arguments else ""):
+                raise UsageError(f"there is no command {arguments[0]} any more: {gone}")
             status = make_app()(arguments, exit_on_error=False, print_error=False) or 0
             sys.stdout.flush()
             return status

@@ -10,6 +10,10 @@ SETTINGS = {
     "game.gate_errors": "leave it out (docs/findings/gate.md has what it showed)",
 }
 """By dotted name."""
+COMMANDS = {
+    "submit": "add the run's row to docs/leaderboard.md by hand, which says where its figures are",
+}
+"""By name."""
 
 
 def without_off(section: str, given: dict[str, object]) -> dict[str, object]:

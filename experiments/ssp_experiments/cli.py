@@ -241,25 +241,6 @@ def export(
     return export(Path(source), Path(out), dtype, model)
 
 
-def submit(
-    run: str,
-    /,
-    *,
-    name: str,
-    out: Annotated[Path | None, Parameter(name=("--out", "-o"))] = None,
-) -> int:
-    """Prints a finished run's row of the leaderboard, with the line that plays it again.
-
-    Args:
-        run: A finished run directory, with all its games.
-        name: Name of the recipe.
-        out: Page of Markdown that the row is added to, such as docs/leaderboard.md.
-    """
-    from ssp_experiments.commands.questions import submit
-
-    return submit(run, name=name, out=out)
-
-
 def questions(
     run: str,
     /,

@@ -24,7 +24,7 @@ from ssp_experiments.config import shipped
 from ssp_experiments.run.checks import check_model
 
 NAMES = """bootstrap eval export imitate index judge league plan play plot probe questions replay
-report search serve submit sweep train view"""
+report search serve sweep train view"""
 COMMANDS = NAMES.split()
 
 
@@ -200,6 +200,7 @@ MISTAKES = [
     ("sweep arms: {a: {}, c: {seed: 3}}", "give seeds"),
     ("sweep arms: {a: {}, c: {learning.lrr: 3}}", "c: learning.lrr = 3: no such setting"),
     ("sweep arms: {a: {}, a: {steps: 3}}", "'a' is there twice"),
+    ("submit run --name mine", "no command submit any more: add the run's row"),
     ("train --set learning.privileged=0.1", "no such setting any more; leave it out"),
     ("sweep arms: {a: {learning.proposer_algorithm: grpo}}", "compares proposals"),
     *(
