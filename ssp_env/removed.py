@@ -11,6 +11,7 @@ SETTINGS = {
 }
 """By dotted name."""
 COMMANDS = {
+    "plot": "ssp report draws the curves",
     "submit": "add the run's row to docs/leaderboard.md by hand, which says where its figures are",
 }
 """By name."""

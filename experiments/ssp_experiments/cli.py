@@ -297,17 +297,3 @@ def view(runs: list[str], /, *, host: str = "127.0.0.1", port: int = 8321) -> in
     from ssp_experiments.report.server import view
 
     return view(runs, host, port)
-
-
-def plot(runs: list[str], /, *, out: str = "plot.png", smooth: PositiveInt = 5) -> int:
-    """Draws rewards, hops, validity and accuracy of runs against steps.
-
-    Args:
-        runs: Directories of runs or sweeps; runs that differ in nothing but their seed become one
-            line.
-        out: The picture.
-        smooth: Steps of the running mean.
-    """
-    from ssp_experiments.report.curves import plot
-
-    return plot(runs, Path(out), smooth)
