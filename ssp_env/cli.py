@@ -22,7 +22,7 @@ GROUP = "ssp.commands"
 EXTRAS = {
     **dict.fromkeys(
         ("ray", "torch", "transformers", "safetensors", "tensorboardX", "pandas", "peft", "gguf",
-         "matplotlib", "choix", "tabulate", "jinja2"),
+         "matplotlib", "tabulate", "jinja2"),
         "train",
     ),
     **dict.fromkeys(("faiss", "sentence_transformers"), "dense"),
