@@ -26,7 +26,7 @@ EXTRAS = {
         "train",
     ),
     **dict.fromkeys(("faiss", "sentence_transformers"), "dense"),
-    **dict.fromkeys(("diskcache", "fastapi", "uvicorn", "openai"), "services"),
+    **dict.fromkeys(("fastapi", "uvicorn", "openai"), "services"),
 }  # fmt: skip
 """Package -> the extra that brings it."""
 

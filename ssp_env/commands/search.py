@@ -87,7 +87,7 @@ def index(
     /,
     *,
     out: Path,
-    kind: Literal["bm25", "dense-flat", "dense-ivf-sq8"] = "bm25",
+    kind: Literal["bm25", "dense-flat"] = "bm25",
     encoder: str | None = None,
     query_prefix: str | None = None,
     passage_prefix: str | None = None,
@@ -98,7 +98,7 @@ def index(
     CORPUS is Search-R1's format: one JSON object a line, plain or gzip, with "id" and either
     "contents" (a title in double quotes, a newline, the text) or "title" and "text".
 
-    A build that was stopped, killed or ran out of disk is finished when the same command runs
+    A build that was stopped, killed or ran out of disk starts over when the same command runs
     again. To repair a damaged folder, delete it and run the same command.
 
     Args:

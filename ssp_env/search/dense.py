@@ -1,47 +1,34 @@
 """Dense retrieval: passages ranked by the cosine of their vectors with the query's, by FAISS.
 
-``dense-flat`` is exact, with 4 d bytes per vector of d numbers; ``dense-ivf-sq8`` (FAISS's
-``IVF...,SQ8``) nearly, with scores to .01 and d + 8 bytes.
+An index is exact, with 4 d bytes per vector of d numbers.
 
 Files are memory-mapped when they are opened, and reading them runs no code. Where FAISS sees a GPU
-(``faiss-gpu``), indexes are searched there.
-
-A quarter of an IVF index's lists is searched, or as many as the manifest's ``lists_probed`` says: a
-number to change by hand, as a few do where vectors form clear clusters."""
+(``faiss-gpu``), indexes are searched there."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib import import_module
 from itertools import islice
-from math import log2, sqrt
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from ssp_env.disk import write_atomically
 from ssp_env.errors import DataError
 from ssp_env.search.base import check_request, passage_text
-from ssp_env.search.store import Encoder, Manifest, PassageStore, read_manifest, track
+from ssp_env.search.store import Encoder, PassageStore, track
 from ssp_env.types import Document
 
 faiss: Any = import_module("faiss")  # this module is imported where dense search is asked for
 
-FLAT, IVF = "dense-flat", "dense-ivf-sq8"
+FLAT = "dense-flat"
 INDEX = "index.faiss"
 BLOCK = 256
-"""Passages that are encoded before they are written to disk."""
-
-_CLASSES = {FLAT: faiss.IndexFlat, IVF: faiss.IndexIVF}
-_VECTORS, _BEGUN = "vectors.faiss", "begun.json"
-_SAMPLE = 48
-"""Vectors per list from which the centres of the lists are learnt."""
+"""Passages that are encoded at a time."""
 
 
 class DenseRetriever:
@@ -49,14 +36,10 @@ class DenseRetriever:
 
     May be shared between threads."""
 
-    def __init__(
-        self, folder: Path, passages: PassageStore, encoder: Encoder, manifest: Manifest
-    ) -> None:
-        self.corpus, self.encoder, self.kind = passages, encoder, folder.name
-        self._origin = (folder, passages, encoder, manifest)
-        index = read_faiss(folder / INDEX, self.kind, len(passages), encoder)
-        if self.kind == IVF:
-            index.nprobe = manifest.lists_probed
+    def __init__(self, folder: Path, passages: PassageStore, encoder: Encoder) -> None:
+        self.corpus, self.encoder = passages, encoder
+        self._origin = (folder, passages, encoder)
+        index = read_faiss(folder / INDEX, len(passages), encoder)
 
         # An index on a GPU may not be searched by two threads at once.
         self._turn: AbstractContextManager[Any] = nullcontext()
@@ -76,8 +59,7 @@ class DenseRetriever:
             scores, positions = self._index.search(vectors, min(k, len(self.corpus)))
         rankings = {}
         for query, row, places in zip(distinct, scores, positions, strict=True):
-            # Equal scores by position. The lists that are searched may hold fewer than k: -1.
-            order = [each for each in np.lexsort((places, -row)) if places[each] >= 0]
+            order = np.lexsort((places, -row))  # equal scores by position
             rankings[query] = [(int(places[each]), float(row[each])) for each in order]
         return [
             [replace(self.corpus[place], score=score) for place, score in rankings[query]]
@@ -86,7 +68,7 @@ class DenseRetriever:
 
     def describe(self) -> dict[str, Any]:
         encoder = {"name": self.encoder.info.name, "digest": self.encoder.info.digest}
-        return {"corpus": self.corpus.digest(), "kind": self.kind, "encoder": encoder}
+        return {"corpus": self.corpus.digest(), "kind": FLAT, "encoder": encoder}
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What is on disk is opened again where the retriever arrives.
@@ -94,97 +76,30 @@ class DenseRetriever:
 
 
 def build(
-    folder: Path, kind: str, store: PassageStore, encoder: Encoder, adopt: str | Path | None = None
-) -> int | None:
-    """Writes a dense index, or links a file that others made; returns the lists to be probed.
-
-    Encoding takes days; a build that was killed continues after the last block of vectors. Where
-    the directory holds a ``dense-flat`` index by the same encoder, its vectors are used. Memory:
-    the encoder's, a block of passages, and an IVF index as a whole."""
-    path = folder / INDEX
+    folder: Path, store: PassageStore, encoder: Encoder, adopt: str | Path | None = None
+) -> None:
+    """Writes a dense index, or links a file that others made. Memory: all vectors."""
     if adopt is not None:
-        path.symlink_to(Path(adopt).resolve())
-    elif kind == FLAT:
-        _encode(path, store, encoder)
-    else:
-        vectors = folder.parent / FLAT / INDEX
-        try:
-            read_manifest(vectors.parent, corpus=store.digest(), encoder=encoder.info)
-        except DataError:
-            vectors = folder / _VECTORS
-            _encode(vectors, store, encoder)
-        _write_ivf(path, read_faiss(vectors, FLAT, len(store), encoder))
-        (folder / _VECTORS).unlink(missing_ok=True)
+        (folder / INDEX).symlink_to(Path(adopt).resolve())
+        index = read_faiss(Path(adopt), len(store), encoder)
+        _spot_check(Path(adopt), index, store, encoder)
+        return
 
-    path = path if adopt is None else Path(adopt)
-    index = read_faiss(path, kind, len(store), encoder)
-    if adopt is not None:
-        _spot_check(path, index, store, encoder)
-    # A quarter of the lists, rounded up.
-    return -(-index.nlist // 4) if kind == IVF else None
-
-
-def _encode(path: Path, store: PassageStore, encoder: Encoder) -> None:
-    """Writes the vectors of all passages as an exact index, from where a killed build stopped.
-
-    FAISS itself would have to hold all of them in memory, and could not continue a file. Its format
-    is a header, with two counts, before the vectors."""
-    begun, ours = path.parent / _BEGUN, [store.digest(), asdict(encoder.info)]
-    if not begun.exists():
-        path.unlink(missing_ok=True)
-        write_atomically(begun, json.dumps(ours))
-    elif json.loads(begun.read_text()) != ours:
-        what = "was begun with other passages or another encoder"
-        raise DataError(path.parent, f"{what}; delete it to start afresh")
-
-    dimension = encoder.info.dimension
-    header = bytearray(faiss.serialize_index(faiss.IndexFlatIP(dimension)).tobytes())
-    # The number of vectors, and behind the header that of their numbers.
-    header[8:16] = len(store).to_bytes(8, "little")
-    header[-8:] = (len(store) * dimension).to_bytes(8, "little")
-    path.touch()
-    # The last block may not have reached the disk as a whole, so it is encoded again.
-    written = max(0, path.stat().st_size - len(header)) // (4 * dimension)
-    rows = max(0, written - 1) // BLOCK * BLOCK
-
-    texts = map(passage_text, store.read_from(rows))
-    with open(path, "r+b") as file:
-        file.write(header)
-        file.seek(4 * dimension * rows, os.SEEK_CUR)
-        file.truncate()
-        for _ in track(range(rows, len(store), BLOCK), "encoding passages"):
-            block = encoder.encode_passages(list(islice(texts, BLOCK)))
-            file.write(np.ascontiguousarray(block, "<f4").data.cast("B"))
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def _write_ivf(path: Path, exact: Any) -> None:
-    """Writes an IVF index over the vectors of an exact one."""
-    # About twice the root of the vectors, as a power of two, but at least 48 vectors a list.
-    count = exact.ntotal
-    lists = min(1 << round(log2(2 * sqrt(count))), max(1, count // _SAMPLE))
-    index = faiss.index_factory(exact.d, f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
-    # Centres are unit vectors too, so that the nearest list is the one of highest cosine.
-    index.cp.spherical, index.cp.min_points_per_centroid = True, 1
-    sample = np.random.default_rng(0).permutation(count)[: _SAMPLE * lists]
-    index.train(exact.reconstruct_batch(np.sort(sample)))
-    for first in track(range(0, count, 65_536), "adding vectors"):
-        index.add(exact.reconstruct_n(first, min(65_536, count - first)))
-
+    index = faiss.IndexFlatIP(encoder.info.dimension)
+    texts = map(passage_text, store.read_from(0))
+    for _ in track(range(0, len(store), BLOCK), "encoding passages"):
+        index.add(encoder.encode_passages(list(islice(texts, BLOCK))))
     # FAISS's own writer overlooks a disk that fills up at the last bytes.
-    with open(path, "wb") as file:
+    with open(folder / INDEX, "wb") as file:
         faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
 
 
 def _spot_check(path: Path, index: Any, store: PassageStore, encoder: Encoder) -> None:
     """Compares eight passages with their vectors in an index that others made."""
     checked = range(0, len(store), -(-len(store) // 8))
-    if isinstance(index, faiss.IndexIVF):
-        index.make_direct_map()
     stored = np.stack([index.reconstruct(position) for position in checked])
 
-    # Half precision and compression cost less than .05.
+    # Half precision costs less than .05.
     texts = [passage_text(store[position]) for position in checked]
     cosines = (encoder.encode_passages(texts) * stored).sum(axis=1)
     if np.abs(cosines - 1).max() > 0.05:
@@ -193,8 +108,8 @@ def _spot_check(path: Path, index: Any, store: PassageStore, encoder: Encoder) -
         raise DataError(path, f"{what}; {fix}")
 
 
-def read_faiss(path: Path, kind: str, count: int, encoder: Encoder) -> Any:
-    """A FAISS index of this kind and number of the encoder's vectors, memory-mapped, read-only."""
+def read_faiss(path: Path, count: int, encoder: Encoder) -> Any:
+    """An exact FAISS index of this number of the encoder's vectors, memory-mapped, read-only."""
     try:
         index = faiss.read_index(str(path), faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_MMAP_IFC)
     except (RuntimeError, MemoryError) as error:
@@ -202,8 +117,8 @@ def read_faiss(path: Path, kind: str, count: int, encoder: Encoder) -> Any:
 
     wanted = (count, encoder.info.dimension, faiss.METRIC_INNER_PRODUCT)
     has = (index.ntotal, index.d, index.metric_type)
-    if not isinstance(index, _CLASSES[kind]) or has != wanted:
+    if not isinstance(index, faiss.IndexFlat) or has != wanted:
         what = f"{type(index).__name__} of {has[0]:,} vectors of {has[1]} numbers"
-        wants = f"{kind} by inner product has {wanted[0]:,} of {wanted[1]}"
+        wants = f"{FLAT} by inner product has {wanted[0]:,} of {wanted[1]}"
         raise DataError(path, f"is an {what}, but {wants}")
     return index

@@ -29,8 +29,8 @@ from ssp_env.search.store import (
 from ssp_env.search.wrappers import HybridRetriever
 from ssp_env.types import Document, World
 
-KINDS = ("bm25", "dense-flat", "dense-ivf-sq8")
-"""Kinds of index, by the name that their folder has too. All but the first need an encoder."""
+KINDS = ("bm25", "dense-flat")
+"""Kinds of index, by the name that their folder has too. The second needs an encoder."""
 PATIENCE = 10.0
 """Seconds that a server may take to answer a first query."""
 
@@ -45,7 +45,7 @@ def build_index(
 ) -> Path:
     """Builds an index over a corpus file and returns its folder; does nothing where one is whole.
 
-    A build that was killed starts over, but does not encode again what it has encoded.
+    A build that was killed starts over.
 
     Args:
         source: Search-R1's JSONL, plain or gzip.
@@ -72,7 +72,7 @@ def build_index(
         read_manifest(folder, corpus=store.digest(), encoder=info)
         return folder
 
-    with building(folder, resume=encoder is not None and adopt is None) as path:
+    with building(folder) as path:
         made_with: dict[str, Any] = {}
         if encoder is None:
             from ssp_env.search import bm25
@@ -81,8 +81,8 @@ def build_index(
         else:
             from ssp_env.search import dense
 
-            lists = dense.build(path, kind, store, encoder, adopt)
-            made_with = {"encoder": encoder.info, "lists_probed": lists}
+            dense.build(path, store, encoder, adopt)
+            made_with = {"encoder": encoder.info}
         write_manifest(path, store.manifest.model_copy(update=made_with))
     return folder
 
@@ -113,7 +113,7 @@ def open_index(directory: str | Path, *, encoder: Encoder | str | Path | None = 
             prefixes = (made_with.query_prefix, made_with.passage_prefix)
             model = SentenceTransformerEncoder(model, prefixes)
         read_manifest(folder, encoder=model.info)
-        parts.append(DenseRetriever(folder, store, model, manifest))
+        parts.append(DenseRetriever(folder, store, model))
     return parts[0] if len(parts) == 1 else HybridRetriever(parts)
 
 

@@ -60,15 +60,13 @@ class Encoder(Protocol):
         """Unit vectors of passages: shape ``(len(texts), info.dimension)``."""
 
 
-class Manifest(BaseModel, frozen=True, extra="forbid"):
+class Manifest(BaseModel, frozen=True, extra="ignore"):
     format: Literal[7] = FORMAT
     corpus: str
     """Digest of the passages, as :meth:`ssp_env.search.base.Corpus.digest` defines it."""
     passages: int
     name: str
     encoder: EncoderInfo | None = None
-    lists_probed: int | None = None
-    """Lists of an IVF index that a search looks into."""
     files: dict[str, int] = {}
     """Bytes of every file of the folder but the manifest, by name."""
 
@@ -83,13 +81,13 @@ def track(items: Iterable[T], stage: str, total: int | None = None) -> Iterable[
 
 
 @contextmanager
-def building(folder: Path, *, resume: bool = False) -> Iterator[Path]:
+def building(folder: Path) -> Iterator[Path]:
     """A folder to build in, which becomes ``folder`` at the end; its parent is locked.
 
     ``DataError`` if another process builds in its parent, or the disk is full or not writable."""
     try:
         make_directories(folder.parent)
-        with locked(folder.parent), new_folder(folder, resume=resume) as path:
+        with locked(folder.parent), new_folder(folder) as path:
             yield path
     except (OSError, RunError) as error:
         why = getattr(error, "strerror", None) or error
@@ -114,7 +112,7 @@ def read_manifest(
         what = "no such folder; `ssp index CORPUS --out DIR` makes an index, and the address of a"
         what += " server begins with http://"
         if unfinished(folder).is_dir():
-            what = "is half built; run `ssp index` again over the same corpus: it finishes it"
+            what = "is half built; run `ssp index` again over the same corpus"
         raise DataError(folder, what)
     try:
         manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())

@@ -1,20 +1,16 @@
-"""Retrievers over others: fused by rank, reranked, or with a cache on disk before them."""
+"""Retrievers over others: fused by rank, or reranked."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.errors import ConfigError, DataError, ServiceError
+from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.search.base import Results, Retriever, all_found, check_request, identify, search_each
 from ssp_env.types import Document, Passages
 
@@ -22,8 +18,6 @@ DEPTH = 100
 """Documents that are read of each ranking to be fused, at least."""
 RRF_K = 60
 """The higher, the less the very first ranks stand out."""
-CACHE_BYTES = 2**30
-"""Size to which a cache may grow; then what was written first goes."""
 
 
 class HybridRetriever:
@@ -123,58 +117,3 @@ class RerankedRetriever:
     def describe(self) -> dict[str, Any]:
         name = str(getattr(self.reranker, "name", type(self.reranker).__name__))
         return {"of": [identify(self.retriever)], "reranker": name, "depth": self.depth}
-
-
-class CachedRetriever:
-    """Keeps a retriever's rankings in a directory (diskcache), by query and ``k``; never failures.
-
-    The misses of a call go onward as one batch, each different query once. May be shared between
-    threads, and the directory between processes of one machine. Nothing in the address of a server
-    tells an old index from a new one: delete the directory when the server's index changes. Use no
-    directory that a stranger has written: diskcache reads pickles."""
-
-    def __init__(self, retriever: Retriever, path: str | Path) -> None:
-        """``path`` is a directory, which may hold the rankings of several retrievers."""
-        import diskcache
-
-        self.retriever, self._path = retriever, Path(path)
-        self._identity = identify(retriever)
-        try:
-            # Values of any size stay in the database.
-            limits = {"size_limit": CACHE_BYTES, "disk_min_file_size": 2**40}
-            self._kept = diskcache.Cache(str(path), **limits)
-        except (sqlite3.Error, diskcache.Timeout, OSError) as error:
-            raise DataError(path, f"cannot be used as a cache: {error}") from error
-
-    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        return all_found(self.search_each(queries, k))
-
-    def search_each(self, queries: Sequence[str], k: int) -> Results:
-        check_request(queries, k)
-        # Keys of a fixed length, whatever a policy searches for.
-        keys = {
-            query: hashlib.sha256(json.dumps([self._identity, int(k), query]).encode()).hexdigest()
-            for query in queries
-        }
-        known = {query: self._kept.get(key) for query, key in keys.items()}
-        misses = [query for query, ranking in known.items() if ranking is None]
-        results = search_each(self.retriever, misses, k) if misses else []
-        for query, result in zip(misses, results, strict=True):
-            known[query] = result
-            if not isinstance(result, ServiceError):
-                self._kept.set(keys[query], result)
-
-        # Each gets its own list, so that no caller changes another's.
-        found = [known[query] for query in queries]
-        return [result if isinstance(result, ServiceError) else [*result] for result in found]
-
-    def describe(self) -> dict[str, Any]:
-        """The retriever's own description: a cache changes no result."""
-        return {"of": [self._identity]}
-
-    def close(self) -> None:
-        """Closes the directory; the retriever is left alone."""
-        self._kept.close()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.retriever, self._path)

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import jsonl
 
-from ssp_env.errors import ConfigError, DataError, ServiceError, UsageError
+from ssp_env.errors import ConfigError, DataError, ServiceError
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.rules import Rules
 from ssp_env.search.base import Corpus, Retriever, read_corpus, search_each
@@ -28,7 +28,6 @@ from ssp_env.search.index import build_index, open_index
 from ssp_env.search.wrappers import (
     DEPTH,
     RRF_K,
-    CachedRetriever,
     HybridRetriever,
     RerankedRetriever,
 )
@@ -244,51 +243,3 @@ def test_the_rerankers_order_holds_in_one_call_and_equals_keep_the_retrievers() 
     assert [document.score for document in found[0]] == [2, 2, 1, 1, 0]
     assert reranked.search([""], 2) == [[]]
     assert calls == [[*(("q", letter) for letter in "abcdef"), ("p", "a"), ("p", "b")]]
-
-
-def cached(path: Path, name: str = "index 1") -> tuple[CachedRetriever, Letters]:
-    inner = Letters(name)
-    return CachedRetriever(inner, path), inner
-
-
-def test_only_the_misses_go_on_as_one_batch_each_once_and_order_is_kept(tmp_path: Path) -> None:
-    retriever, inner = cached(tmp_path)
-    retriever.search(["b", "dogs"], 3)
-    found = retriever.search(["a", "b", "cd", "a", "dogs"], 3)
-    assert inner.asked == [(["b", "dogs"], 3), (["a", "cd"], 3)]
-    assert found == [inner.ranked(query, 3) for query in ("a", "b", "cd", "a", "dogs")]
-    assert [document.score for document in found[1]] == [0.1]
-    found[0].clear()
-    assert len(found[3]) == 1, "callers cannot spoil it"
-    retriever.search(["a"], 2)
-    assert inner.asked[2:] == [(["a"], 2)], "another k is another search"
-    with pytest.raises(UsageError, match="one string"):
-        retriever.search("Vienna", 3)
-
-
-def test_failures_are_never_kept_and_hit_only_what_asked(tmp_path: Path) -> None:
-    retriever, inner = cached(tmp_path)
-    inner.bad = {"bad"}
-    good, bad = retriever.search_each(["good", "bad"], 2)
-    assert (good, type(bad)) == (inner.ranked("good", 2), ServiceError)
-    inner.bad = set()
-    assert ids(retriever.search(["bad", "good"], 2)[0]) == "ba"
-    asked = [queries for queries, _ in inner.asked]
-    assert asked == [["good", "bad"], ["good"], ["bad"], ["bad"]]
-
-
-def test_the_directory_outlasts_the_process_for_what_is_searched(tmp_path: Path) -> None:
-    queries = ["a", "бб", "\ud800", "x" * 100_001, "\0"]
-    first, _ = cached(tmp_path)
-    found = first.search(queries, 3)
-    first.close()
-    second, inner = cached(tmp_path)
-    twin = pickle.loads(pickle.dumps(second))
-    assert second.search(queries, 3) == twin.search(queries, 3) == found
-    assert inner.asked == twin.retriever.asked == []
-    other, another = cached(tmp_path, "index 2")
-    other.search(["a"], 3)
-    assert another.asked == [(["a"], 3)]
-    (tmp_path / "file").write_text("not a directory")
-    with pytest.raises(DataError, match="cannot be used as a cache"):
-        cached(tmp_path / "file")
