@@ -68,7 +68,7 @@ export NO_MKDOCS_2_WARNING := 1
 
 $(SITE)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(SITE)
-	$(SITE)/bin/python -m pip install --no-compile --disable-pip-version-check -e . $(SITE_PACKAGES)
+	$(SITE)/bin/python -m pip install --no-compile --disable-pip-version-check -e '.[text]' $(SITE_PACKAGES)
 	@touch $@
 
 site: $(SITE)/.installed build/demo.html
@@ -182,7 +182,7 @@ tests_trainers := tests/integrations/test_trainers.py
 
 $(PARTNERS:%=.venv-%/.installed): .venv-%/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/python -m pip install --no-compile -e . $(packages_$*) pytest pytest-timeout hypothesis
+	.venv-$*/bin/python -m pip install --no-compile -e '.[text]' $(packages_$*) pytest pytest-timeout hypothesis
 	$(if $(packages_alone_$*),.venv-$*/bin/python -m pip install --no-compile --no-deps $(packages_alone_$*))
 	@touch $@
 

@@ -25,6 +25,7 @@ EXTRAS = {
          "matplotlib", "tabulate", "jinja2"),
         "train",
     ),
+    **dict.fromkeys(("anyascii", "confusable_homoglyphs", "tantivy", "tokenizers"), "text"),
     **dict.fromkeys(("faiss", "sentence_transformers"), "dense"),
     **dict.fromkeys(("fastapi", "uvicorn", "openai"), "services"),
 }  # fmt: skip

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 FLOORS = (
-    ("errors", "version", "wording", "removed"),
+    ("errors", "version", "removed"),
+    ("wording",),
     ("types", "checks", "config", "disk", "net"),
     ("tokenizers", "settings"),
     ("search", "judge"),

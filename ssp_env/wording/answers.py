@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from itertools import pairwise
 
+from ssp_env.errors import MissingExtra
+
 ARTICLES = frozenset({"a", "an", "the"})
 
 # Spacing accents and letters that people type for an apostrophe; NFKC would turn some into a space.
@@ -112,9 +114,22 @@ def plain(text: str) -> str:
 
 
 @cache
+def _transliteration() -> Callable[[str], str]:
+    """From a text to the ASCII that it sounds like."""
+    try:
+        from anyascii import anyascii
+    except ModuleNotFoundError as error:
+        raise MissingExtra("text beyond ASCII (anyascii)", "text") from error
+    return anyascii
+
+
+@cache
 def _looks() -> dict[str, str]:
     """ASCII letters and brackets by the characters that look like them."""
-    from confusable_homoglyphs.confusables import confusables_data
+    try:
+        from confusable_homoglyphs.confusables import confusables_data
+    except ModuleNotFoundError as error:
+        raise MissingExtra("text beyond ASCII (confusable-homoglyphs)", "text") from error
 
     return {
         shown: "I" if letter == "l" and shown.isupper() else letter
@@ -132,9 +147,7 @@ def skeleton(text: str) -> str:
     text = plain(text)
     if text.isascii():
         return text
-    from anyascii import anyascii
-
-    looks = _looks()
+    looks, anyascii = _looks(), _transliteration()
     return "".join(
         c if c.isascii() or is_unspaced(c) else looks.get(c) or anyascii(c) for c in text
     )
@@ -260,7 +273,5 @@ def _latin_letter(letter: str, named: bool, mixed: bool) -> str:
     if script == "GREEK" and named:
         return f" {last.title().replace('Lamda', 'Lambda')} "
     if script == "LATIN":
-        from anyascii import anyascii
-
-        return anyascii(letter)
+        return _transliteration()(letter)
     return _looks().get(letter, letter) if mixed else letter

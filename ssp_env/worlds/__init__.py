@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, cast, get_type_hints
 
 from pydantic import create_model
 
 from ssp_env.config import Settings, named
-from ssp_env.errors import ConfigError, nearest
+from ssp_env.errors import ConfigError, MissingExtra, nearest
 from ssp_env.types import World
 
 __all__ = ["WORLDS", "open_world"]
@@ -22,6 +23,10 @@ WORLDS = {
     "files": "ssp_env.worlds.files:FileWorld",
 }
 """Factory of each world by name; its module is imported when the world is opened."""
+GENERATED = ("mini", "small")
+"""Worlds of ASCII words, which need none of :data:`TEXT`."""
+TEXT = ("anyascii", "confusable_homoglyphs", "tantivy", "tokenizers")
+"""Packages of the extra ``text``, by the names that they are imported by."""
 
 
 def open_world(name: str, /, **options: Any) -> World:
@@ -41,6 +46,9 @@ def _checked(name: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """A world's factory and its settings, each of its type."""
     if name not in WORLDS:
         raise ConfigError("world", name, f"no such world; {nearest(name, WORLDS)}")
+    missing = [package for package in TEXT if find_spec(package) is None]
+    if missing and name not in GENERATED:
+        raise MissingExtra(f"world={name} ({', '.join(missing)} missing)", "text")
     module, _, attribute = WORLDS[name].partition(":")
     factory = getattr(import_module(module), attribute)
 

@@ -18,9 +18,10 @@ from ssp_env.config import Settings
 from ssp_env.disk import made_once, write_atomically
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
 from ssp_env.game.config import GameConfig
+from ssp_env.worlds import TEXT
 
 ROOT = Path(ssp_env.__file__).parents[1]
-HEAVY = {"torch", "ray", "transformers", "matplotlib", "tokenizers", "faiss", "vllm", "pandas"}
+HEAVY = {"torch", "ray", "transformers", "matplotlib", "faiss", "vllm", "pandas", *TEXT}
 
 
 def loaded_by(code: str) -> set[str]:

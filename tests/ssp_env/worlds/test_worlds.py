@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssp_env.doors.setup import set_up
-from ssp_env.errors import ConfigError, DataError
+from ssp_env.errors import ConfigError, DataError, MissingExtra
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.search.index import build_index
 from ssp_env.search.store import PassageStore
 from ssp_env.testing import WorldTests
 from ssp_env.types import Document, GroundTruth, Question, World
+from ssp_env.wording import answers
+from ssp_env.worlds import TEXT, open_world
 from ssp_env.worlds.files import FileWorld, WikiMini, read_answers
 from ssp_env.worlds.mini import Graph, MiniWorld, SmallWorld
 from ssp_env.worlds.mini_language import (
@@ -189,6 +192,25 @@ def test_a_corpus_may_be_an_index_directory(tmp_path: Path) -> None:
     (bare / "passages").symlink_to(index / "passages")
     with pytest.raises(ConfigError, match="ssp index"):
         rules_of(FileWorld("m", bare, answers))
+
+
+@pytest.mark.parametrize("package", TEXT)
+def test_a_text_world_names_the_extra_that_it_needs(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ssp_env.worlds.find_spec", lambda name: name != package or None)
+    with pytest.raises(MissingExtra, match=rf"world=wiki-mini \({package} .*ssp-env\[text\]"):
+        open_world("wiki-mini")
+    assert open_world("mini").name
+
+
+def test_text_beyond_ascii_names_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "anyascii", None)
+    answers._transliteration.cache_clear()
+    with pytest.raises(MissingExtra, match=r"ssp-env\[text\]"):
+        answers.skeleton("Dvořák Жук")
+    monkeypatch.undo()
+    assert answers.skeleton("Dvořák") == "Dvorak"
 
 
 class TestWikiMini(WorldTests):
