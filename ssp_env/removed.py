@@ -15,6 +15,11 @@ COMMANDS = {
     "submit": "add the run's row to docs/leaderboard.md by hand, which says where its figures are",
 }
 """By name."""
+PROMPTS = dict.fromkeys(
+    ("zerosearch", "r-search"),
+    "this one does not ship any more: copy its folder out of commit 1662d6ae and name that",
+)
+"""Prompt sets by name."""
 
 
 def without_off(section: str, given: dict[str, object]) -> dict[str, object]:

@@ -138,8 +138,8 @@ class EvalOptions:
     temperature: Annotated[float, NonNegative] = 0.0
     """Sampling temperature (default: 0, greedy)."""
     prompts: str | None = None
-    """Prompts that the policy was trained on: search-r1, zerosearch, r-search, any other set or
-    directory; NAME:FILE takes the instructions from FILE."""
+    """Prompts that the policy was trained on: search-r1, any other set or directory; NAME:FILE
+    takes the instructions from FILE."""
     no_search: bool = False
     """Let searches find nothing, to see what the policy knows anyway."""
     player: Literal["engine", "api"] = "engine"

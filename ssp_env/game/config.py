@@ -91,8 +91,8 @@ class GameConfig(Settings):
     """Proposer's reward for an invalid question; a negative one collapses the paper's game."""
     prompts: str = "plain"
     """Prompt set: ``plain``, ``paper``, ``compact``, ``few-shot``, ``tools``, ``mini``,
-    ``search-r1``, ``zerosearch``, ``r-search``, ``NAME:FILE`` (one of these, with a file as its
-    ``solver.txt``), or a directory."""
+    ``search-r1``, ``NAME:FILE`` (one of these, with a file as its ``solver.txt``), or a directory.
+    """
 
     @model_validator(mode="after")
     def _check_ranges(self) -> Self:

@@ -59,7 +59,7 @@ def test_results_stand_where_its_template_puts_them(
 ) -> None:
     prompts = Prompts.open(name, tokenizer)
     text = tokenizer.decode(prompts.information([PAGE], 99, "Where is Paris?"))
-    if name in ("search-r1", "zerosearch", "r-search"):
+    if name == "search-r1":
         assert "<|im_start|>" not in text
         return
     found = text.removeprefix("<|im_end|>\n<|im_start|>user\n")

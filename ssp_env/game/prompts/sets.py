@@ -14,15 +14,11 @@ from typing import Any, ClassVar, Literal
 from ssp_env.config import Settings
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.protocol import Tags
+from ssp_env.removed import PROMPTS
 
 FORMATS: Mapping[str, dict[str, int]] = {
     # github.com/PeterGriffinJin/Search-R1: search_r1/llm_agent/generation.py, scripts/data_process
     "search-r1": {"top_k": 3, "max_searches": 4},
-    # github.com/Alibaba-NLP/ZeroSearch: llm_agent/generation.py
-    "zerosearch": {"top_k": 5, "max_searches": 5},
-    # github.com/QingFei1/R-Search: src/eval/main.py (which sets no limit of searches) and
-    # src/train/generation.py
-    "r-search": {"top_k": 5, "max_searches": 10},
 }
 """Settings of the game that other projects' checkpoints expect, by the name of the prompt set."""
 
@@ -69,8 +65,8 @@ def prompt_file(source: str, name: str) -> Traversable | None:
         if words and name == "solver.txt":
             return Path(words)
     elif not folders[0].is_dir():
-        fix = f"name a directory, or a shipped set; {nearest(shipped, SHIPPED)}"
-        raise ConfigError("game.prompts", source, fix)
+        fix = PROMPTS.get(shipped, nearest(shipped, SHIPPED))
+        raise ConfigError("game.prompts", source, f"name a directory, or a shipped set; {fix}")
 
     return next((folder / name for folder in folders if (folder / name).is_file()), None)
 

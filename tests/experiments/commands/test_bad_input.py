@@ -200,6 +200,7 @@ MISTAKES = [
     ("sweep arms: {a: {}, c: {seed: 3}}", "give seeds"),
     ("sweep arms: {a: {}, c: {learning.lrr: 3}}", "c: learning.lrr = 3: no such setting"),
     ("sweep arms: {a: {}, a: {steps: 3}}", "'a' is there twice"),
+    ("eval --prompts r-search", "does not ship any more: copy its folder out of commit"),
     ("plot run", "no command plot any more: ssp report draws the curves"),
     ("submit run --name mine", "no command submit any more: add the run's row"),
     ("train --set learning.privileged=0.1", "no such setting any more; leave it out"),

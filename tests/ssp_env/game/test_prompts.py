@@ -94,14 +94,9 @@ def test_an_own_set(own: Path) -> None:
 ASKED = Question("1", "Which river runs through Paris?", ("Seine", "the Seine"), "rivers")
 SEARCH = "<think> I do not know. </think>\n<search> river Paris </search>"
 ANSWER = "<think> So it is. </think>\n<answer> the Seine </answer>"
-CITED = "It is there.\n<original_evidence> Paris lies on the Seine. </original_evidence>\n"
 FOUND = {
     "search-r1": '\n\n<information>Doc 1(Title: "Paris") Paris lies on the river Seine.\n'
     'Doc 2(Title: "Rome") Rome lies on the Tiber.</information>\n\n',
-    "zerosearch": "\n\n<information>Doc 1: Paris lies on the river Seine.\n"
-    "Doc 2: Rome lies on the Tiber.</information>\n\n",
-    "r-search": '\n\n<observation>(Title: "Paris") Paris lies on the river Seine.\n'
-    '(Title: "Rome") Rome lies on the Tiber.</observation>\n\n',
 }
 """Spelled out from their released code, not taken from the sets."""
 
@@ -121,22 +116,18 @@ def attempt(world: World, prompts: str, tokenizer: Any, *turns: str, **more: Any
 def test_a_whole_attempt_in_a_projects_format(name: str, cities: World) -> None:
     """Framed, stopped, rendered and scored as the project does it."""
     tokenizer = chatty()
-    last = (CITED if name == "r-search" else "") + ANSWER
-    tried = attempt(cities, name, tokenizer, f"{SEARCH} and more", f"{last} and more")
+    tried = attempt(cities, name, tokenizer, f"{SEARCH} and more", f"{ANSWER} and more")
 
     folder = Path(ssp_env.__file__).parent / "game/prompts" / name
     told = (folder / "solver.txt").read_text().removesuffix("\n")
     messages = [{"role": "user", "content": told.replace("{question}", ASKED.text)}]
-    if name == "r-search":
-        system, asked = messages[0]["content"].removeprefix("[system]\n").split("\n[user]\n")
-        messages = [{"role": "system", "content": system}, {"role": "user", "content": asked}]
     prompt = tokenizer.inner.apply_chat_template(
         messages, add_generation_prompt=True, tokenize=False
     )
     written = tried.trajectory
-    assert tokenizer.decode(written.ids) == f"{prompt}{SEARCH}{FOUND[name]}{last}"
+    assert tokenizer.decode(written.ids) == f"{prompt}{SEARCH}{FOUND[name]}{ANSWER}"
     theirs = [i for i, by_policy in zip(written.ids, written.mask, strict=True) if by_policy]
-    assert tokenizer.decode(theirs) == f"{SEARCH}{last}"
+    assert tokenizer.decode(theirs) == f"{SEARCH}{ANSWER}"
     assert (written.searches[0].query, written.result) == ("river Paris", "the Seine")
     assert tried.reward == 1.0
 
