@@ -155,7 +155,9 @@ def _check_prompts(prompts: Prompts, config: GameConfig, by_policy: bool) -> Non
     reads = by_policy and config.verification_prompt == "documents"
     for name, used in (("closed_book", config.closed_book), ("verifier", reads)):
         if used and name not in prompts.texts:
-            raise ConfigError("game.prompts", config.prompts, f"{name}.txt is missing from it; plain has one")
+            raise ConfigError(
+                "game.prompts", config.prompts, f"{name}.txt is missing from it; plain has one"
+            )
 
     lengths = {"proposer": len(prompts.proposer("", config.asked_searches[0]))}
     if reads:
