@@ -40,7 +40,7 @@ class Chosen:
     """Options of all commands that start from a preset."""
 
     preset: str | None = None
-    """Settings to start from: tiny, best, wiki-small, wiki, h200, paper-7b, paper-7b-8,
+    """Settings to start from: tiny, best, wiki-small, qwen-small, wiki, h200, paper-7b, paper-7b-8,
     paper-7b-code (default: the one that suits the world; eval, league, play and probe take those of
     a checkpoint's run)."""
     seed: int | None = None
