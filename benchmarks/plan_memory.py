@@ -5,8 +5,8 @@
 
 Cases that a file holds already stay in it, with their commands, unless they are measured anew. Each
 is a process of its own, with one thread: a policy of random weights that is trained as a whole, or
-with ``--model`` a real one, with adapters and without (17 GiB), updated twice on rows of the longest
-length.
+with ``--model`` a real one, with adapters and without (17 GiB), updated twice on rows of the
+longest length.
 """
 
 from __future__ import annotations
