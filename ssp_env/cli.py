@@ -4,6 +4,7 @@ their signatures are the options, their docstrings the help."""
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import sys
@@ -103,6 +104,10 @@ def script() -> NoReturn:
     With PyTorch and Ray loaded, the interpreter takes seconds to free what the operating system
     frees at once; exit handlers of libraries wait for each other, and a signal can stop them
     halfway. Commands therefore close what they opened themselves, and none of these is run."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        # A terminal may have no letters for what a corpus or a policy says.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     status: str | int | None = 1
     try:
         status = main()
