@@ -22,11 +22,13 @@ GROUP = "ssp.commands"
 EXTRAS = {
     **dict.fromkeys(
         ("ray", "torch", "transformers", "safetensors", "tensorboardX", "pandas", "peft", "gguf",
-         "matplotlib", "choix", "tabulate", "jinja2"),
+         "matplotlib", "choix", "tabulate", "jinja2", "scipy", "pyarrow", "huggingface_hub"),
         "train",
     ),
     **dict.fromkeys(("faiss", "sentence_transformers"), "dense"),
     **dict.fromkeys(("diskcache", "fastapi", "uvicorn", "openai"), "services"),
+    **dict.fromkeys(("wandb", "mlflow"), "track"),
+    "vllm": "gpu",
 }  # fmt: skip
 """Package -> the extra that brings it."""
 

@@ -36,8 +36,8 @@ def shorten_sockets() -> None:
             continue
         if len(os.fsencode(folder)) > _LONGEST:
             if name == "RAY_TMPDIR" or not os.access(SHORT, os.W_OK):
-                fix = f"too long for the paths of Ray's sockets: let RAY_TMPDIR name a folder of at "
-                fix += f"most {_LONGEST} characters"
+                fix = "too long for the paths of Ray's sockets: let RAY_TMPDIR name a folder of "
+                fix += f"at most {_LONGEST} characters"
                 raise ConfigError(name, folder, fix)
             os.environ["RAY_TMPDIR"] = SHORT
         return

@@ -212,7 +212,7 @@ def test_a_proxy_is_passed_by_on_this_machine_and_named_elsewhere(
         assert "secret" not in str(failed)
     monkeypatch.setenv("HTTP_PROXY", "ftp://127.0.0.1:9")
     monkeypatch.setenv("http_proxy", "ftp://127.0.0.1:9")
-    with pytest.raises(ConfigError, match="HTTP_PROXY = '127.0.0.1:9': "):
+    with pytest.raises(ConfigError, match=r"HTTP_PROXY = '127.0.0.1:9': "):
         HTTPRetriever(there).search(["a"], 1)
 
 
