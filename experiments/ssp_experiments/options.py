@@ -53,8 +53,6 @@ class Chosen:
     """Server (`ssp serve`) or index directory (`ssp index`), in place of the world's own search."""
     rules: str | None = None
     """MODULE:FUNCTION of yours that makes the rules (docs/bring_your_own.md)."""
-    verifier: str | None = None
-    """Verifier of questions: auto, world, policy, openai or none."""
     set: Annotated[list[str] | None, Parameter(negative=())] = None
     """Any other setting, as NAME=VALUE (YAML), named as in config.yaml; repeatable."""
 
@@ -67,7 +65,6 @@ class Chosen:
             "world": self.world,
             "model": self.model,
             "rules": self.rules,
-            "game.verifier": self.verifier,
             "search.source": self.search,
         }
         given = [*(options or {}).items(), *named.items()]
@@ -102,6 +99,18 @@ class Chosen:
         """All settings, starting from the preset, or from ``values``."""
         start = load_preset(self.named_preset()) if values is None else values
         return make_config(start, self.changes(options))
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Verified(Chosen):
+    """Those of commands in whose games questions are verified."""
+
+    verifier: str | None = None
+    """Verifier of questions: auto, world, policy, openai or none."""
+
+    def changes(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        return super().changes({**(options or {}), "game.verifier": self.verifier})
 
 
 @Parameter(name="*")
