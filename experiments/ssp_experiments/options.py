@@ -15,6 +15,7 @@ from ssp_agents.config import SHIPPED
 from ssp_env.errors import ConfigError
 from ssp_experiments.config import (
     RunConfig,
+    check_code,
     flat,
     load_preset,
     make_config,
@@ -96,9 +97,13 @@ class Chosen:
     def config(
         self, options: Mapping[str, Any] | None = None, values: Mapping[str, Any] | None = None
     ) -> RunConfig:
-        """All settings, starting from the preset, or from ``values``."""
+        """All settings, starting from the preset, or from ``values``, which may be a stranger's:
+        code that they name has to be named here as well (``ConfigError``)."""
         start = load_preset(self.named_preset()) if values is None else values
-        return make_config(start, self.changes(options))
+        changes = self.changes(options)
+        config = make_config(start, changes)
+        check_code(config, changes.items())
+        return config
 
 
 @Parameter(name="*")
@@ -189,6 +194,8 @@ class SweepOptions:
     """Show what would be played."""
     arms: Annotated[tuple[str, ...], Several] = ()
     """These arms alone."""
+    code: Annotated[tuple[str, ...], Parameter(negative=())] = ()
+    """MODULE:NAME of yours that the sweep's file names as rules or algorithms; repeatable."""
     seeds: Annotated[tuple[int, ...], Several] = ()
     """These seeds, in place of the sweep's; with --resume, they are added to it."""
     steps: int | None = None

@@ -14,8 +14,13 @@ from pathlib import Path
 from ssp_env.config import named
 from ssp_env.disk import make_directories, remove_empty, write_atomically
 from ssp_env.errors import ConfigError, RunError, SSPError, UsageError
+<<<<<<< HEAD
 from ssp_experiments.config import shipped
 from ssp_experiments.options import SweepOptions, Verified, plural
+=======
+from ssp_experiments.config import CODE, check_code, shipped
+from ssp_experiments.options import Chosen, SweepOptions, plural
+>>>>>>> players
 from ssp_experiments.sweeps.definition import (
     ENDED,
     Sweep,
@@ -51,6 +56,7 @@ def run(chosen: Verified, options: SweepOptions, file: str | None) -> int:
     planned = trials(sweep)
     for trial in planned:
         with named(trial.name):
+            check_code(trial.config, _allowed(chosen, options))
             trial.config.check()
     if options.dry_run:
         arms = sweep.all_arms()
@@ -111,6 +117,13 @@ def _changed(sweep: Sweep, chosen: Verified, options: SweepOptions) -> Sweep:
         set={**sweep.set, **chosen.changes({"steps": options.steps})},
         preset=chosen.preset or sweep.preset,
     )
+
+
+def _allowed(chosen: Chosen, options: SweepOptions) -> set[tuple[str, str]]:
+    """The code that the command line names, by setting."""
+    changes = chosen.changes()
+    named = {str(changes[name]) for name in CODE if name in changes}
+    return {(name, value) for name in CODE for value in named | {*options.code}}
 
 
 def check_trials(planned: Sequence[Trial], directory: SweepDirectory, resume: bool) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from ssp_agents.checksums import check_weights
 from ssp_agents.health import Diagnosis
 from ssp_env import disk
 from ssp_env.errors import RunError
@@ -108,7 +109,26 @@ class RunDirectory:
             raise RunError(f"{what}; leave them as they were, or choose another --out")
         if step > config.steps:
             raise RunError(f"{self.path} is at step {step} already; ask for more --steps")
+        if step:
+            check_weights(place / "algorithm")
+            self._check_figures(1 if held else 0)
         return step
+
+    def _check_figures(self, first: int) -> None:
+        """Refuses a run that has lost lines of metrics which its newest checkpoint came after."""
+        saved = [step for step, _ in self.kept_checkpoints()]
+        there = {line["step"] for line in self.read_metrics()}
+        lost = next((step for step in range(first, saved[-1] + 1) if step not in there), None)
+        if lost is None:
+            return
+        later = [f"step_{step:06d}" for step in saved if step >= lost]
+        fix = "begin another run with another --out"
+        if len(later) < len(saved):
+            fix = (
+                f"delete {', '.join(later)} in {self.checkpoints}: what came after is played again"
+            )
+        what = f"{self.metrics} has lost its line of step {lost}, which was saved"
+        raise RunError(f"{what}; restore the file from a copy, or {fix}")
 
     # -- what a run writes ---------------------------------------------------------------------
 

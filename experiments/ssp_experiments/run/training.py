@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
@@ -63,6 +64,7 @@ def train(
     directory = RunDirectory(out)
     held = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
     with directory.claimed(config, resume) as steps_done:
+        tell_lost_games(directory, steps_done)
         if steps_done < config.steps:
             with (
                 Progress(config.steps, done=steps_done, quiet=quiet) as progress,
@@ -95,6 +97,16 @@ def train(
         summary = summarise(config, directory, rules)
         directory.write_summary(summary)
         return summary
+
+
+def tell_lost_games(directory: RunDirectory, steps_done: int) -> None:
+    """Says which files of games a run has lost; it goes on without them."""
+    lost = [step for step in range(1, steps_done + 1) if step not in directory.game_files]
+    if lost:
+        which = plural(len(lost), "step")
+        what = f"the games of {which}, the first of step {lost[0]}, are gone from {directory.games}"
+        fix = "restore them from a copy: replay, report and questions lack them"
+        print(f"ssp: {what}; {fix}", file=sys.stderr)
 
 
 def describe_given(config: RunConfig) -> str:

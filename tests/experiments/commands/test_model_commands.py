@@ -19,9 +19,9 @@ from safetensors.torch import load_file
 from tests.ssp_env.worlds.few import few_passages
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from ssp_agents.checksums import CHECKSUMS
 from ssp_agents.columns import columns_of
 from ssp_agents.models import (
-    CHECKSUMS,
     adapt,
     load_model,
     save_policy,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -167,3 +168,26 @@ def test_a_run_whose_engine_is_gone_is_stopped_never_a_success_and_can_be_gone_o
     assert main([*resumed, "5"]) == 0
     assert (run / "summary.json").exists()
     assert not (run / "stopped.json").exists()
+
+
+# -- what was lost or damaged meanwhile ----------------------------------------------------------
+
+
+def test_a_lost_file_of_games_and_a_changed_byte_of_the_state_are_told(
+    whole_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(whole_run, tmp_path / "run"))
+    (run / "games" / "step_000003.jsonl").unlink()
+    again = ["train", "--resume", "--out", str(run), "--quiet"]
+    assert main(again) == 0
+    said = capsys.readouterr().err
+    assert f"the games of 1 step, the first of step 3, are gone from {run / 'games'}" in said
+    assert "restore them from a copy" in said
+
+    state = run / "checkpoints" / "step_000004" / "algorithm" / "algorithm_state.pkl"
+    held = state.read_bytes()
+    state.write_bytes(held[:99] + bytes([held[99] ^ 1]) + held[100:])
+    assert main(again) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"ssp: {state} is damaged")
+    assert said.count("\n") == 1
