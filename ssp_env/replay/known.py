@@ -83,7 +83,8 @@ def group_of(record: GameRecord, world: World | None) -> str | None:
     none of the world's own, as the record has it."""
     if record.start.origin is not Origin.GIVEN:
         return None
-    known = {} if world is None else _groups(world, record.start.seed[0])
+    asked: Any = world  # hashed by identity
+    known = {} if asked is None else _groups(asked, record.start.seed[0])
     return known.get((record.start.truth.id, record.question), record.question_group)
 
 

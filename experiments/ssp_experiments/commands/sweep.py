@@ -14,13 +14,8 @@ from pathlib import Path
 from ssp_env.config import named
 from ssp_env.disk import make_directories, remove_empty, write_atomically
 from ssp_env.errors import ConfigError, RunError, SSPError, UsageError
-<<<<<<< HEAD
-from ssp_experiments.config import shipped
-from ssp_experiments.options import SweepOptions, Verified, plural
-=======
 from ssp_experiments.config import CODE, check_code, shipped
-from ssp_experiments.options import Chosen, SweepOptions, plural
->>>>>>> players
+from ssp_experiments.options import Chosen, SweepOptions, Verified, plural
 from ssp_experiments.sweeps.definition import (
     ENDED,
     Sweep,
