@@ -26,7 +26,6 @@ import torch
 
 import ssp_agents
 from benchmarks.harness import headline, origin, parser
-from benchmarks.strictness import shown
 from ssp_agents.models import load_model
 from ssp_agents.tiny.bootstrap import descend, endless, rate, save_policy, spoken_loss
 from ssp_agents.tiny.traces import TraceWriter as MiniWriter
@@ -36,6 +35,7 @@ from ssp_env.disk import new_folder, write_atomically
 from ssp_env.game.config import MINI_GAME, WIKI_GAME
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_experiments.report.curves import panels, save_figure, spoken_group
+from ssp_experiments.stats import over_runs
 
 SHIPPED = Path(ssp_agents.__file__).parent / "wiki_small" / "checkpoint"
 LESSONS, LR = 1800, 2e-3
@@ -100,6 +100,15 @@ def main() -> int:
     (settings.out / "transfer.md").write_text("\n\n".join(pages) + "\n", encoding="utf-8")
     draw(table, settings.out / "transfer.png")
     return 0
+
+
+def shown(seeds: pd.Series[float]) -> str:
+    """A mean over seeds and half of its interval, if there are several."""
+    known = seeds.dropna()
+    if known.empty:
+        return "-"
+    found = over_runs(list(known))
+    return f"{found.mean:.3f}" + ("" if found.half is None else f" ±{found.half:.2f}")
 
 
 def draw(table: pd.DataFrame, out: Path) -> None:

@@ -15,14 +15,15 @@ from typing import NoReturn, get_args
 
 from cyclopts import App, ArgumentCollection, CoercionError, CycloptsError, Parameter
 
-from ssp_env.errors import MissingExtra, SSPError
+from ssp_env.errors import MissingExtra, SSPError, UsageError
+from ssp_env.removed import COMMANDS
 from ssp_env.version import __version__
 
 GROUP = "ssp.commands"
 EXTRAS = {
     **dict.fromkeys(
         ("ray", "torch", "transformers", "safetensors", "tensorboardX", "pandas", "peft", "gguf",
-         "matplotlib", "choix", "tabulate", "jinja2", "scipy", "pyarrow", "huggingface_hub"),
+         "matplotlib", "tabulate", "jinja2", "scipy", "pyarrow", "huggingface_hub"),
         "train",
     ),
     **dict.fromkeys(("faiss", "sentence_transformers"), "dense"),
@@ -71,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         try:
+            if gone := COMMANDS.get(arguments[0] if arguments else ""):
+                raise UsageError(f"there is no command {arguments[0]} any more: {gone}")
             status = make_app()(arguments, exit_on_error=False, print_error=False) or 0
             sys.stdout.flush()
             return status

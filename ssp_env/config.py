@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
+from ssp_env import removed
 from ssp_env.errors import ConfigError, SSPError, nearest
 
 
@@ -26,6 +27,11 @@ class Settings(BaseModel):
 
     section: ClassVar[str] = ""
     """Name of the field that holds this section in larger settings; errors begin with it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_older_files(cls, given: Any) -> Any:
+        return removed.without_off(cls.section, given) if isinstance(given, dict) else given
 
     def __init__(self, **values: Any) -> None:
         # Sweeps draw NumPy's numbers, which pydantic does not take for Python's.
@@ -56,6 +62,8 @@ def _complaint(kind: type[Settings], error: dict[str, Any]) -> tuple[str, object
 
     name, value = ".".join(map(str, error["loc"])), error["input"]
     if error["type"] == "extra_forbidden":
+        if gone := removed.SETTINGS.get(prefix + name):
+            return prefix + name, value, f"no such setting any more; {gone}"
         # Users know a setting by its last name, whichever section it is in.
         meant = [path for path in setting_names(kind) if path.endswith(f".{name}")]
         hint = f"did you mean {' or '.join(meant)}?" if meant else nearest(name, kind.model_fields)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 FLOORS = (
-    ("errors", "version", "wording"),
+    ("errors", "version", "wording", "removed"),
     ("types", "checks", "config", "disk", "net"),
     ("tokenizers", "settings"),
     ("search", "judge"),

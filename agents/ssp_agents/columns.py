@@ -25,12 +25,9 @@ def columns_of(rows: Sequence[Row]) -> dict[str, np.ndarray]:
 
     Returns:
         ``ids`` int64, ``loss_mask`` and ``behaviour_logprobs`` float32, all (rows, longest);
-        ``lengths`` and ``role`` int64, ``advantages`` and ``weights`` float32, all (rows,). Where
-        rows have a path: ``paths`` int64 (rows, longest path), ``path_lengths`` int64 (rows,);
-        where they have an answer: ``answers`` int64 and ``answer_mask``, 1 on the answer itself,
-        both (rows, longest).
+        ``lengths`` and ``role`` int64, ``advantages`` and ``weights`` float32, all (rows,).
     """
-    columns = {
+    return {
         # Any id pads: the loss mask is 0 there, and layers are causal.
         "ids": _padded([row.ids for row in rows], np.int64),
         "loss_mask": _padded([row.mask for row in rows], np.float32),
@@ -41,16 +38,6 @@ def columns_of(rows: Sequence[Row]) -> dict[str, np.ndarray]:
         "weights": np.array([row.weight for row in rows], dtype=np.float32),
     }
 
-    if any(row.path for row in rows):
-        columns["path_lengths"] = np.array([len(row.path) for row in rows], dtype=np.int64)
-        columns["paths"] = _padded([row.path for row in rows], np.int64)
-    answers = [row.answer for row in rows]
-    if any(opening or answer for opening, answer in answers):
-        columns["answers"] = _padded([[*opening, *answer] for opening, answer in answers], np.int64)
-        of_answer = [[0] * len(opening) + [1] * len(answer) for opening, answer in answers]
-        columns["answer_mask"] = _padded(of_answer, np.float32)
-    return columns
-
 
 def _padded(texts: Sequence[Sequence[float] | np.ndarray], dtype: type) -> np.ndarray:
     """An array (texts, longest), filled up with 0 on the right."""
@@ -58,42 +45,6 @@ def _padded(texts: Sequence[Sequence[float] | np.ndarray], dtype: type) -> np.nd
     for row, text in zip(whole, texts, strict=True):
         row[: len(text)] = text
     return whole
-
-
-def informed(part: Columns) -> Columns:
-    """Rows as a teacher reads them: each with its path, if it has one, between its prompt and its
-    first own token. The policy's tokens are the same, in the same order."""
-    if "paths" not in part:
-        return part
-    ids, mask, paths = part["ids"], part["loss_mask"], part["paths"]
-    length, longest = ids.shape[1], paths.shape[1]
-    lengths = part["lengths"] + part["path_lengths"]
-    place = torch.arange(int(lengths.max()), device=ids.device).expand(len(ids), -1)
-    start, size = (mask > 0).int().argmax(dim=1)[:, None], part["path_lengths"][:, None]
-
-    # Place t holds ids[t] of the prompt, then the path from `start` on, then ids[t - size].
-    of_path = (place >= start) & (place < start + size)  # (rows, place)
-    of_row = torch.where(place < start, place, place - size)
-    last = of_row.clamp(0, length - 1)
-    read = paths.gather(1, (place - start).clamp(0, longest - 1))
-    own = mask.gather(1, last) * (~of_path & (of_row < length))
-    ids = torch.where(of_path, read, ids.gather(1, last))
-    return {**part, "ids": ids, "loss_mask": own, "lengths": lengths}
-
-
-def answered(part: Columns, start: Tensor) -> Columns:
-    """Rows as they were before a place, ``start`` int64 (rows,), with the right answer there, whose
-    tokens alone are scored."""
-    ids, answers = part["ids"], part["answers"]
-    length, longest = ids.shape[1], answers.shape[1]
-    place = torch.arange(int(start.max()) + longest, device=ids.device).expand(len(ids), -1)
-
-    # Place t holds ids[t] before `start`, then the answer; nothing behind that is scored.
-    after = place - start[:, None]  # (rows, place)
-    is_answer, at = (after >= 0) & (after < longest), after.clamp(0, longest - 1)
-    read = torch.where(is_answer, answers.gather(1, at), ids.gather(1, place.clamp(max=length - 1)))
-    own = part["answer_mask"].gather(1, at) * is_answer
-    return {**part, "ids": read, "loss_mask": own, "lengths": start + longest}
 
 
 def of_role(columns: Columns, role: int) -> Columns:
@@ -107,7 +58,7 @@ def of_role(columns: Columns, role: int) -> Columns:
 
 def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
     """Cuts the rows of an update, tensors as :func:`columns_of` names them, into groups of similar
-    length, longest first; paths count.
+    length, longest first.
 
     A group is closed before it would exceed ``max_tokens`` padded tokens, or ``MAX_PADDING`` times
     its true tokens. A single text always fits. Attempts at one question are often equal to the last
@@ -116,23 +67,16 @@ def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
     the same for rows that are equal.
     """
     ids, mask = (columns[name].cpu().numpy() for name in ("ids", "loss_mask"))
-    beside = [columns[name].cpu().numpy() for name in ("paths", "answers") if name in columns]
     length_of = columns["lengths"].tolist()
-    # A teacher reads a path as well, so a row counts with it.
-    read_of = (columns["lengths"] + columns.get("path_lengths", 0)).tolist()
-    rows_of_text: dict[tuple[bytes, ...], list[int]] = {}
-    for row in sorted(range(len(read_of)), key=lambda row: -read_of[row]):
+    rows_of_text: dict[tuple[bytes, bytes], list[int]] = {}
+    for row in sorted(range(len(length_of)), key=lambda row: -length_of[row]):
         read = slice(length_of[row])
-        text = (
-            ids[row, read].tobytes(),
-            mask[row, read].tobytes(),
-            *(b[row].tobytes() for b in beside),
-        )
+        text = ids[row, read].tobytes(), mask[row, read].tobytes()
         rows_of_text.setdefault(text, []).append(row)
 
     # Different texts, longest first; a micro-batch is a run of them, padded to its first.
     texts = list(rows_of_text.values())
-    lengths = [read_of[rows[0]] for rows in texts]
+    lengths = [length_of[rows[0]] for rows in texts]
     device, start = columns["ids"].device, 0
     while start < len(texts):
         longest, true, stop = lengths[start], lengths[start], start + 1
@@ -146,10 +90,7 @@ def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
         numbered = [(number, row) for number in range(start, stop) for row in texts[number]]
         rows = torch.tensor([row for _, row in numbered], device=device)
         part = {name: c[rows] for name, c in columns.items() if isinstance(c, Tensor)}
-        own = max(length_of[row] for _, row in numbered)
-        part |= {name: part[name][:, :own] for name in PADDED if name in part}
-        if "paths" in part:
-            part["paths"] = part["paths"][:, : max(1, int(part["path_lengths"].max()))]
+        part |= {name: part[name][:, :longest] for name in PADDED if name in part}
         yield {**part, "text": torch.tensor([number for number, _ in numbered], device=device)}
         start = stop
 

@@ -91,12 +91,6 @@ class LearningConfig(Settings):
     kl_cap: PositiveFloat | None = 10.0
     """Most nats that a token below the reference counts in that KL, as in veRL; ``None``: no bound.
     """
-    privileged: NonNegativeFloat = 0.0
-    """Weight of the KL of attempts to the same policy that has read what the proposer found
-    (pi-Play, 2604.14054); 0: none."""
-    turn_credit: NonNegativeFloat = 0.0
-    """Weight of a turn's own advantage in attempts: how much its search raised the likelihood of
-    the right answer (IGPO, 2510.14967); 0: none."""
     clip: tuple[Annotated[float, Field(ge=0, le=1)], NonNegativeFloat] = (0.2, 0.28)
     """Distances below and above 1 at which the importance ratio is clipped."""
     std_normalise: bool = False
@@ -145,11 +139,10 @@ class LearningConfig(Settings):
             raise ConfigError("learning.learning_roles", self.learning_roles, fix)
         if share == 1:
             object.__setattr__(self, "learning_roles", ("solver",))
-            for name in ("partner", "privileged"):
-                if value := getattr(self, name):
-                    fix = "all questions are given, so no proposer plays: leave it out, or lower "
-                    fix += "learning.given_share"
-                    raise ConfigError(f"learning.{name}", value, fix)
+            if self.partner:
+                fix = "all questions are given, so no proposer plays: leave it out, or lower "
+                fix += "learning.given_share"
+                raise ConfigError("learning.partner", self.partner, fix)
         return self
 
     @model_validator(mode="after")

@@ -34,7 +34,7 @@ class Tokens(NamedTuple):
     behaviour: Tensor
     """Log-probabilities under the policy that sampled."""
     advantages: Tensor
-    """Advantage of each token's trajectory; with ``turn_credit``, its turn's is added."""
+    """Advantage of each token's trajectory."""
     rows: Tensor
     """int64: that trajectory's place in the micro-batch, from 0."""
 

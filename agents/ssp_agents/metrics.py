@@ -101,7 +101,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
 # -- updates -----------------------------------------------------------------------------------
 
 SUMS = (
-    *("loss", "policy_loss", "kl", "teacher_kl", "turn_gain"),
+    *("loss", "policy_loss", "kl"),
     *("trained_tokens", "example_tokens", "vetoed_rows"),
 )
 """Figures of an update that add up over micro-batches and learners."""

@@ -47,15 +47,9 @@ class Sampled:
 sampled = Sampled()
 
 
-def play(
-    round_: Round, engine: Engine, *, temperature: float, withhold: int | None = None
-) -> Round:
+def play(round_: Round, engine: Engine, *, temperature: float) -> Round:
     """Lets the engine play a round to its end, in place; temperature 0 is greedy. Verification has
     one of its own.
-
-    ``withhold`` plays the counterfactual of a round with the same seed: the search of this place,
-    counted from 0, finds nothing in any attempt. Attempts have the same tokens up to there, those
-    with fewer searches to their end. Where none searches as often, all is the same to the bit.
 
     No trajectory waits for another one of its phase, and searches, judges and verifiers of other
     machines are asked in threads beside the engine. What is sampled follows from the round's seed,
@@ -63,7 +57,7 @@ def play(
     same, up to the last digits of the arithmetic of batches; where all services are of this
     process, they are the same to the last bit.
     """
-    _Scheduler(round_, engine, temperature, withhold).play()
+    _Scheduler(round_, engine, temperature).play()
     return round_
 
 
@@ -115,11 +109,8 @@ class _Scheduler:
     for a remote service, called in a thread (``_calls``). Results are dealt with in this one alone.
     """
 
-    def __init__(
-        self, round_: Round, engine: Engine, temperature: float, withhold: int | None
-    ) -> None:
+    def __init__(self, round_: Round, engine: Engine, temperature: float) -> None:
         self._round, self._engine, self._temperature = round_, engine, temperature
-        self._withhold = withhold
         self._rules = round_.rules
         self._writing: dict[int, _Play] = {}
         self._due: list[_Play] = []
@@ -274,8 +265,7 @@ class _Scheduler:
 
     def _found(self, plays: Sequence[_Play], found: Sequence[_Found]) -> None:
         for play, documents in zip(plays, found, strict=True):
-            held_back = play.attempt and len(play.trajectory.searches) == self._withhold
-            take_found(self._rules, play.game, play.trajectory, [] if held_back else documents)
+            take_found(self._rules, play.game, play.trajectory, documents)
 
         # Documents may end a trajectory (its budget), and an outage its whole game.
         self._submit([play for play in plays if not play.trajectory.done])

@@ -19,7 +19,6 @@ from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import TrajectoryRecord
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.types import Action
 
 ROLE_IDS: dict[str, int] = {role: number for number, role in enumerate(ROLES)}
 
@@ -44,12 +43,6 @@ class Row:
     reward: float = 0.0
     group: str = ""
     """Rewards are compared within one role and group."""
-    path: Sequence[int] = ()
-    """What the proposer of its question wrote and found until its last search, where a teacher is
-    to read it (``learning.privileged``)."""
-    answer: tuple[Sequence[int], Sequence[int]] = ((), ())
-    """The tag before an answer, and the right one, where turns are paid by its likelihood
-    (``learning.turn_credit``)."""
 
     @property
     def tokens(self) -> int:
@@ -74,15 +67,8 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
         # r = 1 for a right answer, compared among the n attempts at one question.
         question = f"question {game.start.seed} {game.slot}"
         if game.outcome is Outcome.VALID:
-            path: Sequence[int] = ()
-            if config.privileged and (proposer := game.proposer) is not None:
-                # Its turns and what they found; the last turn, which asks, is left out.
-                ends = [stop for _, stop, own in proposer.runs() if not own]
-                path = proposer.ids[proposer.prompt_length : max(ends, default=0)]
             for a in game.counted:
-                row = _row(game, a.trajectory, "solver", a.reward, question)
-                answer = _answer(game, a.trajectory) if config.turn_credit else row.answer
-                attempts.append(replace(row, path=path, answer=answer))
+                attempts.append(_row(game, a.trajectory, "solver", a.reward, question))
         if game.outcome is Outcome.VALID and (example := game.example) is not None:
             # A right attempt that nobody sampled joins the group of those that were.
             row = _row(game, example.trajectory, "solver", example.reward, question)
@@ -118,13 +104,6 @@ def _row(game: Game, trajectory: Trajectory, role: str, reward: float | None, gr
     )
 
 
-def _answer(game: Game, trajectory: Trajectory) -> tuple[Sequence[int], Sequence[int]]:
-    """The opening tag of an answer, and the ground truth after it, in tokens."""
-    limits = trajectory.limits
-    tag = next(t for t, kind in limits.tags.openings.items() if kind is Action.ANSWER).decode()
-    return limits.tokenizer.encode(tag), limits.tokenizer.encode_data(f" {game.truth.answer}")
-
-
 def recorded_row(played: TrajectoryRecord, role: str, game: int = 0) -> Row:
     """Row of a recorded trajectory, without reward or advantage."""
     mask = np.frombuffer(played.mask, dtype=np.uint8)
@@ -140,11 +119,9 @@ def credited(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
     """Rows with advantages, without those that nothing is learnt from.
 
     Left out are uniform groups (``drop_uniform_groups``) and rows that have neither advantage nor
-    KL, unless their tokens count in a denominator, or a teacher or their turns' own credit teaches
-    them. ``rows`` are all of the step.
+    KL, unless their tokens count in a denominator. ``rows`` are all of the step.
     """
     advantages, kept = np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
-    taught = np.array([len(row.path) + len(row.answer[1]) > 0 for row in rows], dtype=bool)
     for role in ROLES:
         # own: bool (rows,); rewards, groups and found: (rows of this role,).
         own = np.array([row.role == role for row in rows], dtype=bool)
@@ -168,7 +145,7 @@ def credited(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
 
     return [
         replace(row, advantage=float(advantage))
-        for row, advantage, keep in zip(rows, advantages, kept | taught, strict=True)
+        for row, advantage, keep in zip(rows, advantages, kept, strict=True)
         if keep
     ]
 

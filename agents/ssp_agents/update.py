@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssp_agents.columns import Columns, answered, idle, informed, microbatches, of_role, one_of_each
+from ssp_agents.columns import Columns, idle, microbatches, of_role, one_of_each
 from ssp_agents.config import LearningConfig
 from ssp_agents.losses import Tokens, find_algorithm, is_clipped, is_vetoed, kl_k3
 from ssp_agents.metrics import ROLE_NORMS
@@ -57,7 +57,6 @@ class Update:
         learning: LearningConfig,
         *,
         reference: Scorer | None = None,
-        teacher: Scorer | None = None,
         autocast: torch.dtype | None = None,
         learners: int = 1,
         no_sync: Callable[[], contextlib.AbstractContextManager[Any]] | None = None,
@@ -69,8 +68,6 @@ class Update:
 
         Args:
             reference: the policy that the KL is to; without it there is none.
-            teacher: the policy without DDP, which would wait for learners that have nothing to
-                read; the policy when not given.
             autocast: dtype that passes are computed in, see
                 :func:`ssp_agents.precision.passes_dtype`; float32 when not given.
             learners: number of those whose gradients DDP *averages*.
@@ -84,7 +81,6 @@ class Update:
         self.optimizer = optimizer
         self.learning = learning
         self.reference = reference
-        self._teacher = teacher or policy
         self._autocast = autocast
         self._learners = learners
         self._no_sync = no_sync or contextlib.nullcontext
@@ -169,11 +165,10 @@ class Update:
         """Equations 4 and 5 over one micro-batch: the weighted sum of its token losses, and the
         figures that add up.
 
-        L = sum over rows i of w_i sum over their tokens t of (loss_it + beta KL_it + c T_it), where
-        w_i holds the denominators B, n and |rho|, the KL is that of equation 4, for the roles whose
-        algorithm has one, and T the KL to the teacher (``privileged``). The advantage in loss_it is
-        A_i + turn_credit gain_it. ``logprobs`` and ``entropies`` are those of :class:`Scores`; the
-        latter are for the figures alone.
+        L = sum over rows i of w_i sum over their tokens t of (loss_it + beta KL_it). The weight w_i
+        holds the denominators B, n and |rho|; the KL is that of equation 4, for the roles whose
+        algorithm has one. ``logprobs`` and ``entropies`` are those of :class:`Scores`; the latter
+        are for the figures alone.
         """
         learning = self.learning
         # Column t of (rows, length) is scored by the logits at t - 1, so position 0 never counts.
@@ -184,8 +179,6 @@ class Update:
             part[name].repeat_interleave(counts) for name in ("role", "advantages", "weights")
         )
         rows = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
-        gains = self._gains(part)
-        advantages = advantages + learning.turn_credit * gains
         behaviour = part["behaviour_logprobs"][:, 1:][own]  # (tokens,)
         # What nobody sampled is learnt from as if the policy had, with a ratio of 1.
         behaviour = torch.where(behaviour.isnan(), logprobs.detach(), behaviour)
@@ -216,11 +209,8 @@ class Update:
         # sum_i w_i sum_t loss_it, and the same of the KL: scalars.
         loss = (counted * losses).sum()
         kl = (counted * self._kl(part, logprobs, counts)).sum()
-        to_teacher = (counted * self._kl_to_teacher(part, logprobs, counts)).sum()
 
-        whole = loss + learning.kl_coeff * kl + learning.privileged * to_teacher
-        sums = {"loss": whole, "policy_loss": loss, "kl": kl, "teacher_kl": to_teacher}
-        sums["turn_gain"] = (counted * gains).sum()
+        sums = {"loss": loss + learning.kl_coeff * kl, "policy_loss": loss, "kl": kl}
         with torch.no_grad():
             # Sums in place of means: micro-batches and learners add them up, merge_figures divides.
             trained = weights > 0  # (tokens,)
@@ -263,61 +253,6 @@ class Update:
         has_kl = rows.repeat_interleave(counts)  # bool (tokens,)
         of_tokens = kl_k3(logprobs[has_kl], reference, self.learning.kl_cap)
         return kl.masked_scatter(has_kl, of_tokens)
-
-    def _kl_to_teacher(self, part: Columns, logprobs: Tensor, counts: Tensor) -> Tensor:
-        """KL[pi(. | read) || pi(. | path, read)] of each token (tokens,), the second held fixed; 0
-        in rows without a path.
-
-        The teacher of pi-Play (2604.14054) is the policy itself, which knows what the proposer
-        knew.
-        """
-        # Where the policy is shared among learners, all of them read.
-        if not self.learning.privileged or ("paths" not in part and self._agree is None):
-            return torch.zeros_like(logprobs)
-
-        with torch.no_grad(), self._arithmetic(part["ids"].device):
-            teacher = _scored(lambda read: self._teacher(informed(read)), part).logprobs
-        lengths: Tensor = part.get("path_lengths", torch.zeros_like(counts))  # (rows,)
-        kl = kl_k3(logprobs, teacher, self.learning.kl_cap)
-        return kl * (lengths > 0).repeat_interleave(counts)
-
-    @torch.no_grad()
-    def _gains(self, part: Columns) -> Tensor:
-        """Rise in the likelihood of the right answer by the turn that each token is of: (tokens,);
-        0 in the last turn, after which nothing is read, and in rows without an answer.
-
-        IGPO (2510.14967), without its normalisation over the group: a token of turn k gets
-        p_(k+1) - p_k, where p_k = exp(1/|a| sum_j log pi(a_j | all before turn k, a_<j)).
-        """
-        own = part["loss_mask"][:, 1:] > 0  # (rows, length - 1)
-        none = torch.zeros(own.shape, device=own.device)
-        if not self.learning.turn_credit or ("answers" not in part and self._agree is None):
-            return none[own]
-
-        # A turn begins where a token of the policy's follows one that is not.
-        begins = own & ~torch.nn.functional.pad(own, (1, -1))
-        turn = begins.cumsum(1) - 1  # (rows, length - 1)
-        sizes = part.get("answer_mask", none[:, :0]).sum(1)  # |a|, (rows,)
-        turns = begins.sum(1) * (sizes > 0)  # (rows,)
-        most = int(turns.max())
-
-        likely = torch.zeros(len(own), most + 2, device=own.device)  # p_k
-        # Where the policy is shared among learners, all of them read as often.
-        for k in range(most if self._agree is None else self._agree(most)):
-            chosen = turns > k
-            start = (begins & (turn == k)).int().argmax(1) + 1
-            read = {name: column[chosen] for name, column in part.items()}
-            with self._arithmetic(own.device):
-                seen = answered(read, start[chosen]) if k < most else idle(part)
-                logprobs = _scored(self._teacher, seen).logprobs
-            if k < most:
-                of_row = chosen.nonzero()[:, 0].repeat_interleave(sizes[chosen].long())
-                sums = torch.zeros_like(sizes).index_add(0, of_row, logprobs)
-                likely[chosen, k] = (sums / sizes)[chosen].exp()
-
-        rises = likely[:, 1:] - likely[:, :-1]
-        rises *= torch.arange(1, most + 2, device=own.device) < turns[:, None]
-        return rises.gather(1, turn.clamp(0, most))[own]
 
     def _role_norms(self, proposer_gradients: Sequence[Tensor | None]) -> tuple[float, float]:
         """Norms of both roles' gradients, from the proposer's and from that of both."""

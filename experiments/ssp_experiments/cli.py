@@ -242,25 +242,6 @@ def export(
     return export(Path(source), Path(out), dtype, model)
 
 
-def submit(
-    run: str,
-    /,
-    *,
-    name: str,
-    out: Annotated[Path | None, Parameter(name=("--out", "-o"))] = None,
-) -> int:
-    """Prints a finished run's row of the leaderboard, with the line that plays it again.
-
-    Args:
-        run: A finished run directory, with all its games.
-        name: Name of the recipe.
-        out: Page of Markdown that the row is added to, such as docs/leaderboard.md.
-    """
-    from ssp_experiments.commands.questions import submit
-
-    return submit(run, name=name, out=out)
-
-
 def questions(
     run: str,
     /,
@@ -317,17 +298,3 @@ def view(runs: list[str], /, *, host: str = "127.0.0.1", port: int = 8321) -> in
     from ssp_experiments.report.server import view
 
     return view(runs, host, port)
-
-
-def plot(runs: list[str], /, *, out: str = "plot.png", smooth: PositiveInt = 5) -> int:
-    """Draws rewards, hops, validity and accuracy of runs against steps.
-
-    Args:
-        runs: Directories of runs or sweeps; runs that differ in nothing but their seed become one
-            line.
-        out: The picture.
-        smooth: Steps of the running mean.
-    """
-    from ssp_experiments.report.curves import plot
-
-    return plot(runs, Path(out), smooth)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from ssp_env.config import Settings
 from ssp_env.errors import ConfigError
@@ -23,7 +23,6 @@ FilterName = Literal[
     "unsolved",
     "outvoted",
 ]
-_Share = Annotated[float, Field(ge=0, le=1)]
 DEFAULT_FILTERS: tuple[FilterName, ...] = (
     "empty_question",
     "no_search",
@@ -79,9 +78,6 @@ class GameConfig(Settings):
     verifications: tuple[PositiveInt, PositiveInt] = (2, 3)
     """``(k, n)``: where the policy verifies, it reads the documents in n orders, at a temperature
     of .5 (of 1 for a single reading), and must be right k times. The paper: (1, 1)."""
-    gate_errors: tuple[_Share, _Share] = (0.0, 0.0)
-    """Share of the questions refused by verification that pass all the same, and share of those
-    passed that are refused; drawn by chance, for experiments."""
     closed_book: bool = False
     """Also reject a question that the solver answers in one try without documents."""
     noise_documents: NonNegativeInt = 4

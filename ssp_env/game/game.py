@@ -120,7 +120,7 @@ class Game:
     @cached_property
     def rng(self) -> np.random.Generator:
         """Decides what its prompt asks for and which documents are noise."""
-        # Streams of a seed: 0 is the round's, 1 this one, 2 documents' order, 3 the gate's errors.
+        # Streams of a seed: 0 is the round's, 1 this one and 2 the order of documents.
         return np.random.default_rng([*self.start.seed, 1, self.slot])
 
     @cached_property
@@ -135,11 +135,6 @@ class Game:
         entropy = [*self.start.seed, 2, self.slot]
         rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=place))
         return tuple(documents[i] for i in rng.permutation(len(documents)).tolist())
-
-    @property
-    def chance(self) -> float:
-        """A number in [0, 1) by which verification is overruled where the gate errs."""
-        return float(np.random.default_rng([*self.start.seed, 3, self.slot]).random())
 
     @property
     def accepted(self) -> bool:

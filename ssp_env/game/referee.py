@@ -171,17 +171,13 @@ class Referee:
         return [game.shuffled(documents, i) for i in range(self.rules.config.verifications[1])]
 
     def take_verification(self, game: Game, result: Verdict | ServiceError) -> None:
-        """Takes the verdict of a verification; an outage voids the game.
-
-        ``gate_errors`` overrule some (2605.22217 asks how many of them a game bears)."""
+        """Takes the verdict of a verification; an outage voids the game."""
         if isinstance(result, ServiceError):
             game.void(result)
             return
 
         game.verification = result
-        leak, loss = self.rules.config.gate_errors
-        passes = game.chance >= loss if result.correct else game.chance < leak
-        if not passes:
+        if not result.correct:
             self.fail(game, UNVERIFIED)
 
     def judge_verifications(self, games: Iterable[Game]) -> None:

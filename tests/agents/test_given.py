@@ -111,7 +111,6 @@ def test_rounds_hold_whole_groups_and_the_share_exactly(
         ({"given_share": 0.5, "questions": ""}, "given_share = 0.5: name the file"),
         ({"learning_roles": ["proposer"]}, "learning_roles = .*the solver alone learns"),
         ({"partner": "p", "learning_roles": ["solver"]}, "partner = 'p': all questions are given"),
-        ({"privileged": 0.5}, "privileged = 0.5: all questions are given"),
         ({"given_share": 1.5}, "given_share = 1.5"),
         ({"questions": 3}, "questions = 3: name a file, or give a list of Questions"),
         ({"questions": []}, r"questions = \[\]: name a file"),

@@ -83,8 +83,6 @@ KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, Settings]] = {
     "beta2": (0.5, learnt),
     "kl_coeff": (1.0, learnt),
     "kl_cap": (1e-9, learnt, {"kl_coeff": 1.0}),
-    "privileged": (0.5, dealt, {"drop_uniform_groups": True}),
-    "turn_credit": (0.5, dealt, {"drop_uniform_groups": True}),
     "clip": ((0.02, 0.02), learnt),
     "std_normalise": (True, dealt),
     "proposer_aggregation": ("sequence", dealt),

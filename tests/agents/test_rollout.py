@@ -19,7 +19,7 @@ from ssp_agents.rollout import play
 from ssp_agents.rows import rows_of
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
-from ssp_env.game.record import GameRecord, TrajectoryRecord, record_game
+from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules, waits_for_others
 from ssp_env.judge.base import JudgeTask, Verdict
@@ -134,28 +134,3 @@ def test_an_outage_meanwhile_voids_what_it_hit_and_no_more(
     assert len(void) < len(games)
     assert {games[i].reason for i in void} == {"search"}
     assert engine.running == 0
-
-
-def test_a_withheld_search_changes_what_comes_after_it_alone(
-    rules: Rules, engine: TransformersEngine, local: list[GameRecord]
-) -> None:
-    def trajectories(withhold: int) -> list[TrajectoryRecord]:
-        round_ = play(new_round(rules), engine, temperature=0.8, withhold=withhold)
-        return [t for game in records(round_) for t in game.trajectories]
-
-    factual = [t for game in local for t in game.trajectories]
-    assert trajectories(99) == factual, "to the bit"
-    changed = 0
-    for place in (0, 1):
-        for was, now in zip(factual, trajectories(place), strict=True):
-            if was.role != "solver":
-                assert now == was
-                continue
-            if len(was.searches) <= place:
-                assert (now.ids, now.verdict) == (was.ids, was.verdict)
-                continue
-            assert now.searches[:place] == was.searches[:place]
-            assert now.searches[place].query == was.searches[place].query
-            assert not now.searches[place].documents
-            changed += now.ids != was.ids
-    assert changed

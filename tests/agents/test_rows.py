@@ -4,7 +4,6 @@ up to equations 4 and 5. Rows as columns: micro-batches, shards for several lear
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from two_ranks import columns as tensors
 
-from ssp_agents.columns import MAX_PADDING, informed, microbatches, one_of_each
+from ssp_agents.columns import MAX_PADDING, microbatches, one_of_each
 from ssp_agents.config import LearningConfig
 from ssp_agents.rllib.env_runner import Sample, renumber
 from ssp_agents.rows import Row, credited, deal, deal_to_learners, rows_of, with_loss_weights
@@ -204,24 +203,6 @@ def test_every_row_is_in_one_group_within_its_bounds_and_equal_ones_are_read_onc
         assert part["ids"][part["loss_mask"] > 0].tolist() == expected
 
 
-@given(
-    st.lists(st.tuples(st.integers(2, 200), st.integers(0, 300)), min_size=1, max_size=30),
-    st.sampled_from([1, 1000, 10**9]),
-)
-def test_what_a_teacher_reads_is_within_the_same_bounds(
-    sizes: list[tuple[int, int]], max_tokens: int
-) -> None:
-    rows = [replace(row(n, game), path=[7] * path) for game, (n, path) in enumerate(sizes)]
-    for part in microbatches(tensors(rows), max_tokens):
-        once, _ = one_of_each(part)
-        read = informed(once)
-        texts, width = read["ids"].shape
-        assert texts == 1 or texts * width <= max_tokens
-        assert int(read["lengths"].max()) == width
-        own, own_read = once["loss_mask"] > 0, read["loss_mask"] > 0
-        assert read["ids"][own_read].tolist() == once["ids"][own].tolist()
-
-
 @given(st.lists(st.integers(2, 200), min_size=1, max_size=40), st.integers(1, 5))
 def test_shards_hold_every_row_once_are_balanced_and_never_empty(
     lengths: list[int], shards: int
@@ -247,29 +228,3 @@ def test_games_are_numbered_over_all_rounds(played: Round) -> None:
     assert [record.slot for record in (*first.records, *second.records)] == list(range(2 * count))
     assert [row.game for row in first.rows] == [row.game for row in rows]
     assert [row.game for row in second.rows] == [row.game + count for row in rows]
-
-
-def test_a_path_is_what_the_proposer_read_before_it_asked(played: Round) -> None:
-    rows = rows_of(played.games, LearningConfig(privileged=0.1))
-    proposers = {game.slot: game.proposer for game in played.games}
-    for row in rows:
-        proposer = proposers[row.game]
-        if row.role == "solver" and proposer is not None and proposer.searches:
-            stop = proposer.prompt_length + len(row.path)
-            assert row.path == proposer.ids[proposer.prompt_length : stop]
-            assert [proposer.mask[stop - 1], *{*proposer.mask[stop:]}] == [0, 1]
-        else:
-            assert not row.path
-    assert any(row.path for row in rows)
-    assert not any(row.path for row in rows_of(played.games, LearningConfig()))
-
-
-def test_an_answer_is_what_the_solver_would_have_to_write(played: Round) -> None:
-    rows = rows_of(played.games, LearningConfig(turn_credit=0.1))
-    games = {game.slot: game for game in played.games}
-    attempts = [row for row in rows if row.role == "solver"]
-    assert attempts
-    for row in attempts:
-        written = played.rules.tokenizer.decode([i for part in row.answer for i in part])
-        assert written.split() == ["<answer>", *games[row.game].truth.answer.split()]
-    assert not any(row.answer[1] for row in rows if row.role == "proposer")

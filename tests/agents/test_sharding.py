@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,8 @@ Run = dict[str, Any]
 
 
 def batches(model_dir: Path) -> list[list[Row]]:
-    """The rows of two updates; solver's and proposer's, of unequal lengths. One has a path for a
-    teacher to read."""
-    updates = [some_rows(model_dir, 6, noise=0.3, seed=seed) for seed in (1, 2)]
-    return [
-        [rows[0], replace(rows[1], path=[5, 6, 7], answer=([8], [9])), *rows[2:]]
-        for rows in updates
-    ]
+    """The rows of two updates; solver's and proposer's, of unequal lengths."""
+    return [some_rows(model_dir, 6, noise=0.3, seed=seed) for seed in (1, 2)]
 
 
 def one_process(
@@ -91,7 +85,7 @@ def test_two_processes_make_the_updates_of_one_in_bfloat16(
         one_process(model_dir, dtype=torch.bfloat16),
         torch.load(folder / f"{name}-torch.bfloat16.pt"),
     )
-    assert both["norms"] == pytest.approx(half["norms"], rel=0.02)
+    assert both["norms"] == pytest.approx(half["norms"], rel=0.03)
     assert both["norms"] != pytest.approx(alone["norms"], rel=1e-5), "these are in float32"
 
     def apart(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:

@@ -15,7 +15,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from learning import exact_logprobs, some_rows
+from learning import some_rows
 from two_ranks import columns as tensors
 
 from ssp_agents.columns import Columns
@@ -142,77 +142,6 @@ def test_no_gradient_comes_from_a_token_that_the_policy_did_not_write(
         assert not (reached & (mask[:, 1:] == 0)).any(), "a token that was only read"
         # Clipping and a lone row of a group may stop gradients, though not all of them.
     assert any(bool((hidden.grad != 0).any()) for hidden in bench.hidden)
-
-
-def test_a_teacher_reads_the_path_before_the_policys_tokens(
-    model_dir: Path, rows: list[Row]
-) -> None:
-    """The oracle: for each row, one pass over prompt, path and response; micro-batches, chunks and
-    checkpoints change nothing, and rows without a path are taught nothing."""
-    rng, learning = np.random.default_rng(3), PLAIN.replace(privileged=0.7, kl_coeff=0.0)
-    paths = [rng.integers(3, 90, size=size).tolist() for size in (0, 5, 9, 0, 2, 7)]
-    rows = [replace(row, path=path) for row, path in zip(rows, paths, strict=True)]
-    model = load_model(model_dir)
-    known = torch.zeros(())
-    for row in rows:
-        start, own = int(row.mask.argmax()), np.flatnonzero(row.mask)
-        read = np.concatenate([row.ids[:start], row.path, row.ids[start:]])
-        pi = exact_logprobs(model, row.ids)[own - 1]
-        teacher = exact_logprobs(model, read).detach()[own + len(row.path) - 1]
-        assert len(row.path) > 0 or torch.equal(pi, teacher)
-        known = known + row.weight * (torch.exp(teacher - pi) - (teacher - pi) - 1).sum()
-
-    def learnt(
-        learning: LearningConfig, chunk: int = 10**6
-    ) -> tuple[dict[str, float], list[torch.Tensor]]:
-        figures = (bench := Bench(model_dir, learning, chunk))(rows)
-        assert all(weight.grad is None for weight in bench.model.parameters()), "engine's room"
-        return figures, [g * max(1.0, figures["grad_norm"]) for g in bench.gradients]  # not clipped
-
-    alone, before = learnt(learning.replace(privileged=0.0))
-    added = torch.autograd.grad(0.7 * known, list(model.parameters()))
-    for parts in ({}, {"microbatch_tokens": 60, "gradient_checkpointing": True}):
-        figures, gradients = learnt(learning.replace(**parts), 5 if parts else 10**6)
-        assert figures["teacher_kl"] == pytest.approx(known.item(), rel=1e-4)
-        assert figures["loss"] == pytest.approx(alone["loss"] + 0.7 * known.item(), rel=1e-4)
-        for whole, part, more in zip(gradients, before, added, strict=True):
-            torch.testing.assert_close(whole, part + more, rtol=2e-3, atol=1e-5)
-
-
-def test_a_turn_is_paid_by_how_much_likelier_the_answer_became(
-    model_dir: Path, rows: list[Row]
-) -> None:
-    """The oracle: for each row and turn, one pass over what was read before it and the answer. Then
-    the update is that of rows whose turns are rows of their own, with the advantage of each."""
-    rng, credit = np.random.default_rng(5), 0.7
-    learning = PLAIN.replace(turn_credit=credit, solver_algorithm="reinforce")
-    learning = learning.replace(kl_coeff=0.0)
-    answers = [rng.integers(3, 90, size=size).tolist() for size in (0, 1, 3, 0, 2, 1)]
-    rows = [replace(r, role="solver", answer=([5], a)) for r, a in zip(rows, answers, strict=True)]
-    model, gains, alone = load_model(model_dir), [], []
-    for row in rows:
-        begins = np.flatnonzero(np.diff(row.mask, prepend=0) == 1)
-        likely = []
-        for start in begins:
-            logprobs = exact_logprobs(model, [*row.ids[:start], 5, *row.answer[1]]).detach()[start:]
-            likely.append(float(logprobs.mean().exp()) if len(logprobs) else 1.0)
-        assert len(begins) == 2
-        gain = likely[1] - likely[0]
-        for turn, paid in enumerate((gain, 0.0)):
-            own = np.zeros_like(row.mask)
-            stop = begins[1] if turn == 0 else len(own)
-            own[begins[turn] : stop] = row.mask[begins[turn] : stop]
-            gains.append(row.weight * own.sum() * paid)
-            advantage = row.advantage + credit * paid
-            alone.append(replace(row, mask=own, advantage=advantage, answer=((), ())))
-
-    known = Bench(model_dir, learning.replace(turn_credit=0.0))
-    known(alone)
-    for tokens in (10**6, 60):
-        bench = Bench(model_dir, learning.replace(microbatch_tokens=tokens))
-        assert bench(rows)["turn_gain"] == pytest.approx(sum(gains), rel=1e-4)
-        for found, expected in zip(bench.gradients, known.gradients, strict=True):
-            torch.testing.assert_close(found, expected, rtol=2e-3, atol=1e-5)
 
 
 def test_an_example_counts_as_if_the_policy_had_sampled_it(

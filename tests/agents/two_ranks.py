@@ -32,9 +32,7 @@ from ssp_agents.scoring import TokenScorer, checkpoint_layers
 from ssp_agents.sharding import agreed_maximum, full_tensor, load_first, save_shares, shard
 from ssp_agents.update import Update, adam
 
-LEARNING = LearningConfig(
-    lr=1e-3, warmup_steps=0, kl_coeff=0.1, privileged=0.1, turn_credit=0.5, microbatch_tokens=64
-)
+LEARNING = LearningConfig(lr=1e-3, warmup_steps=0, kl_coeff=0.1, microbatch_tokens=64)
 CPU = torch.device("cpu")
 DTYPES = (None, torch.bfloat16)
 
@@ -80,7 +78,7 @@ def main(rank: int, model_dir: Path, folder: Path, updates: list[list[Row]]) -> 
         load = load_first if kind == "fsdp2" else load_model
         policy, reference = (scorer(model_dir, load) for _ in range(2))
         reference.requires_grad_(False)
-        shared: dict[str, Any] = {"teacher": policy}
+        shared: dict[str, Any] = {}
 
         if kind == "fsdp2":
             checkpoint_layers(policy)

@@ -46,7 +46,6 @@ def test_learners_run_and_write_their_curve(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "prints"),
     [
-        ("gem_text_agent", "--steps 10", "20 games, 1.00 of them answered right"),
         ("heuristic_player", "--world wiki-mini --games 5", "solved 1.00 of the valid ones"),
         ("self_play", "--steps 1 --questions 1", "accuracy after: "),
     ],

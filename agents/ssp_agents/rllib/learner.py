@@ -75,7 +75,6 @@ class SSPLearner(TorchLearner):
             self.get_optimizer(MODULE_ID),
             learning,
             reference=reference,
-            teacher=partial(self._score, alone=True),
             autocast=self._dtype,
             learners=max(1, self.config.num_learners),
             no_sync=getattr(self.module[MODULE_ID], "no_sync", None),

@@ -1,5 +1,4 @@
-"""``ssp questions``: the questions of a run, as a data set (the ledger) and in figures. ``ssp
-submit``: a finished run's row of the leaderboard, with the line that plays it again."""
+"""``ssp questions``: the questions of a run, as a data set (the ledger) and in figures."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ from ssp_env.errors import RunError
 from ssp_env.game.record import GameRecord, TrajectoryRecord
 from ssp_env.replay import read_games
 from ssp_env.wording.mention import mentions
-from ssp_experiments.commands.cards import CARD, DATA, command_of, data_card, table
-from ssp_experiments.config import make_config
+from ssp_experiments.commands.cards import CARD, DATA, data_card
 from ssp_experiments.options import plural
 from ssp_experiments.run.rundir import RunDirectory, check_empty
 
@@ -223,41 +221,3 @@ def as_text(columns: Mapping[str, Mapping[str, Any]]) -> str:
     cells = pd.DataFrame(columns, dtype=object).drop(["first_step", "last_step"], errors="ignore")
     shown = cells.map(lambda v: "-" if pd.isna(v) else f"{v:.2f}" if v % 1 else f"{v:.0f}")
     return str(shown.to_string())
-
-
-# -- the leaderboard ---------------------------------------------------------------------------
-
-
-def submit(path: str, *, name: str, out: Path | None) -> int:
-    """Prints the row of a finished run, and adds it to a page."""
-    directory = RunDirectory(path)
-    summary = directory.read_summary()
-    if summary is None:
-        raise RunError(f"{directory.path} holds no finished run: finish it with --resume")
-    if "+changes" in (commit := summary["git_commit"] or "unknown"):
-        raise RunError(f"{directory.path} was played with changes: commit them and play it again")
-
-    games = [game for _, game in games_of(directory.path)]
-    valid = [game for game in games if game.origin == "proposed" and game.outcome == "valid"]
-    known = [game.truly_correct for game in valid if game.truly_correct is not None]
-    accuracy = summary["accuracy"]["final"]
-    row = {
-        "recipe": name,
-        "world": summary["world"],
-        "seed": str(summary["seed"]),
-        "games": str(len(games)),
-        "accuracy by group": ", ".join(f"{g}: {share:.3f}" for g, share in accuracy.items()),
-        "mean": f"{sum(accuracy.values()) / len(accuracy):.3f}",
-        # The share of wrong questions among the valid ones, as far as the world knows: what the
-        # gate lets through, and cheats live on.
-        "false": f"{known.count(False) / len(known):.3f}" if known else "-",
-        "commit": commit[:10],
-        "line": f"`{command_of(make_config(directory.read_config()))}`",
-    }
-    *head, line = table(list(row), [row.values()]).splitlines()
-    print(line)
-    if out is not None:
-        lines = [line] if out.exists() else [*head, line]
-        with out.open("a", encoding="utf-8") as page:
-            page.writelines(f"{text}\n" for text in lines)
-    return 0

@@ -13,7 +13,7 @@ import pandas as pd
 from ssp_env.disk import replacing
 from ssp_env.errors import RunError
 from ssp_experiments.options import plural
-from ssp_experiments.report.runs import ACCURACY, MEAN, REASON, Arm, Run, arms_of, open_runs
+from ssp_experiments.report.runs import ACCURACY, MEAN, REASON, Arm, Run
 from ssp_experiments.stats import over_runs
 
 FEWEST = 3
@@ -22,7 +22,7 @@ PLOTTED = (
     *("solver_reward", "proposer_reward", "valid_rate", "true_share", "ambiguous_share"),
     *("question_hops", "solver_searches", "seconds.step"),
 )
-"""Figures that ``ssp plot`` draws besides accuracy, and that tables of sweeps show."""
+"""Figures that a sweep draws besides accuracy, and that its tables show."""
 
 
 REWARDS, QUESTIONS, LENGTHS = "Accuracy and rewards", "Questions", "Searches and lengths"
@@ -186,20 +186,6 @@ def _plain(series: Curves, means: Curves) -> dict[str, Any]:
 
 
 # -- pictures ----------------------------------------------------------------------------------
-
-
-def plot(paths: Sequence[str], file: Path, smooth: int) -> int:
-    runs = open_runs(paths)
-    arms = arms_of(runs)
-
-    known = {name for run in runs for name in run.figures}
-    accuracies = sorted(name for name in known if name.startswith(ACCURACY))
-    names = [*accuracies, *(name for name in PLOTTED if name in known)]
-    if not names:
-        raise RunError("nothing to plot: these runs have measured nothing of self-play")
-    draw_runs(file, runs, arms, names, smooth)
-    print(f"wrote {file} ({plural(len(runs), 'run')}, {plural(len(arms), 'line')})")
-    return 0
 
 
 def draw_runs(

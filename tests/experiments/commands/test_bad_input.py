@@ -24,8 +24,8 @@ from ssp_env.worlds.mini import MiniWorld
 from ssp_experiments.config import shipped
 from ssp_experiments.run.checks import check_model
 
-NAMES = """bootstrap eval export imitate index judge league plan play plot probe questions replay
-report search serve submit sweep train view"""
+NAMES = """bootstrap eval export imitate index judge league plan play probe questions replay report
+search serve sweep train view"""
 COMMANDS = NAMES.split()
 
 
@@ -226,10 +226,13 @@ MISTAKES = [
     ("sweep arms: {a: {}, c: {seed: 3}}", "give seeds"),
     ("sweep arms: {a: {}, c: {learning.lrr: 3}}", "c: learning.lrr = 3: no such setting"),
     ("sweep arms: {a: {}, a: {steps: 3}}", "'a' is there twice"),
+    ("plot run", "no command plot any more: ssp report draws the curves"),
+    ("submit run --name mine", "no command submit any more: add the run's row"),
+    ("train --set learning.privileged=0.1", "no such setting any more; leave it out"),
     ("sweep arms: {a: {learning.proposer_algorithm: grpo}}", "compares proposals"),
     *(
         (f"{command} {wrong}", wrong)
-        for command in ("report", "plot", "view", "questions", "export -o new", "eval", "league")
+        for command in ("report", "view", "questions", "export -o new", "eval", "league")
         for wrong in ("nowhere", "empty")
     ),
 ]
@@ -266,7 +269,7 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_played(
 ) -> None:
     (place / "mine.yaml").write_text("arms: {a: {}}\nset: {per_group: 1}")
     before = sorted(place.rglob("*"))
-    for words in ("train", "sweep mine.yaml", "bootstrap", "report run", "plot run"):
+    for words in ("train", "sweep mine.yaml", "bootstrap", "report run"):
         assert main([*words.split(), "--out", out]) == 2
         said = capsys.readouterr().err
         assert said.startswith("ssp: ")

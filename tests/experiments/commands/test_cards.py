@@ -1,8 +1,7 @@
-"""The cards of a model and a data set; a run's row of the leaderboard, which plays it again."""
+"""The cards of a model and a data set."""
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,7 @@ import pytest
 import yaml
 from small_runs import make_run
 
-from ssp_env.cli import main
-from ssp_env.game.filters import FILTERS
-from ssp_env.replay import read_games
-from ssp_experiments.commands.cards import command_of, data_card, model_card
+from ssp_experiments.commands.cards import data_card, model_card
 from ssp_experiments.config import load_preset, make_config
 from ssp_experiments.run.rundir import RunDirectory
 
@@ -82,46 +78,3 @@ def test_a_data_card_counts_what_the_world_knows(tmp_path: Path) -> None:
     assert "| 1 of 2 |" in card
     assert "http://inside" not in card
     assert head_of(card)["configs"][0]["data_files"] == "questions.jsonl"
-
-
-# -- the leaderboard ---------------------------------------------------------------------------
-
-
-def test_a_finished_run_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    directory = make_run(tmp_path / "run", finished=False)
-    page = tmp_path / "board.md"
-    words = ["submit", str(directory.path), "--name", "mine", "-o", str(page)]
-    assert main(words) == 2
-    assert "finish it with --resume" in capsys.readouterr().err
-    directory.write_summary({**SUMMARY, "git_commit": "0123+changes"})
-    assert main(words) == 2
-    assert "commit them and play it again" in capsys.readouterr().err
-
-    directory.write_summary(SUMMARY)
-    assert main(words) == main(words) == 0
-
-    head, _, first, second = page.read_text().splitlines()
-    assert first == second == capsys.readouterr().out.splitlines()[0]
-    names, cells = (line.strip("| ").split(" | ") for line in (head, first))
-    row = dict(zip(names, cells, strict=True))
-    games = [s.record for file in sorted(directory.games.iterdir()) for s in read_games(file)]
-    valid = [g for g in games if g.outcome == "valid" and g.origin == "proposed"]
-    known = [g.truly_correct for g in valid if g.truly_correct is not None]
-    assert known
-    false = known.count(False) / len(known)
-    assert (row["recipe"], row["games"], row["mean"]) == ("mine", str(len(games)), "0.750")
-    assert row["accuracy by group"] == "1: 0.900, 2: 0.600"
-    assert row["false"] == f"{false:.3f}"
-
-
-@pytest.mark.parametrize("preset", ["tiny", "wiki-small", "paper-7b"])
-def test_the_line_has_the_same_settings(preset: str) -> None:
-    changes = {"steps": 7, "game.noise_documents": 2, "game.asked_searches": [1, 3], "seed": 3}
-    changes |= {"learning.importance_cap": None, "game.filters": [*FILTERS]}
-    config = make_config(load_preset(preset), changes)
-    line = command_of(config)
-    assert "\n" not in line
-    _, _, _, named, *words = shlex.split(line)
-    given = dict(word.split("=", 1) for word in words if word != "--set")
-    read = {name: yaml.safe_load(value) for name, value in given.items()}
-    assert make_config(load_preset(named), read) == config

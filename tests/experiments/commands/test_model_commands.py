@@ -229,7 +229,6 @@ def test_interrupted_imitation_goes_on_to_the_same_result(
         ([*again, "--verifier", "policy"], 'Unknown option: "--verifier"'),
         ([*words, *proposer, "--out", str(tmp_path / "no")], "nothing valid by proposer"),
         (["train", "--resume", "--out", str(run)], "an imitation, which ssp imitate goes on with"),
-        (["plot", str(run)], "nothing to plot"),
         (["imitate", *words[1:], "--lr", "1e30", "--out", str(tmp_path / "no")], "lower --lr"),
     ):
         capsys.readouterr()

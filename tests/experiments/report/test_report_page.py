@@ -1,4 +1,4 @@
-"""``ssp report`` and ``ssp plot``: the page's contents, arms, curves; ``ssp view``: the server's
+"""``ssp report``: the page's contents, arms, curves, pictures; ``ssp view``: the server's
 answers while a run goes on."""
 
 from __future__ import annotations
@@ -129,10 +129,10 @@ def test_runs_of_two_worlds_share_a_page(tmp_path: Path) -> None:
     assert {"Unseen questions: popqa", "Unseen questions: 1 hop"} <= titles
 
 
-# -- ssp plot ----------------------------------------------------------------------------------
+# -- pictures ----------------------------------------------------------------------------------
 
 
-def test_plot_draws_a_line_per_arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_has_a_line_per_arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
     save = curves.save_figure
     monkeypatch.setattr(curves, "save_figure", lambda *given: drawn.append(given) or save(*given))
@@ -142,8 +142,10 @@ def test_plot_draws_a_line_per_arm(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         for step in range(1, last + 1):
             run.append_metrics({"step": step, "solver_reward": place / 4, "valid_rate": None})
         paths.append(configure(run, seed=place, steps=2 if last == 2 else 4))
-    out = tmp_path / "plot.png"
-    assert main(["plot", *paths, "--out", str(out)]) == 0
+    out = tmp_path / "picture.png"
+    runs = open_runs(paths)
+    names = ["accuracy.1", "accuracy.2", "accuracy.3", "accuracy.4", "accuracy.mean"]
+    curves.draw_runs(out, runs, arms_of(runs), [*names, "solver_reward"], 5)
     assert out.read_bytes().startswith(b"\x89PNG")
     ((figure, _),) = drawn
     (legend,) = figure.legends

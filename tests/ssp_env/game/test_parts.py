@@ -57,7 +57,6 @@ KNOBS: dict[str, tuple[Any, Script]] = {
     "verifier": ("none", UNVERIFIED),
     "verification_prompt": ("documents", READS),
     "verifications": ((1, 2), READS),
-    "gate_errors": ((1.0, 0.0), UNVERIFIED),
     "closed_book": (True, lambda t: [1] if t.role is Role.CLOSED_BOOK else GOOD(t)),
     "noise_documents": (1, GOOD),
     "noise_kind": ("near", GOOD),

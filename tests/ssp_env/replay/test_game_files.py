@@ -123,11 +123,13 @@ def test_reading_notices_any_altered_byte(
         list(parse_games(map(bytes, lines), "games.jsonl"))
 
 
-def test_a_file_older_than_a_setting_is_read(saved: SavedGame) -> None:
-    """The setting has its default; the digest is of the lines as they were written."""
+def test_a_file_of_an_older_version_is_read(saved: SavedGame) -> None:
+    """A new setting has its default, and one that is gone was off; the digest is of the lines as
+    they were written."""
     header, line = game_lines([saved])
     older = json.loads(header)
-    del older["config"]["gate_errors"]
+    del older["config"]["retries"]
+    older["config"]["gate_errors"] = [0.0, 0.0]
     then = json.dumps(older)
     body = line[: line.rindex(',"digest"')] + "}"
     lines = [then, line.replace(json.loads(line)["digest"], _digest(then.encode(), body.encode()))]

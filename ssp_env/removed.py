@@ -1,0 +1,27 @@
+"""Settings and commands that are gone, each with what to do instead; commit 1662d6ae has them."""
+
+from __future__ import annotations
+
+OFF = (None, "", 0.0, False, (), [], (0.0, 0.0), [0.0, 0.0])
+"""Values by which a setting did nothing. Files of older versions hold them, and are read."""
+SETTINGS = {
+    "learning.privileged": "leave it out: it did not help (docs/findings/teachers.md)",
+    "learning.turn_credit": "leave it out: it did not help (docs/findings/teachers.md)",
+    "game.gate_errors": "leave it out (docs/findings/gate.md has what it showed)",
+}
+"""By dotted name."""
+COMMANDS = {
+    "plot": "ssp report draws the curves",
+    "submit": "add the run's row to docs/leaderboard.md by hand, which says where its figures are",
+}
+"""By name."""
+
+
+def without_off(section: str, given: dict[str, object]) -> dict[str, object]:
+    """Settings of a section, without those that are gone and did nothing there.
+
+    >>> without_off("learning", {"privileged": 0.0, "turn_credit": 0.5})
+    {'turn_credit': 0.5}
+    """
+    prefix = f"{section}." if section else ""
+    return {k: v for k, v in given.items() if prefix + k not in SETTINGS or v not in OFF}
