@@ -45,7 +45,9 @@ def test_every_import_is_declared_and_a_missing_one_is_explained() -> None:
     }
     distributions = packages_distributions()
     for package, module in imported().items():
-        named = {canonical(each) for each in distributions.get(package, [ELSEWHERE.get(package, "")])}
+        named = {
+            canonical(each) for each in distributions.get(package, [ELSEWHERE.get(package, "")])
+        }
         declared = core.union(*extras.values())
         assert named & declared, f"{module} imports {package}, which pyproject.toml does not name"
         if not named & core:

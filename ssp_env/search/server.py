@@ -78,7 +78,9 @@ def build_app(retriever: Retriever, token: str | None = None) -> FastAPI:
         bearer = f"Bearer {token}".encode("ascii")
 
         @app.middleware("http")
-        async def admit(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
+        async def admit(
+            request: Request, go_on: Callable[[Request], Awaitable[Response]]
+        ) -> Response:
             """Asks for the token, before the body is read."""
             given = request.headers.get("authorization", "").encode("latin-1")
             if request.url.path == _PROBE or hmac.compare_digest(given, bearer):
