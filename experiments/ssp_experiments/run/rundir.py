@@ -64,14 +64,14 @@ class RunDirectory:
                     self.go_back()
                 elif resume:
                     self.check_unsaved(config.checkpoint_every)
-                    self._clear()
+                    self._clear(self.metrics, self.config, self.taught)
                 self.write_config(config)
                 if taught:
                     disk.write_atomically(self.taught, taught)
                 yield step
         except BaseException:
             if begun and not self.metrics.exists():
-                self._clear()
+                self._clear(self.metrics, self.config, self.taught, self.tracked)
             disk.remove_empty(made)
             raise
 
@@ -136,9 +136,13 @@ class RunDirectory:
         text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
         disk.write_atomically(self.config, text)
 
-    def read_tracked(self) -> str | None:
-        """The run's name with a tracker, if it has one."""
-        return self.tracked.read_text() if self.tracked.exists() else None
+    def write_tracked(self, tracker: str, name: str) -> None:
+        disk.write_atomically(self.tracked, f"{tracker} {name}")
+
+    def read_tracked(self, tracker: str) -> str | None:
+        """The run's name with this tracker, if it has one."""
+        known = self.tracked.read_text().partition(" ") if self.tracked.exists() else ("", "", "")
+        return known[2] if known[0] == tracker else None
 
     def append_metrics(self, line: dict[str, Any]) -> dict[str, Any]:
         """Adds one line to ``metrics.jsonl``; returns it with ``None`` for every figure that is not
@@ -256,9 +260,9 @@ class RunDirectory:
             why = "its checkpoints are gone (a sweep deletes them without --keep-checkpoints)"
             raise RunError(f"{self.path}: {why}; begin another run with another --out")
 
-    def _clear(self) -> None:
-        """Deletes a run that has no checkpoint."""
-        for file in (self.metrics, self.config, self.tracked, self.taught):
+    def _clear(self, *files: Path) -> None:
+        """Deletes these files, and the folders, of a run that has no checkpoint."""
+        for file in files:
             file.unlink(missing_ok=True)
         for folder in (self.tensorboard, self.path / "wandb", self.games, self.checkpoints):
             shutil.rmtree(folder, ignore_errors=True)

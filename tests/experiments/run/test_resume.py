@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import SSP, arguments, environment, games, metrics, timeless
+from runs import SSP, arguments, environment, games, metrics, sets, timeless
 
 from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_env.cli import main
@@ -93,6 +93,24 @@ def test_after_sigterm_the_step_is_done_and_saved(
     assert f"saved up to step 2. Go on with: ssp train --resume --out '{run}'" in said
     assert not (run / "summary.json").exists()
     check_resumed(run, 2, whole_run, capsys)
+
+
+@pytest.mark.slow
+def test_three_learners_go_on_to_the_same_bits(
+    policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From three on, gloo's sums depend on where in a bucket of DDP's a gradient lies."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    more = sets("compute.learners=3", "checkpoint_every=2", "checkpoints_kept=null")
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    assert main(arguments(policy, whole, "--steps", "4", *more)) == 0
+    shutil.copytree(whole, run)
+    shutil.rmtree(run / "checkpoints" / "step_000004")
+    assert main(["train", "--resume", "--out", str(run)]) == 0
+    assert timeless(run) == timeless(whole)
+    assert games(run) == games(whole)
+    learner = "checkpoints/step_000004/algorithm/learner/SHA256SUMS"
+    assert (run / learner).read_text() == (whole / learner).read_text()
 
 
 @pytest.mark.slow
