@@ -3,10 +3,16 @@
     git worktree add ../before d6c6ec1c
     python -m benchmarks.learner_speed ../before MODEL_DIR --out learner_speed.json
 
-One row of ``--tokens``, of which the policy wrote the last 200: forward and backward pass, and a
-step of Adam on adapters of rank 16, through RLlib's learner. Sides take turns, each turn in a
+One row of ``--tokens``, of which the policy wrote the last ``--own``: forward and backward pass,
+and a step of Adam on adapters of rank 16, through RLlib's learner. Sides take turns, each turn in a
 process of its own with one thread, after a short row to warm up. Times are CPU-seconds; memory is
 all that the process has resident at its peak, weights and libraries included.
+
+    python -m benchmarks.learner_speed ../before MODEL_DIR --rows 16 --tokens 850 --begun 560 \
+        --own 60 --sides before now --out learner_group.json
+
+Attempts at questions under one prompt: rows with their first ``--begun`` tokens in common. The
+other checkout passes row by row, as its memory asks for; this one all of them together.
 """
 
 from __future__ import annotations
@@ -26,8 +32,6 @@ import torch
 
 from benchmarks.harness import ROOT, in_turns, parser, write
 
-OWN = 200
-"""Tokens of the row that the policy wrote."""
 SIDES: dict[str, tuple[bool, dict[str, Any]]] = {
     "before": (False, {}),
     "now": (True, {}),
@@ -45,14 +49,19 @@ def main() -> None:
     options.add_argument("--name", default="", help="what the model is, for the result")
     options.add_argument("--turns", type=int, default=3)
     options.add_argument("--tokens", type=int, default=1500, help="some 12 GiB of the first side")
+    options.add_argument("--own", type=int, default=200, help="tokens that the policy wrote")
+    options.add_argument("--rows", type=int, default=1)
+    options.add_argument("--begun", type=int, default=0, help="tokens that rows have in common")
     options.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
     settings = options.parse_args()
 
     def measured(side: str) -> dict[str, float]:
         this, changes = SIDES[side]
         checkout = ROOT if this else settings.before.resolve()
-        given = {"microbatch_tokens": settings.tokens, "model_dir": str(settings.model)}
-        found = in_checkout(checkout, {**given, **changes})
+        at_once = settings.tokens * (settings.rows if this else 1)
+        given = {"microbatch_tokens": at_once, "model_dir": str(settings.model), **changes}
+        shape = {name: getattr(settings, name) for name in ("rows", "tokens", "begun", "own")}
+        found = in_checkout(checkout, {"training": given, **shape})
         print(side, found, file=sys.stderr, flush=True)
         return found
 
@@ -62,31 +71,36 @@ def main() -> None:
         "model": settings.name or settings.model.name,
         "commit_of_before": commit(settings.before),
         "cpu": units(),
-        "row": {"tokens": settings.tokens, "own": OWN, "lora_rank": 16},
+        "rows": {
+            **{name: getattr(settings, name) for name in ("rows", "tokens", "begun", "own")},
+            "lora_rank": 16,
+        },
     }
     for side, answers in found.items():
         of = {name: median(each[name] for each in answers) for name in answers[0]}
         pairs = list(zip(found[settings.sides[0]], answers, strict=True))
         result[side] = {
             **of,
-            "tokens_per_cpu_second": settings.tokens / of["seconds"],
+            "tokens_per_cpu_second": settings.rows * settings.tokens / of["seconds"],
             "times_as_fast": [round(a["seconds"] / b["seconds"], 3) for a, b in pairs],
             "of_peak": round(median(b["peak_gib"] / a["peak_gib"] for a, b in pairs), 3),
         }
     write(settings.out, result)
 
 
-def in_checkout(checkout: Path, training: dict[str, Any]) -> dict[str, float]:
+def in_checkout(checkout: Path, asked: dict[str, Any]) -> dict[str, float]:
     """What an update takes with the code of a checkout."""
     paths = os.pathsep.join(map(str, (checkout, checkout / "agents", checkout / "experiments")))
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-P", __file__, json.dumps(training)]
+    command = [sys.executable, "-P", __file__, json.dumps(asked)]
     run = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, float] = json.loads(run.stdout.splitlines()[-1])
     return found
 
 
-def one_side(training: dict[str, Any]) -> dict[str, float]:
+def one_side(
+    training: dict[str, Any], rows: int, tokens: int, begun: int, own: int
+) -> dict[str, float]:
     """Seconds and peak memory of one update, in this process."""
     import numpy as np
     from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
@@ -104,21 +118,22 @@ def one_side(training: dict[str, Any]) -> dict[str, float]:
     learner = SSPLearner(config=config, module_spec=spec)
     learner.build()
 
-    def update(length: int, own: int) -> dict[str, float]:
+    def update(count: int, length: int, own: int) -> dict[str, float]:
         rng = np.random.default_rng(0)
         mask = np.zeros(length, dtype=np.uint8)
         mask[-own:] = 1
-        ids = rng.integers(0, 100_000, size=length).astype(np.int32)
+        texts = rng.integers(0, 100_000, size=(count, length)).astype(np.int32)
+        texts[:, :begun] = texts[0, :begun]
         nobody = np.full(length, np.nan, dtype=np.float32)  # the importance ratio is 1
-        rows = [Row(ids, mask, nobody, "solver", 0, advantage=1.0, weight=1 / own)]
-        result = learner.update(batch=to_batch(rows), timesteps={"training_step": 1})
+        learnt = [Row(ids, mask, nobody, "solver", 0, 1.0, weight=1 / own) for ids in texts]
+        result = learner.update(batch=to_batch(learnt), timesteps={"training_step": 1})
         norm: dict[str, float] = {"grad_norm": float(result[MODULE_ID]["grad_norm"])}
         return norm
 
-    update(64, 16)
+    update(1, 64, 16)
     Path("/proc/self/clear_refs").write_text("5")  # the kernel forgets the peak so far
     before, began = resident("VmRSS"), process_time()
-    norm = update(training["microbatch_tokens"], OWN)
+    norm = update(rows, tokens, own)
     spent = process_time() - began
     return {"seconds": spent, "peak_gib": resident("VmHWM"), "before_gib": before, **norm}
 
@@ -143,6 +158,6 @@ def commit(checkout: Path) -> str:
 
 if __name__ == "__main__":
     if sys.argv[1].startswith("{"):
-        print(json.dumps(one_side(json.loads(sys.argv[1]))))
+        print(json.dumps(one_side(**json.loads(sys.argv[1]))))
     else:
         main()

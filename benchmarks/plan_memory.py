@@ -5,7 +5,8 @@
 
 Cases that a file holds already stay in it, with their commands, unless they are measured anew. Each
 is a process of its own, with one thread: a policy of random weights that is trained as a whole, or
-with ``--model`` a real one with adapters, updated twice on rows of the longest length.
+with ``--model`` a real one, with adapters and without (17 GiB), updated twice on rows of the
+longest length.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from benchmarks.harness import origin, parser, write
 from benchmarks.learner_speed import resident, units
 
 ADAPTED = {"lora_rank": 16, "rows": 1, "prompt": 1300, "response": 200}
-SMALL = {"sizes": (512, 2048, 8), "rows": 4, "prompt": 256, "response": 256}
+WHOLE = {"rows": 4, "prompt": 256, "response": 256}
+SMALL = {"sizes": (512, 2048, 8), **WHOLE}
 CASES: dict[str, dict[str, Any]] = {
     "model, LoRA": ADAPTED,
     "model, LoRA, checkpointed": {**ADAPTED, "gradient_checkpointing": True},
     "model, LoRA, float32": {**ADAPTED, "dtype": "float32"},
+    "model, all weights": WHOLE,
     "48M": SMALL,
     "48M, float32": {**SMALL, "dtype": "float32"},
     "48M, checkpointed": {**SMALL, "gradient_checkpointing": True},
@@ -39,15 +42,18 @@ CASES: dict[str, dict[str, Any]] = {
 def main() -> None:
     """Runs each case and writes plan and peak."""
     options = parser(__doc__, seed=False)
-    options.add_argument("--model", type=Path, help="directory of a causal LM, for adapters")
+    options.add_argument("--model", type=Path, help="directory of a causal LM")
     options.add_argument("--name", default="", help="what the model is, for the result")
     options.add_argument("--cases", nargs="+", choices=CASES)
     settings = options.parse_args()
-    wanted = settings.cases or [c for c in CASES if settings.model or not c.startswith("model")]
+    is_real = bool(settings.model)
+    wanted = settings.cases or [c for c in CASES if c.startswith("model") == is_real]
 
     kept = json.loads(settings.out.read_text("utf-8")) if settings.out.is_file() else {}
     found = {name: each for name, each in kept.get("cases", {}).items() if name in CASES}
     for case in wanted:
+        if case.startswith("model") != is_real:
+            options.error(f"{case}: --model is for the cases that are named after it, and theirs")
         with tempfile.TemporaryDirectory() as folder:
             made = settings.model or policy(CASES[case]["sizes"], Path(folder))
             command = [sys.executable, __file__, case, str(made)]

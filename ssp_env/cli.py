@@ -4,6 +4,7 @@ their signatures are the options, their docstrings the help."""
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import sys
@@ -22,12 +23,14 @@ GROUP = "ssp.commands"
 EXTRAS = {
     **dict.fromkeys(
         ("ray", "torch", "transformers", "safetensors", "tensorboardX", "pandas", "peft", "gguf",
-         "matplotlib", "tabulate", "jinja2"),
+         "matplotlib", "tabulate", "jinja2", "scipy", "pyarrow", "huggingface_hub"),
         "train",
     ),
     **dict.fromkeys(("anyascii", "confusable_homoglyphs", "tantivy", "tokenizers"), "text"),
     **dict.fromkeys(("faiss", "sentence_transformers"), "dense"),
     **dict.fromkeys(("fastapi", "uvicorn", "openai"), "services"),
+    **dict.fromkeys(("wandb", "mlflow"), "track"),
+    "vllm": "gpu",
 }  # fmt: skip
 """Package -> the extra that brings it."""
 
@@ -107,6 +110,10 @@ def script() -> NoReturn:
     With PyTorch and Ray loaded, the interpreter takes seconds to free what the operating system
     frees at once; exit handlers of libraries wait for each other, and a signal can stop them
     halfway. Commands therefore close what they opened themselves, and none of these is run."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        # A terminal may have no letters for what a corpus or a policy says.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     status: str | int | None = 1
     try:
         status = main()

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, BinaryIO
 
-from ssp_env.errors import DataError, RunError
+from ssp_env.errors import ConfigError, DataError, RunError
 
 
 def cache_folder() -> Path:
@@ -48,17 +48,28 @@ def made_once(folder: Path, write: Callable[[Path], object]) -> Path:
 
 @contextmanager
 def opened(path: str | Path) -> Iterator[BinaryIO | gzip.GzipFile]:
-    """A file to read bytes from, plain or gzip; raises ``DataError`` where it cannot be read."""
+    """A file or pipe to read bytes from once, plain or gzip; raises ``DataError`` where it cannot
+    be read."""
     try:
         with open(path, "rb") as raw:
-            zipped = raw.read(2) == b"\x1f\x8b"
-            raw.seek(0)
+            zipped = raw.peek(2)[:2] == b"\x1f\x8b"  # a pipe cannot go back
             yield gzip.GzipFile(fileobj=raw) if zipped else raw
     except EOFError:
         raise DataError(path, "is cut off: its end is missing") from None
     except (OSError, zlib.error) as error:
         why = getattr(error, "strerror", None) or error
         raise DataError(path, f"cannot be read: {why}") from error
+
+
+def check_file(setting: str, path: str | Path) -> None:
+    """Refuses a file that is not there, or a pipe, for a setting whose file is read by several
+    processes."""
+    place = Path(path)
+    if not place.exists():
+        raise DataError(place.absolute(), f"no such file ({setting})")
+    if not (place.is_file() or place.is_dir()):
+        fix = "it is read more than once, and this is a pipe or device: write it to a file"
+        raise ConfigError(setting, str(path), fix)
 
 
 def unfinished(path: Path) -> Path:

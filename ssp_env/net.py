@@ -10,10 +10,15 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any, Generic, Self, TypeVar
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
+
+if TYPE_CHECKING:
+    import httpx
 
 T = TypeVar("T")
 
@@ -113,6 +118,55 @@ async def retried(call: Callable[[], Awaitable[T]], seconds: float) -> T:
                 what = f"{error.what} (after {calls} call{'s' if calls > 1 else ''})"
                 raise ServiceError(error.service, what, calls) from error
         await _sleep(pause)
+
+
+# -- proxies and addresses ---------------------------------------------------------------------
+
+
+def http_client(url: str, **options: Any) -> httpx.AsyncClient:
+    """A client of one server, with these options of ``httpx.AsyncClient``. It goes through the
+    proxy that the environment names, except to a server on this machine.
+
+    Raises ``ConfigError`` for a proxy that httpx cannot use."""
+    import httpx  # here: most of what needs this module sends nothing
+
+    # Reading the certificates takes a tenth of a second.
+    verify = url.startswith("https")
+    if _is_here(urlsplit(url).hostname):
+        limits = options.pop("limits", httpx.Limits())
+        options["transport"] = httpx.AsyncHTTPTransport(verify=verify, limits=limits)
+    try:
+        return httpx.AsyncClient(verify=verify, **options)
+    except (ImportError, ValueError) as error:
+        said = " ".join(str(error).split())
+        raise ConfigError("HTTP_PROXY", _proxy_of(url), f"{said}{by_proxy(url)}") from error
+
+
+def by_proxy(url: str) -> str:
+    """What a message about a server adds where a proxy stands before it; else nothing."""
+    proxy = _proxy_of(url)
+    if proxy is None:
+        return ""
+    name = urlsplit(url).hostname
+    return f" (through the proxy {proxy}; set NO_PROXY={name} to reach {name} without it)"
+
+
+def _proxy_of(url: str) -> str | None:
+    """The proxy that the environment names for an address, without user and password."""
+    parts, proxies = urlsplit(url), getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or _is_here(parts.hostname) or proxy_bypass(parts.netloc):
+        return None
+    return proxy.rpartition("@")[2].rpartition("//")[2]
+
+
+def _is_here(host: str | None) -> bool:
+    """True of the names and addresses by which a machine reaches itself."""
+    try:
+        address = ip_address(host or "")
+    except ValueError:
+        return f".{host}".endswith(".localhost")
+    return address.is_loopback or address.is_unspecified
 
 
 def check_url(name: str, url: str, example: str) -> None:

@@ -22,9 +22,12 @@ FLOORS = (
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 
+ROOT = Path(__file__).parents[1]
+
+
 def modules() -> dict[str, ast.Module]:
     """All modules of the three packages, parsed."""
-    root, found = Path(__file__).parents[1], {}
+    root, found = ROOT, {}
     for package in ("ssp_env", "agents/ssp_agents", "experiments/ssp_experiments"):
         for file in (root / package).rglob("*.py"):
             source = (root / package).parent

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ssp_agents.causal_lm import plain_logits
+from ssp_agents.causal_lm import keeps_every_token, plain_logits
 from ssp_agents.scoring import token_scores
 from ssp_env.errors import ModelError
 
@@ -108,6 +108,22 @@ def check_scoring(lm: Any, vocab_size: int) -> float:
             "engine.kind=vllm, and not be trained"
         )
     return apart
+
+
+@torch.no_grad()
+def can_read_once(lm: Any, vocab_size: int) -> bool:
+    """True if two rows that go on from one reading of their common beginning are scored as by the
+    model's own forward pass; not so with windows, and with states of any other kind."""
+    if not keeps_every_token(lm):
+        return False
+    plain = Plain.of(lm, vocab_size)
+    ids = plain.ids.clone()
+    ids[1, : TOKENS // 2] = ids[0, : TOKENS // 2]
+    mask = (torch.arange(TOKENS, device=ids.device) >= TOKENS // 2).float().expand(2, -1)
+    scores = token_scores(lm, ids, mask, 1.0, vocab_size, entropies=False, once=True)
+    own = _logprobs(plain_logits(lm, ids)[:, :-1], vocab_size)
+    own = own.gather(2, ids[:, 1:, None]).squeeze(2)[mask[:, 1:] > 0]
+    return plain.distance(scores.logprobs, own) <= plain.bound
 
 
 def _logprobs(logits: Tensor, vocab_size: int) -> Tensor:

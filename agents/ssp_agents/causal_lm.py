@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.cache_utils import DynamicCache, DynamicLayer
 from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
 from transformers.modeling_outputs import BaseModelOutputWithPast
 from transformers.modeling_utils import PreTrainedModel
@@ -34,6 +35,37 @@ def states(lm: Any, ids: Tensor) -> Tensor:
     (rows, length)."""
     hidden: Tensor = _base(lm)(input_ids=ids, **_uncached(_base(lm))).last_hidden_state
     return hidden
+
+
+def keeps_every_token(lm: Any) -> bool:
+    """True where the library's cache for a causal LM has keys and values of every token in each
+    layer. Whether the model keeps nothing else of a text, a comparison tells."""
+    layers = DynamicCache(config=lm.config).layers
+    takes = CACHE_NAMES[0] in _arguments(_base(lm).__class__)
+    return takes and bool(layers) and all(type(layer) is DynamicLayer for layer in layers)
+
+
+def states_behind(lm: Any, ids: Tensor, begun: int) -> Tensor:
+    """States (rows, length - begun + 1, width) from the last token of a beginning on, the first
+    ``begun`` ids, which all rows (rows, length) have in common and which is read once. Gradients
+    are those of :func:`states`, up to rounding, where
+    :func:`ssp_agents.architecture.can_read_once` says so.
+
+    >>> import torch, transformers as t
+    >>> lm = t.LlamaForCausalLM(t.LlamaConfig(
+    ...     vocab_size=9, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+    ...     num_attention_heads=1, num_key_value_heads=1)).eval()
+    >>> ids = torch.tensor([[1, 2, 3, 4, 5], [1, 2, 3, 6, 7]])
+    >>> torch.allclose(states_behind(lm, ids, 3), states(lm, ids)[:, 2:], atol=1e-6)
+    True
+    """
+    layers, rows = _base(lm), len(ids)
+    kept = DynamicCache(config=lm.config)
+    first = layers(input_ids=ids[:1, :begun], past_key_values=kept, use_cache=True)
+    kept.batch_repeat_interleave(rows)
+    rest = layers(input_ids=ids[:, begun:], past_key_values=kept, use_cache=True)
+    last = first.last_hidden_state[:, -1:].expand(rows, -1, -1)
+    return torch.cat([last, rest.last_hidden_state], dim=1)
 
 
 def plain_logits(lm: Any, ids: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ssp_agents.config import LearningConfig, given_per_step
 from ssp_env.config import named
+from ssp_env.disk import check_file
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.round import check_questions
@@ -81,8 +82,8 @@ def open_given(learning: LearningConfig) -> tuple[Question, ...]:
     given = learning.questions
     if not isinstance(given, str):
         return given
-    file = Path(given)
-    return _read(given, file.stat().st_mtime_ns if file.exists() else 0)
+    check_file("learning.questions", given)
+    return _read(given, Path(given).stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=1)

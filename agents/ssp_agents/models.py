@@ -6,13 +6,11 @@ map W of the layers. W stays, so without adapters the policy is the one that tra
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from itertools import chain
@@ -23,10 +21,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ssp_agents.checksums import check_weights, sha256_of, write_checksums
 from ssp_agents.config import SHIPPED
 from ssp_agents.gguf import tie_copies, with_split
 from ssp_agents.precision import settle_attention
-from ssp_env.disk import cache_folder, new_folder, write_atomically
+from ssp_env.disk import cache_folder, new_folder
 from ssp_env.errors import ModelError, UsageError
 
 LORA_SCALE = 2
@@ -38,8 +37,6 @@ LM = "lm."
 """Beginning of the names of the causal LM's weights in a module; others are not played with."""
 _CONVERTED = 2
 """Version of the conversion from GGUF: what an earlier one left in the cache is not used."""
-CHECKSUMS = "SHA256SUMS"
-"""File beside weights, as ``sha256sum --check`` reads it."""
 
 
 # -- model directories -------------------------------------------------------------------------
@@ -64,7 +61,7 @@ def from_gguf(file: str | Path) -> Path:
 
     path = Path(file).resolve()
     try:
-        target = cache_folder() / f"{path.stem}-{_digests([path])[0][:16]}-{_CONVERTED}"
+        target = cache_folder() / f"{path.stem}-{sha256_of([path])[0][:16]}-{_CONVERTED}"
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from error
     if target.is_dir():
@@ -208,43 +205,6 @@ def save_policy(
 
 
 # -- checksums ---------------------------------------------------------------------------------
-
-
-def write_checksums(directory: str | Path) -> None:
-    """Writes the checksums of all weights (safetensors) in a directory beside them."""
-    files = sorted(Path(directory).glob("*.safetensors"))
-    sums = zip(_digests(files), files, strict=True)
-    text = "".join(f"{digest}  {file.name}\n" for digest, file in sums)
-    write_atomically(Path(directory) / CHECKSUMS, text)
-
-
-def check_weights(directory: str | Path) -> None:
-    """Compares weights with their checksums, if there are any."""
-    sums = Path(directory) / CHECKSUMS
-    if not sums.exists():
-        return  # not written by this package
-
-    try:
-        lines = sums.read_text(encoding="utf-8", errors="replace").splitlines()
-        files = [sums.parent / line.partition("  ")[2] for line in lines]
-        digests = _digests(files)
-    except OSError as error:
-        raise ModelError(f"weights cannot be compared with {sums}: {error}") from error
-
-    for line, file, digest in zip(lines, files, digests, strict=True):
-        if not line.startswith(digest):
-            fix = "restore it from a copy or, of a run, delete this checkpoint and resume the one "
-            fix += f"before; if it was changed on purpose, delete {sums}"
-            raise ModelError(f"{file} is damaged, its checksum is not that of {CHECKSUMS}: {fix}")
-
-
-def _digests(files: Sequence[Path]) -> list[str]:
-    def digest(file: Path) -> str:
-        with open(file, "rb") as opened:
-            return hashlib.file_digest(opened, "sha256").hexdigest()
-
-    with ThreadPoolExecutor() as threads:
-        return [*threads.map(digest, files)]
 
 
 # -- adapters ----------------------------------------------------------------------------------

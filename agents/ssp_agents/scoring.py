@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from ssp_agents.causal_lm import head_logits, states
+from ssp_agents.causal_lm import head_logits, states, states_behind
 from ssp_agents.columns import Columns
 
 LOGITS_PER_CHUNK = 2**25
@@ -32,6 +32,7 @@ def token_scores(
     logits_per_chunk: int = LOGITS_PER_CHUNK,
     *,
     entropies: bool = True,
+    once: bool = False,
 ) -> Scores:
     """Log-probabilities of the masked tokens under a model, at their sampling temperature, row by
     row.
@@ -42,11 +43,15 @@ def token_scores(
 
     ``ids`` are int64 (rows, length), right-padded; ``mask`` (rows, length) is above 0 on the tokens
     that count, never at position 0. Logits from ``vocab_size`` on are left out, as in sampling.
+    With ``once``, what all rows begin with is read once, by models that can, see
+    :func:`ssp_agents.architecture.can_read_once`.
     """
     # The state at position t predicts the token at t + 1: (rows, length - 1, width).
-    hidden = states(lm, ids[:, :-1])
+    begun = common_beginning(ids, mask) if once else 0
+    read = states_behind(lm, ids[:, :-1], begun) if begun else states(lm, ids[:, :-1])
+    ids, mask = (x[:, max(0, begun - 1) :] for x in (ids, mask))
     own = mask[:, 1:] > 0  # (rows, length - 1)
-    written, targets = hidden[own], ids[:, 1:][own]  # (tokens, width), (tokens,)
+    written, targets = read[own], ids[:, 1:][own]  # (tokens, width), (tokens,)
 
     def score(written: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         # log softmax(logits / T), the distribution that was sampled from: (chunk, vocabulary).
@@ -69,6 +74,20 @@ def token_scores(
     return Scores(logprobs, entropy if entropies else None)
 
 
+def common_beginning(ids: Tensor, mask: Tensor) -> int:
+    """Tokens that all rows (rows, length) begin with, none of which the policy wrote; 0 for a
+    single row, of which nothing is read twice.
+
+    >>> ids = torch.tensor([[5, 6, 7, 8], [5, 6, 7, 9]])
+    >>> common_beginning(ids, torch.tensor([[0, 0, 1, 1], [0, 0, 0, 1]]))
+    2
+    """
+    if len(ids) == 1:
+        return 0
+    ends = ((ids != ids[:1]) | (mask > 0)).any(dim=0)  # (length,)
+    return int(ends.int().argmax()) if bool(ends.any()) else 0
+
+
 @torch.no_grad()
 def _entropies(logprobs: Tensor) -> Tensor:
     """Entropy -sum p log p of each row of log-probabilities (tokens, vocabulary): (tokens,)."""
@@ -82,16 +101,22 @@ class TokenScorer(torch.nn.Module):
     """A causal LM as the scorer that :class:`ssp_agents.update.Update` takes."""
 
     def __init__(
-        self, lm: Any, temperature: float, vocab_size: int, *, entropies: bool = True
+        self,
+        lm: Any,
+        temperature: float,
+        vocab_size: int,
+        *,
+        entropies: bool = True,
+        once: bool = False,
     ) -> None:
         super().__init__()
         self.lm, self._temperature, self._vocab_size = lm, temperature, vocab_size
-        self._entropies = entropies
+        self._options = {"entropies": entropies, "once": once}
 
     def forward(self, columns: Columns) -> Scores:
         ids, mask = columns["ids"], columns["loss_mask"]
         at, size = self._temperature, self._vocab_size
-        return token_scores(self.lm, ids, mask, at, size, entropies=self._entropies)
+        return token_scores(self.lm, ids, mask, at, size, **self._options)
 
 
 def checkpoint_layers(module: torch.nn.Module) -> None:

@@ -36,7 +36,8 @@ from torch.distributed.fsdp import (
 )
 from torch.distributed.tensor import DTensor
 
-from ssp_agents.models import check_weights, load_model, meta_model, state_of
+from ssp_agents.checksums import check_weights
+from ssp_agents.models import load_model, meta_model, state_of
 from ssp_env.errors import RunError
 
 MOMENTS = ("exp_avg", "exp_avg_sq")

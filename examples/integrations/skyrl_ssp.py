@@ -15,7 +15,7 @@ from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput, Con
 
 import ssp_env
 from ssp_env.doors.setup import Setup, set_up
-from ssp_env.errors import UsageError, require_version
+from ssp_env.errors import ConfigError, UsageError, require_version
 
 require_version("skyrl-gym", "0.4.0")
 
@@ -34,8 +34,13 @@ class SspTextEnv(BaseTextEnv):  # type: ignore[misc]
         row = dict(extras or {})
         self._seed = row.get("extra_info", row).get("seed")
         self._role = ssp_env.TextRole(role, rules=rules)
-        # SkyRL's own limit; the game ends by itself after so many turns.
-        self.max_turns = row.get("max_turns", rules.config.max_searches + 2)
+        # A game ends by itself, after all searches, all turns that may be tried again, and a last.
+        most = rules.config.max_searches + rules.config.retries + 1
+        self.max_turns = row.get("max_turns", most)
+        if self.max_turns < most:
+            fix = f"give at least {most}: a game has as many turns (game.max_searches="
+            fix += f"{rules.config.max_searches}), and one that is cut off has no reward"
+            raise ConfigError("generator.max_turns", self.max_turns, fix)
 
     def init(self, prompt: ConversationType) -> tuple[ConversationType, dict[str, Any]]:
         """The game's prompt; that of the row is not needed."""

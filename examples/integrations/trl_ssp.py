@@ -6,6 +6,8 @@
 ``rollouts(...)`` is a ``rollout_func`` with exact tokens, in which one model plays both roles. A
 batch of G * (1 + G) rows, where G is ``num_generations``, is G games: a group of their proposals,
 then a group of attempts for each. The tokenizer has to be the model's.
+
+``Trainer`` is TRL's, with void games left out of its loss.
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ from typing import Any, Unpack
 
 import torch
 from transformers import StoppingCriteria, StoppingCriteriaList
+from trl import GRPOTrainer
 
 import ssp_env
 from ssp_env.doors.chat import reward_of
 from ssp_env.doors.setup import Setup, set_up
 from ssp_env.doors.turns import Turn
 from ssp_env.errors import ConfigError, require_version
+from ssp_env.game.outcome import Ending
 from ssp_env.tokenizers.base import end_ids
 
 require_version("trl", "1.16.0")
@@ -56,7 +60,7 @@ class _Tools:
         return self._act("search", query)
 
     def get_reward(self) -> float | None:
-        """What the role earned; ``None`` for a void game, which TRL leaves out."""
+        """What the role earned; ``None`` for a void game, which :class:`Trainer` leaves out."""
         return self._reward
 
     def _act(self, action: str, content: str) -> str:
@@ -137,7 +141,15 @@ def rollouts(
         for game in batch.games:
             own = [_row(game, attempt.trajectory) for attempt in game.attempts]
             rows += own + [_row(game, None)] * (size - len(own))
-        return {name: [row[name] for row in rows] for name in rows[0]}
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        finished = columns.pop("finished")
+        if getattr(trainer, "mask_truncated_completions", False):
+            # TRL takes all for cut off that does not end in this token; no loss sees it.
+            end = trainer.processing_class.eos_token_id
+            for name, more in (("completion_ids", end), ("logprobs", 0.0), ("env_mask", 0)):
+                both = zip(columns[name], finished, strict=True)
+                columns[name] = [[*own, more] if done else own for own, done in both]
+        return columns
 
     def _row(game: ssp_env.Game, own: ssp_env.Trajectory | None) -> dict[str, Any]:
         reward = None if own is None else reward_of(game, own)
@@ -154,6 +166,7 @@ def rollouts(
             "logprobs": logprobs[start:],
             "env_mask": mask[start:],
             "earned": reward,
+            "finished": own is not None and own.ending is not Ending.BUDGET_TOKENS,
         }
 
     return rollout
@@ -162,6 +175,26 @@ def rollouts(
 def earned(completions: Sequence[Any], earned: Sequence[float | None], **_: Any) -> list[Any]:
     """The game's rewards; ``None`` is left out of groups."""
     return list(earned)
+
+
+class Trainer(GRPOTrainer):  # type: ignore[misc]
+    """TRL's, whose default loss (``dapo``) void games are no part of. A reward of ``None`` is left
+    out of its group, but TRL still divides the loss by that row's tokens."""
+
+    def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Any:
+        self._rewards = super()._calculate_rewards(*args, **kwargs)
+        return self._rewards
+
+    def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
+        batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        counts = ~self._rewards.isnan().all(dim=1)  # of all processes
+        first = self.accelerator.process_index * len(inputs)
+        own = counts[first : first + len(inputs), None].int()
+        seen = batch["completion_mask"] = batch["completion_mask"] * own
+        if "tool_mask" in batch:
+            seen = seen * batch["tool_mask"]
+        batch["num_items_in_batch"] = self.accelerator.gather(seen.sum()).sum()
+        return batch
 
 
 class _AtTheEndOf(StoppingCriteria):  # type: ignore[misc]

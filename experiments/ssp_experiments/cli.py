@@ -19,10 +19,11 @@ from ssp_experiments.options import (
     Several,
     SweepOptions,
     TrainOptions,
+    Verified,
 )
 
 
-def train(*, chosen: Chosen = Chosen(), options: TrainOptions = TrainOptions()) -> int:
+def train(*, chosen: Verified = Verified(), options: TrainOptions = TrainOptions()) -> int:
     """Trains a policy by self-play: propose, verify, solve, learn.
 
     Ctrl-C or SIGTERM stops after the step in progress; --resume continues, to the same result.
@@ -56,7 +57,7 @@ def sweep(
     name: str | None = None,
     /,
     *,
-    chosen: Chosen = Chosen(),
+    chosen: Verified = Verified(),
     options: SweepOptions = SweepOptions(),
 ) -> int:
     """Plays many runs that differ in some settings, into one table.
@@ -68,7 +69,7 @@ def sweep(
     """
     from ssp_experiments.commands.sweep import run
 
-    if name is None and (chosen, options) != (Chosen(), SweepOptions()):
+    if name is None and (chosen, options) != (Verified(), SweepOptions()):
         raise UsageError("name a sweep, or give its YAML file; `ssp sweep` lists those that ship")
     return run(chosen, options, name)
 
@@ -77,7 +78,7 @@ def league(
     players: list[str],
     /,
     *,
-    chosen: Chosen = Chosen(),
+    chosen: Verified = Verified(),
     answers: Annotated[int, Parameter(validator=Number(gte=2))] = 128,
     attempts: PositiveInt | None = None,
     out: str = "runs/league",
@@ -100,7 +101,7 @@ def league(
 
 def play(
     *,
-    chosen: Chosen = Chosen(),
+    chosen: Verified = Verified(),
     role: Literal["solver", "proposer"] = "solver",
     games: PositiveInt | None = None,
 ) -> int:
@@ -122,7 +123,7 @@ def probe(
     played: Annotated[str | None, Parameter(name="RUN")] = None,
     /,
     *,
-    chosen: Chosen = Chosen(),
+    chosen: Verified = Verified(),
     options: ProbeOptions = ProbeOptions(),
 ) -> int:
     """Plays scripted cheats against your rules, and prints who is paid what.
@@ -135,7 +136,7 @@ def probe(
     """
     from ssp_experiments.commands.probe import run
 
-    alone = Chosen(), ProbeOptions(json=options.json)
+    alone = Verified(), ProbeOptions(json=options.json)
     if played and (chosen, options) != alone:
         raise UsageError("ssp probe RUN reads games that were played, and takes --json alone")
     return run(chosen, options, played)
@@ -143,7 +144,7 @@ def probe(
 
 def plan(
     *,
-    chosen: Chosen = Chosen(),
+    chosen: Verified = Verified(),
     gpus: PositiveInt | None = None,
     memory: Annotated[float, Parameter(validator=Number(gt=0))] | None = None,
     json: bool = False,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import resources
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -13,6 +14,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from yaml.error import MarkedYAMLError
 
 from ssp_agents.config import (
+    ALGORITHMS,
     SHIPPED,
     ComputeConfig,
     EngineConfig,
@@ -25,6 +27,8 @@ from ssp_env.game.config import GameConfig, world_defaults
 from ssp_env.judge.chat import ChatConfig
 from ssp_env.search.index import SearchConfig
 
+CODE = ("rules", "learning.proposer_algorithm", "learning.solver_algorithm")
+"""Settings that may name code of a user's, as ``module:name``."""
 TrackerName = Literal["tensorboard", "wandb", "mlflow"]
 
 
@@ -213,6 +217,22 @@ def make_config(values: Mapping[str, Any], changes: Mapping[str, Any] | None = N
     for path, value in flat(changes or {}).items():
         assign(plain, path, value)
     return RunConfig(**plain)
+
+
+def code_named(config: RunConfig) -> dict[str, str]:
+    """The settings whose values name code to import, as ``module:name``."""
+    values = ((name, str(attrgetter(name)(config))) for name in CODE)
+    return {name: value for name, value in values if value not in ("", *ALGORITHMS)}
+
+
+def check_code(config: RunConfig, allowed: Collection[tuple[str, Any]]) -> None:
+    """Refuses settings that would import code, but for the ``(name, value)`` pairs that the command
+    line has: a file of settings may be a stranger's."""
+    for name, value in code_named(config).items():
+        if (name, value) not in allowed:
+            fix = "a file names this code, which may do anything: if you trust it, repeat it on "
+            fix += f"the command line (--set {name}={value})"
+            raise ConfigError(name, value, fix)
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from ssp_agents.config import SHIPPED
 from ssp_env.errors import ConfigError
 from ssp_experiments.config import (
     RunConfig,
+    check_code,
     flat,
     load_preset,
     make_config,
@@ -40,7 +41,7 @@ class Chosen:
     """Options of all commands that start from a preset."""
 
     preset: str | None = None
-    """Settings to start from: tiny, best, wiki-small, wiki, h200, paper-7b, paper-7b-8,
+    """Settings to start from: tiny, best, wiki-small, qwen-small, wiki, h200, paper-7b, paper-7b-8,
     paper-7b-code (default: the one that suits the world; eval, league, play and probe take those of
     a checkpoint's run)."""
     seed: int | None = None
@@ -53,8 +54,6 @@ class Chosen:
     """Server (`ssp serve`) or index directory (`ssp index`), in place of the world's own search."""
     rules: str | None = None
     """MODULE:FUNCTION of yours that makes the rules (docs/bring_your_own.md)."""
-    verifier: str | None = None
-    """Verifier of questions: auto, world, policy, openai or none."""
     set: Annotated[list[str] | None, Parameter(negative=())] = None
     """Any other setting, as NAME=VALUE (YAML), named as in config.yaml; repeatable."""
 
@@ -67,7 +66,6 @@ class Chosen:
             "world": self.world,
             "model": self.model,
             "rules": self.rules,
-            "game.verifier": self.verifier,
             "search.source": self.search,
         }
         given = [*(options or {}).items(), *named.items()]
@@ -99,9 +97,25 @@ class Chosen:
     def config(
         self, options: Mapping[str, Any] | None = None, values: Mapping[str, Any] | None = None
     ) -> RunConfig:
-        """All settings, starting from the preset, or from ``values``."""
+        """All settings, starting from the preset, or from ``values``, which may be a stranger's:
+        code that they name has to be named here as well (``ConfigError``)."""
         start = load_preset(self.named_preset()) if values is None else values
-        return make_config(start, self.changes(options))
+        changes = self.changes(options)
+        config = make_config(start, changes)
+        check_code(config, changes.items())
+        return config
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Verified(Chosen):
+    """Those of commands in whose games questions are verified."""
+
+    verifier: str | None = None
+    """Verifier of questions: auto, world, policy, openai or none."""
+
+    def changes(self, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        return super().changes({**(options or {}), "game.verifier": self.verifier})
 
 
 @Parameter(name="*")
@@ -180,6 +194,8 @@ class SweepOptions:
     """Show what would be played."""
     arms: Annotated[tuple[str, ...], Several] = ()
     """These arms alone."""
+    code: Annotated[tuple[str, ...], Parameter(negative=())] = ()
+    """MODULE:NAME of yours that the sweep's file names as rules or algorithms; repeatable."""
     seeds: Annotated[tuple[int, ...], Several] = ()
     """These seeds, in place of the sweep's; with --resume, they are added to it."""
     steps: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -20,6 +21,7 @@ from ssp_env.game.record import TrajectoryRecord
 from ssp_env.game.transcript import OUTCOME_STYLES, Line, transcript, visible
 from ssp_env.judge.judges import BY_RULES
 from ssp_env.replay.files import SavedGame, read_games
+from ssp_env.replay.known import Known
 from ssp_env.replay.play import replay as play_again
 from ssp_env.replay.play import rescore
 
@@ -76,7 +78,8 @@ def replay(
         path: A run directory, or a file of games.
         limit: Show at most this many games (default: 20; 0: all of them).
         full: Print in full, even if more than three.
-        check: Replay all of them and show only what differs.
+        check: Replay all of them and show only what differs, also from what their world and run
+            know of them.
         judge: Also rescore all of them with this judge.
         tokenizer: Directory of the tokenizer that was played with.
     """
@@ -88,7 +91,8 @@ def replay(
     if len(first) > IN_FULL and not full:
         _list(console, games, most)
     else:
-        status = _replay(console, games if check else islice(games, most), tokenizer, check)
+        known = Known(path) if check else None
+        status = _replay(console, games if check else islice(games, most), tokenizer, known)
     if judge is not None:
         _rescore(console, judge, _games(path, chosen), most)
     return status
@@ -178,9 +182,13 @@ def _list(console: Console, games: Iterator[_Found], most: int | None) -> None:
     Line(f"{shown} of {total} games{hint}; --game N prints one in full", "bold").print(console)
 
 
-def _replay(console: Console, games: Iterator[_Found], tokenizer: str | None, check: bool) -> int:
-    """Replays games and prints what differs, and unless they are only checked, all of them."""
-    replayed = differing = 0
+def _replay(
+    console: Console, games: Iterator[_Found], tokenizer: str | None, known: Known | None
+) -> int:
+    """Replays games and prints what differs; all of them, unless they are only checked, against
+    what is ``known`` of their world and run as well."""
+    replayed = differing = unknown = 0
+    check = known is not None
     own_code: dict[str, str] = {}
     for found in games:
         if not check:
@@ -190,7 +198,8 @@ def _replay(console: Console, games: Iterator[_Found], tokenizer: str | None, ch
             for line in (heading, *transcript(record)):
                 line.print(console)
         try:
-            outcome = play_again(found.game, tokenizer)
+            world = None if known is None else known.world(found.game)
+            outcome = play_again(found.game, tokenizer, world)
         except SSPError as error:
             # A game can be read where it has no tokens, or its tokenizer is elsewhere.
             if check or tokenizer is not None:
@@ -199,9 +208,11 @@ def _replay(console: Console, games: Iterator[_Found], tokenizer: str | None, ch
             continue
 
         replayed += 1
-        differing += not outcome.identical
         own_code |= outcome.as_saved
-        for difference in outcome.differences:
+        others = [*outcome.differences, *_other_version(found, known)]
+        differing += bool(others)
+        unknown += check and world is None
+        for difference in others:
             Line(f"{found.place} differs: {difference}", "bold red").print(console)
         if outcome.identical and not check:
             Line("replayed: identical to the record\n", "bold green").print(console)
@@ -209,9 +220,20 @@ def _replay(console: Console, games: Iterator[_Found], tokenizer: str | None, ch
     if own_code:
         names = ", ".join(f"{part} ({name})" for part, name in own_code.items())
         Line(f"not checked, since it is code of your own: {names}", "yellow").print(console)
+    if unknown:
+        what = f"the world of {unknown} games is not known: hops, right answers, groups"
+        print(f"ssp: not checked, since {what}", file=sys.stderr)
     if replayed:
         Line(f"{replayed - differing} of {replayed} games are identical", "bold").print(console)
     return 1 if differing else 0
+
+
+def _other_version(found: _Found, known: Known | None) -> Iterator[str]:
+    """The difference between a game's weights and those that played its step, if there is one."""
+    saved = found.game.record.weights_version
+    played = saved if known is None else known.version(found.step)
+    if played not in (None, saved):
+        yield f"game: weights_version: saved {saved}, its step was played by {played}"
 
 
 # -- another judge -----------------------------------------------------------------------------

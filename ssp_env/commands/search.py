@@ -47,7 +47,7 @@ class Source:
         if (retriever := open_search(config)) is not None:
             return retriever
 
-        if Path(self.place).is_file():
+        if self.place not in WORLDS and Path(self.place).exists():
             return BM25Retriever(read_corpus(self.place))
         if self.place not in WORLDS:
             worlds = nearest(self.place, {*WORLDS} - {"files"})

@@ -16,7 +16,7 @@ from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
 from ssp_env.game.game import Game
 from ssp_env.game.rules import waits_for_others
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.net import OVERLOADED, check_url, retried
+from ssp_env.net import OVERLOADED, by_proxy, check_url, http_client, retried
 from ssp_env.players import Player
 from ssp_env.types import Question, Role
 
@@ -126,17 +126,13 @@ async def play_chat(
         The conversations of the policy, in the order in which they began. If the server stays away,
         they are void: without reward, and ``failure`` is ``"engine"``.
     """
-    import httpx
-
     check_url("base_url", base_url, "http://127.0.0.1:8000/v1")
     episode = Episode(set_up(setup).rules, role, other, questions)
     episode.reset(seed)
     said = defaultdict[int, list[dict[str, str]]](list)
     choices = defaultdict[int, list[dict[str, Any]]](list)
 
-    # Certificates are not read where none is checked: that takes longer than a turn.
-    secure = base_url.startswith("https")
-    async with httpx.AsyncClient(timeout=timeout, verify=secure) as client:
+    async with http_client(base_url, timeout=timeout) as client:
 
         async def write(trajectory: Trajectory, text: str) -> str:
             messages = said[trajectory.key]
@@ -178,12 +174,13 @@ async def _complete(
         url = f"{base_url.rstrip('/')}/chat/completions"
         reply = await client.post(url, json=body, headers=head)
     except httpx.HTTPError as error:
-        raise TransientServiceError("engine", f"{base_url}: {error!r}") from error
+        what = f"{base_url}: {error!r}{by_proxy(base_url)}"
+        raise TransientServiceError("engine", what) from error
 
     status, text = reply.status_code, reply.text
     if api_key:  # some servers quote it
         text = text.replace(api_key, "...")
-    what = f"HTTP {status}: {text[:200]!r}"
+    what = f"HTTP {status}: {text[:200]!r}{by_proxy(base_url)}"
     if status in (401, 403, 404):
         fix = f"{what}; see that address, model and key are the server's"
         raise ConfigError("base_url", base_url, fix)

@@ -116,7 +116,8 @@ class Rules(Immutable):
         verifier = given.get("verifier")
         if verifier is None:
             verifier = _verifier(config.verifier, world)
-        retriever, judge = given.get("retriever"), given.get("judge")
+        retriever, judge, noise = (given.get(name) for name in ("retriever", "judge", "noise"))
+        asks, solves = given.get("proposer_reward"), given.get("solver_reward")
         names = config.filters
         if names is None:
             names = POLICY_FILTERS if verifier is None else DEFAULT_FILTERS
@@ -143,10 +144,9 @@ class Rules(Immutable):
             limits={role: Limits.of(role, config, tokenizer, prompts.tags) for role in Role},
             world=world,
             filters={name: FILTERS[name] for name in names if name in FILTERS} | own,
-            noise=parts.get("noise") or NOISE[config.noise_kind],
-            proposer_reward=parts.get("proposer_reward")
-            or PROPOSER_REWARDS[config.proposer_reward],
-            solver_reward=parts.get("solver_reward") or right_answer,
+            noise=NOISE[config.noise_kind] if noise is None else noise,
+            proposer_reward=PROPOSER_REWARDS[config.proposer_reward] if asks is None else asks,
+            solver_reward=right_answer if solves is None else solves,
         )
 
 
@@ -155,7 +155,9 @@ def _check_prompts(prompts: Prompts, config: GameConfig, by_policy: bool) -> Non
     reads = by_policy and config.verification_prompt == "documents"
     for name, used in (("closed_book", config.closed_book), ("verifier", reads)):
         if used and name not in prompts.texts:
-            raise ConfigError("game.prompts", config.prompts, f"{name}.txt is missing from it; plain has one")
+            raise ConfigError(
+                "game.prompts", config.prompts, f"{name}.txt is missing from it; plain has one"
+            )
 
     lengths = {"proposer": len(prompts.proposer("", config.asked_searches[0]))}
     if reads:

@@ -14,7 +14,17 @@ from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
 from ssp_env.config import Settings
 from ssp_env.errors import ConfigError, Fault, MissingExtra, ServiceError
-from ssp_env.net import FIRST_PAUSE, OVERLOADED, Client, check_key_name, check_url, read_key, run
+from ssp_env.net import (
+    FIRST_PAUSE,
+    OVERLOADED,
+    Client,
+    by_proxy,
+    check_key_name,
+    check_url,
+    http_client,
+    read_key,
+    run,
+)
 
 T = TypeVar("T")
 
@@ -80,13 +90,12 @@ class ChatClient(Client[Any]):
 
         def connect() -> tuple[openai.AsyncOpenAI, asyncio.Semaphore]:
             limits = httpx.Limits(max_connections=AT_ONCE)
-            verify = config.base_url.startswith("https")
             client = openai.AsyncOpenAI(
                 base_url=config.base_url,
                 api_key=key or "none",
                 timeout=TIMEOUT,
                 max_retries=0,  # it would wait for two minutes at a time, or not at all
-                http_client=httpx.AsyncClient(limits=limits, verify=verify),
+                http_client=http_client(config.base_url, limits=limits),
             )
             return client, asyncio.Semaphore(AT_ONCE)
 
@@ -198,7 +207,8 @@ class ChatClient(Client[Any]):
         if self._key:  # some servers quote it
             what = what.replace(self._key, "...")
         where = f"{self.config.base_url}, model {self.config.model}"
-        raise ServiceError(service, f"{where}: {what:.300}", fault=fault) from cause
+        what = f"{where}: {what:.300}{by_proxy(self.config.base_url)}"
+        raise ServiceError(service, what, fault=fault) from cause
 
     async def _patiently(self, client: Any, messages: Any, until: float) -> Any:
         """A completion, after as many calls as it takes. A pause that the server asks for is kept,

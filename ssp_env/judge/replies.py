@@ -21,7 +21,7 @@ _VERDICT_LINE = re.compile(
 )
 _ONE_WORD = re.compile(r"[\"']?(correct|incorrect|wrong)[\"']?[.!]?", re.IGNORECASE)
 _MARKS = re.compile(r"[*_`#]|^\s*(?:[-•]|\d+\.)\s|\\(?:boxed|text|mathbf)\{|[{}$]")
-_FENCE = re.compile(r"^ *```[^\n]*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"^ *(?:```|~~~)[^\n]*\n(.*?)^ *(?:```|~~~)", re.DOTALL | re.MULTILINE)
 _QUOTED = re.compile(
     r"<(candidate_answer|reference_answers|question)>.*?(?:</\1>|\Z)|"
     r"(?<![\w\"])\"[^\"\n]*\n[^\"]*\"(?!\w)|“[^”]*”|«[^»]*»|^\s*>[^\n]*",
@@ -36,6 +36,10 @@ _SAYS = re.compile(
 _WAS_SAID = re.compile(
     r"[a-z(].*\b(?:candidate|prediction|wrote|written|says|said|quot\w+|ignored?)\b"
 )
+_SHOWS = re.compile(
+    r"(?!.*\b(?:verdict|judge?ment)\b).*\b(?:candidate|prediction|submission)\b.*:", re.IGNORECASE
+)
+"""A line that leads to a text of the candidate's, of as many lines as that has."""
 _ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
 _TURN = re.compile(r"<(search|answer)>((?:(?!<\1>).)*?)</\1>", re.DOTALL)
 
@@ -66,8 +70,10 @@ def _own_lines(text: str) -> Iterator[str]:
     text = _FENCE.sub(lambda m: m[1] if len(m[1].split("\n")) == 2 else "", text)
     text = _QUOTED.sub("", text)
     lines = [line for raw in text.splitlines() if (line := _MARKS.sub("", raw).strip())]
+    shown = False
     for before, line, after in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
-        if not (_SAYS.search(before) or _WAS_SAID.match(after)):
+        shown = shown or _SHOWS.fullmatch(before) is not None
+        if not (_SAYS.search(before) or _WAS_SAID.match(after) or (shown and after)):
             yield line
 
 

@@ -39,6 +39,7 @@ from ssp_env.game.trajectory import Limits, Trajectory, Waiting
 from ssp_env.game.verification import NoiseDocument, Retrieved
 from ssp_env.judge.base import Judge, Verdict
 from ssp_env.replay.files import SavedGame, dotted, name_of
+from ssp_env.replay.known import group_of
 from ssp_env.search.base import Results
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
 from ssp_env.types import Document, Role, World
@@ -75,8 +76,8 @@ def replay(
     Prompts and observations are made anew from texts and documents; filters, budgets and rewards
     are computed anew. Results of the user's own filters, noise and rewards are played back, but
     for rewards that are given. ``tokenizer`` is the one it was played with, or its directory, where
-    the file cannot say what it is made of. Without the ``world`` that it was played in, hops and
-    right answers are those of the record."""
+    the file cannot say what it is made of. Without the ``world`` that it was played in, hops, right
+    answers and the group of a given question are those of the record."""
     if not saved.rules.tokens:
         what = "the game was written without token ids (tokens=False)"
         raise UsageError(f"{what}: it can be read and judged anew, but not replayed")
@@ -87,9 +88,11 @@ def replay(
 
     # Facts of the run and of the world do not follow from the game.
     then, now = saved.record, record_game(game, rules)
-    given = ["first_slot", "question_group", "weights_version"]
-    given += [] if world is not None else ["hops", "truly_correct", "right_answers"]
+    given = ["first_slot", "weights_version"]
+    unknown = world is None and now.question is not None
+    given += ["hops", "truly_correct", "right_answers"] if unknown else []
     now = replace(now, **{name: getattr(then, name) for name in given})
+    now = replace(now, question_group=group_of(then, world))
 
     return Replay(game, rules, tuple(differences(then, now)), as_saved)
 

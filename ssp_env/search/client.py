@@ -17,7 +17,16 @@ from typing import Any
 import httpx
 
 from ssp_env.errors import ServiceError, TransientServiceError
-from ssp_env.net import OVERLOADED, Client, check_url, read_key, retried, run
+from ssp_env.net import (
+    OVERLOADED,
+    Client,
+    by_proxy,
+    check_url,
+    http_client,
+    read_key,
+    retried,
+    run,
+)
 from ssp_env.search.base import Results, all_found, check_request, split_contents, well_formed
 from ssp_env.types import Document
 
@@ -52,9 +61,7 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
             if key:
                 headers["Authorization"] = f"Bearer {key}"
             limits = httpx.Limits(max_keepalive_connections=CONNECTIONS)
-            # Reading the certificates takes a tenth of a second.
-            verify = url.startswith("https")
-            client = httpx.AsyncClient(headers=headers, timeout=None, limits=limits, verify=verify)
+            client = http_client(url, headers=headers, timeout=None, limits=limits)
             return client, asyncio.Semaphore(CONNECTIONS)
 
         made_from = url, token_env, deadline
@@ -98,6 +105,7 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
     async def _ask(self, queries: list[str], k: int, until: float) -> list[list[Document]]:
         """Sends a request once, when a connection is free."""
         url, raw = self.url, bytearray()
+        where = url + by_proxy(url)
         # A batch that a server breaks on is not repeated: each of its queries is asked alone.
         broken: Callable[[str], ServiceError] = partial(TransientServiceError, "search")
         if len(queries) > 1:
@@ -115,13 +123,13 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
                 async for part in response.aiter_raw():
                     raw += part
                     if len(raw) > MAX_REPLY:
-                        raise broken(f"{url}: a reply of more than {MAX_REPLY} bytes")
+                        raise broken(f"{where}: a reply of more than {MAX_REPLY} bytes")
         except (TimeoutError, httpx.ConnectError) as error:
             what = f"no complete reply within a third of {self._deadline:g} s"
             what = what if isinstance(error, TimeoutError) else f"ConnectError: {error}"
-            raise TransientServiceError("search", f"{url}: {what}") from error
+            raise TransientServiceError("search", f"{where}: {what}") from error
         except httpx.RequestError as error:
-            raise broken(f"{url}: {type(error).__name__}: {error}") from error
+            raise broken(f"{where}: {type(error).__name__}: {error}") from error
 
         status = response.status_code
         try:
@@ -131,7 +139,7 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
         except ValueError as error:
             what = f"no answer: {error}"
         shown = raw.decode("utf-8", "replace").replace(self._key or "\0", "...")[:200]
-        what = f"{url}: {what}; it begins {shown!r}"
+        what = f"{where}: {what}; it begins {shown!r}"
 
         if status in OVERLOADED:
             asked = response.headers.get("Retry-After", "").strip()

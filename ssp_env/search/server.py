@@ -8,7 +8,7 @@ import json
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import islice
@@ -22,7 +22,6 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel, BeforeValidator, Field
-from starlette.middleware.base import RequestResponseEndpoint
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.search.base import Retriever, join_contents, well_formed
@@ -79,7 +78,9 @@ def build_app(retriever: Retriever, token: str | None = None) -> FastAPI:
         bearer = f"Bearer {token}".encode("ascii")
 
         @app.middleware("http")
-        async def admit(request: Request, go_on: RequestResponseEndpoint) -> Response:
+        async def admit(
+            request: Request, go_on: Callable[[Request], Awaitable[Response]]
+        ) -> Response:
             """Asks for the token, before the body is read."""
             given = request.headers.get("authorization", "").encode("latin-1")
             if request.url.path == _PROBE or hmac.compare_digest(given, bearer):

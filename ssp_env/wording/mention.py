@@ -52,6 +52,8 @@ _LETTERS = 5
 """Letters that an answer needs for being recognised although it is cut in another way."""
 _LONG = 8
 """Letters that it needs for being recognised with other capitals as well, or inside a word."""
+_FEWEST = 3
+"""Letters or figures that it needs for being recognised although they stand apart."""
 _PEOPLE = r"(?:n|an|ian|ese|ish|er|ite)?s?"
 """Endings of names for the people and the things of a place: ``Parisian``, ``Londoners``."""
 
@@ -122,11 +124,14 @@ def _is_in(wording: str, text: str) -> bool:
     runs = {_words(text)} if numbers and len(target) == 1 else {_words(text), _tight(text)}
     return (
         any(_occurs(form, run) for form in forms for run in runs)
+        or _is_spelled(solid, text)
+        or (solid.isdecimal() and _is_cut_number(solid, text))
         or (
             not numbers
             and (_is_cut(wording, solid, len(target) > 1, text) or _is_short(wording, text))
         )
         or (len(target) > 1 and _is_reordered(target, _words(text)))
+        or (not numbers and _is_misspelled(target, _words(text)))
     )
 
 
@@ -169,6 +174,49 @@ def _is_cut(wording: str, letters: str, several: bool, text: str) -> bool:
     if several and len(letters) >= _LONG and re.search(body, text, re.IGNORECASE):
         return True
     return letters[0].isupper() and re.search(rf"(?<!\w){letters}{_PEOPLE}(?!\w)", text) is not None
+
+
+def _is_spelled(solid: str, text: str) -> bool:
+    """Its letters or figures stand there one by one: ``K i e v``, ``1, 8, 4, 2``."""
+    body = r"[\W_]{1,3}".join(map(re.escape, solid))
+    alone = rf"(?<![^\W_]){body}(?![^\W_])"
+    return len(solid) >= _FEWEST and re.search(alone, text, re.IGNORECASE) is not None
+
+
+def _is_cut_number(figures: str, text: str) -> bool:
+    """A number stands there with gaps, or glued to letters: ``18 42``, ``1842s``.
+
+    A decade is more than its first year: the 1990s do not give 1990 away."""
+    decade = r"(?!s\b)" if figures.endswith("0") else ""
+    body = "[ _]?".join(figures)
+    found = re.search(rf"(?<!\d)(?<!\d[.,]){body}{decade}(?!\d|[.,]\d)", text)
+    return len(figures) >= _FEWEST and found is not None
+
+
+def _is_misspelled(target: Sequence[str], words: Sequence[str]) -> bool:
+    """A name stands there with a letter missing inside, or with one twice."""
+    if not target[0][0].isupper():
+        return False
+    for at in range(len(words) - len(target) + 1):
+        pairs = zip(words[at : at + len(target)], target, strict=True)
+        other = [(word, name) for word, name in pairs if word.casefold() != name.casefold()]
+        if len(other) == 1 and _is_slip(*other[0]):
+            return True
+    return False
+
+
+def _is_slip(word: str, name: str) -> bool:
+    """The word is the name but for a letter that is missing inside, or there twice.
+
+    Without its last letter, a name may be another: ``Cuba`` is not ``Cuban``. A short one has to be
+    written with the same capital, and a letter less would make too many others of it."""
+    if len(name) < _LETTERS - 1 or (word[0] != name[0] and len(name) < _LONG):
+        return False
+    word, name = word.casefold(), name.casefold()
+    if len(word) > len(name):
+        return any(name[:i] + name[i - 1 :] == word for i in range(1, len(name) + 1))
+    inside = range(1, len(name) - 1) if len(name) >= _LETTERS else ()
+    return any(name[:i] + name[i + 1 :] == word for i in inside)
 
 
 def _is_short(wording: str, text: str) -> bool:

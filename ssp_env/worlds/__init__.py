@@ -10,6 +10,7 @@ from typing import Any, cast, get_type_hints
 from pydantic import create_model
 
 from ssp_env.config import Settings, named
+from ssp_env.disk import check_file
 from ssp_env.errors import ConfigError, MissingExtra, nearest
 from ssp_env.types import World
 
@@ -36,10 +37,15 @@ def open_world(name: str, /, **options: Any) -> World:
 
 
 def check_world(name: str, /, **options: Any) -> None:
-    """Checks a world's name and settings; opens all but ``files``, which may take long to read."""
+    """Checks a world's name and settings; opens all but ``files``, which may take long to read: of
+    these, it looks whether they are there, and can be read more than once."""
     factory, ready = _checked(name, options)
     if name != "files":
         factory(**ready)
+        return
+    for option, path in ready.items():
+        if option != "name" and path is not None:
+            check_file(f"world_options.{option}", path)
 
 
 def _checked(name: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 from zlib import crc32
@@ -180,11 +181,12 @@ def _rows(path: str | Path) -> Iterator[tuple[int, _Row]]:
 
 def _lines(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Numbered objects of JSON lines, or rows of a Parquet file, from 1."""
-    try:
-        with open(path, "rb") as file:
-            table = file.read(len(_PARQUET)) == _PARQUET
-    except OSError:
-        table = False  # what cannot be read is refused below
+    table = False
+    # What cannot be read is refused below; what a pipe holds comes once.
+    with suppress(OSError):
+        if Path(path).is_file():
+            with open(path, "rb") as file:
+                table = file.read(len(_PARQUET)) == _PARQUET
     if not table:
         yield from read_jsonl(path)
         return

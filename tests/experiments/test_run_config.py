@@ -9,7 +9,7 @@ import pytest
 from ssp_agents.config import ComputeConfig, EngineConfig
 from ssp_env.errors import ConfigError
 from ssp_experiments.config import RunConfig, flat, shipped
-from ssp_experiments.options import Chosen
+from ssp_experiments.options import Chosen, Verified
 from ssp_experiments.run.checks import check_settings
 from ssp_experiments.run.cluster import algorithm_config
 
@@ -35,7 +35,7 @@ def test_a_section_that_is_given_keeps_the_preset_s_other_fields() -> None:
     preset = config_of().learning
     assert changed == preset.replace(lr=0.01, kl_coeff=0.5)
     with pytest.raises(ConfigError, match="other options"):
-        Chosen(verifier="none", set=["game={verifier: policy}"]).config()
+        Verified(verifier="none", set=["game={verifier: policy}"]).config()
 
 
 @pytest.mark.parametrize("name", shipped("presets"))

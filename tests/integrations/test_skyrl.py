@@ -51,6 +51,13 @@ def test_their_loop_plays_our_game(role: str) -> None:
     env.close()
 
 
+def test_a_limit_that_would_cut_games_off_is_refused() -> None:
+    """SkyRL's default is a single turn."""
+    extras = {"extra_info": {"seed": 0}, "max_turns": 1}
+    with pytest.raises(ssp_env.ConfigError, match=r"generator.max_turns = 1: give at least"):
+        skyrl_gym.make("ssp-solver", env_config={}, extras=extras)
+
+
 def test_outages_and_mistakes_are_no_rewards(without_search: Callable[[Rules], None]) -> None:
     env = make("solver", 0)
     env.init([])

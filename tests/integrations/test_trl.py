@@ -24,8 +24,15 @@ ATTEMPTS = 4
 ROWS = ATTEMPTS * (1 + ATTEMPTS)
 
 
-def trainer_of(folder: Path, tokenizer: Any, rows: list[dict[str, Any]], **more: Any) -> Any:
-    """A trainer of a tiny model, for one step on all rows."""
+def trainer_of(
+    folder: Path,
+    tokenizer: Any,
+    rows: list[dict[str, Any]],
+    kind: Any = None,
+    cut_off: bool = False,
+    **more: Any,
+) -> Any:
+    """A trainer of a tiny model, for one step on all rows; ``cut_off``: TRL masks what is."""
     import torch
     from datasets import Dataset
     from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -55,13 +62,14 @@ def trainer_of(folder: Path, tokenizer: Any, rows: list[dict[str, Any]], **more:
         num_generations=ATTEMPTS,
         max_completion_length=12,
         scale_rewards="none",
+        mask_truncated_completions=cut_off,
         shuffle_dataset=False,
         logging_steps=1,
         report_to=[],
         save_strategy="no",
         disable_tqdm=True,
     )
-    return GRPOTrainer(
+    return (kind or GRPOTrainer)(
         model=Qwen3ForCausalLM(config),
         args=arguments,
         train_dataset=Dataset.from_list(rows),
@@ -76,10 +84,9 @@ def packaged_tokenizer() -> Any:
     return AutoTokenizer.from_pretrained(Path(ssp_env.__file__).parent / "tokenizers/data/bpe")
 
 
-def test_tokens_masks_and_rewards_equal_ours(tmp_path: Path) -> None:
+def batch_of(folder: Path, recorded: Recorded, **more: Any) -> dict[str, Any]:
+    """What TRL's loss gets of recorded games."""
     import trl_ssp
-
-    recorded = Recorded(ATTEMPTS, game={"attempts": ATTEMPTS})
 
     def write(trainer: Any, turns: list[Any]) -> list[Any]:
         said = [recorded.rules.tokenizer.encode(recorded.writing[tuple(t.ids)]) for t in turns]
@@ -87,20 +94,21 @@ def test_tokens_masks_and_rewards_equal_ours(tmp_path: Path) -> None:
 
     rollout = trl_ssp.rollouts(write, rules=recorded.rules)
     rows = [{"prompt": str(seed)} for seed in range(ROWS // ATTEMPTS)] * ATTEMPTS
-    trainer = trainer_of(
-        tmp_path,
-        packaged_tokenizer(),
-        rows,
-        reward_funcs=[trl_ssp.earned],
-        rollout_func=rollout,
-    )
+    given = {"reward_funcs": [trl_ssp.earned], "rollout_func": rollout, **more}
+    trainer = trainer_of(folder, packaged_tokenizer(), rows, **given)
     seen: list[Any] = []
     compute = trainer._compute_loss
     trainer._compute_loss = lambda model, inputs: (seen.append(inputs), compute(model, inputs))[1]
     trainer.train()
 
-    # TRL shuffles what it has generated, so rows are found by their tokens.
     (batch,) = seen
+    return dict(batch)
+
+
+def test_tokens_masks_and_rewards_equal_ours(tmp_path: Path) -> None:
+    recorded = Recorded(ATTEMPTS, game={"attempts": ATTEMPTS})
+    batch = batch_of(tmp_path, recorded)
+    # TRL shuffles what it has generated, so rows are found by their tokens.
     found = []
     for i in range(ROWS):
         prompt = batch["prompt_ids"][i][batch["prompt_mask"][i] == 1].tolist()
@@ -125,6 +133,34 @@ def test_tokens_masks_and_rewards_equal_ours(tmp_path: Path) -> None:
     assert sorted(found, key=lambda row: (row[0], row[2])) == sorted(
         expected, key=lambda row: (row[0], getattr(row[2], "expected", row[2]))
     )
+
+
+def learnt(batch: dict[str, Any]) -> int:
+    """Tokens that are in the loss."""
+    return int((batch["completion_mask"] * batch["tool_mask"]).sum())
+
+
+def test_what_trl_takes_for_cut_off_is_what_ran_out_of_tokens(tmp_path: Path) -> None:
+    recorded = Recorded(ATTEMPTS, game={"attempts": ATTEMPTS})
+    plain = batch_of(tmp_path / "plain", recorded)
+    masked = batch_of(tmp_path / "masked", recorded, cut_off=True)
+    assert learnt(masked) == learnt(plain) == int(masked["num_items_in_batch"]) > 0
+
+
+def test_a_void_game_is_no_part_of_the_loss(tmp_path: Path) -> None:
+    """Of which TRL's own trainer divides by its tokens."""
+    import trl_ssp
+
+    recorded = Recorded(ATTEMPTS, game={"attempts": ATTEMPTS})
+
+    def some(completions: Any, earned: Any, **_: Any) -> list[float | None]:
+        return [None if i % 2 else reward for i, reward in enumerate(earned)]
+
+    theirs = batch_of(tmp_path / "theirs", recorded, reward_funcs=[some])
+    ours = batch_of(tmp_path / "ours", recorded, reward_funcs=[some], kind=trl_ssp.Trainer)
+    assert 0 < learnt(ours) < learnt(theirs)
+    assert int(ours["num_items_in_batch"]) == learnt(ours)
+    assert not ours["advantages"][ours["completion_mask"].sum(1) == 0].any()
 
 
 def test_the_models_own_tokens_are_recorded(tmp_path: Path) -> None:

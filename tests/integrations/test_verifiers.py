@@ -68,13 +68,15 @@ def test_their_command_records_our_rewards(tmp_path: Path) -> None:
     assert [trace["info"]["ssp"]["tokens"] for trace in found] == lengths
 
 
-def play(url: Any, rules: Rules) -> Any:
-    """One episode, played in this process."""
+def play(url: Any, rules: Rules, **seats: Any) -> Any:
+    """One episode, played in this process; ``seats`` are limits of the solver's."""
     import verifiers.v1 as vf
     from ssp_verifiers import SspEnv, SspEnvConfig, SspTasksetConfig
 
     game = SspTasksetConfig(id="ssp-verifiers", world="mini", tokenizer="bpe")
-    env = SspEnv(SspEnvConfig(taskset=game))
+    config_of_env = SspEnvConfig(taskset=game)
+    solver = config_of_env.solver.model_copy(update=seats)
+    env = SspEnv(config_of_env.model_copy(update={"solver": solver}))
     env.rules = rules
     config = url
     if isinstance(url, str):
@@ -109,6 +111,19 @@ def test_outages_are_errors_of_their_kind(
     assert (dict(trace.rewards), trace.ok, complete) == ({}, False, False)
     assert {error.type for error in trace.errors} == {"ProviderError"}
     assert trace.info["ssp"]["reason"] == "engine"
+
+
+def test_a_limit_of_a_seat_is_no_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", "x")
+    recorded = Recorded(1)
+    with recorded.server() as server:
+        episode, complete = play(server.url, recorded.rules, max_turns=1)
+    told = [trace.info["ssp"] for trace in episode.traces]
+    assert complete
+    assert {one["outcome"] for one in told} == {"valid"}
+    limited = [one for one in told if one["role"] == "solver"]
+    assert limited
+    assert {one["limit"] for one in limited} == {"max_turns"}
 
 
 class GenerateServer(ChatServer):

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ssp_agents.checksums import check_weights
 from ssp_agents.engines import vllm_compat as compat
 from ssp_agents.engines.base import Generation, Request, StopRule, Turn
 from ssp_agents.models import (
     as_tensor,
-    check_weights,
     is_adapter,
     load_model,
     merged,

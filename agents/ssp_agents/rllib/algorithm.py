@@ -32,9 +32,10 @@ from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS
 from ray.tune.execution.placement_groups import PlacementGroupFactory
 
+from ssp_agents.checksums import check_weights, write_checksums
 from ssp_agents.engines.gap import CHECK_EVERY, Gap, compared_rows, measure
 from ssp_agents.metrics import merge_figures, step_figures
-from ssp_agents.models import check_weights, load_state, write_checksums
+from ssp_agents.models import load_state
 from ssp_agents.rllib.config import SSPConfig
 from ssp_agents.rllib.env_runner import Sample, busiest, records_of, renumber, rounds_of
 from ssp_agents.rllib.learner import ask_learners, freeze_collected, naming_dead_learners
@@ -355,6 +356,7 @@ class SSP(Algorithm):
         folder.mkdir()
         ask_learners(self.learner_group, methodcaller("save", str(folder)))
         write_checksums(folder)
+        write_checksums(saved, "*")
         describe(self.config.rl_module_spec, Path(saved) / MODULE_FOLDER)
         return saved
 
@@ -394,7 +396,8 @@ class SSP(Algorithm):
         if kwargs.get("component"):
             raise UsageError("a checkpoint of self-play is restored as a whole")
         folder = (Path(path) / LEARNER_FOLDER).absolute()
-        check_weights(folder)  # here, once for all learners
+        for each in (path, folder):
+            check_weights(each)  # here, once for all learners
         super().restore_from_path(path, *args, **kwargs)
         ask_learners(self.learner_group, methodcaller("load", str(folder)))
         self._hand_over_weights(self.env_runner_group)

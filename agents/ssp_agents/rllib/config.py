@@ -126,6 +126,9 @@ class SSPConfig(AlgorithmConfig):
         self.sample_timeout_s = 24 * 3600.0
         # They would be sent states of connectors, of which there are none.
         self._dont_auto_sync_env_runner_states = True
+        # Else DDP deals gradients to its buckets anew after the first pass of a process, and gloo's
+        # ring of three or more adds in another order then: a resumed run would differ in last bits.
+        self.torch_ddp_kwargs = {"find_unused_parameters": True}
         self.policies = {MODULE_ID: (None, None, None, None)}
         self.policy_mapping_fn = lambda *_, **__: MODULE_ID
 
@@ -149,6 +152,14 @@ class SSPConfig(AlgorithmConfig):
             setattr(self, name, str(value) if name == "model_dir" else value)
 
         super().training(**kwargs)
+        return self
+
+    def update_from_dict(self, config_dict: dict[str, Any]) -> SSPConfig:
+        """As RLlib's; also from what Tune has written as JSON, which has no tuples."""
+        if policies := config_dict.get("policies"):
+            policies = {name: tuple(spec) for name, spec in policies.items()}
+            config_dict = {**config_dict, "policies": policies}
+        super().update_from_dict(config_dict)
         return self
 
     def learners(self, *, sharding: Any = None, **kwargs: Any) -> SSPConfig:

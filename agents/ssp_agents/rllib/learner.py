@@ -19,6 +19,7 @@ from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from torch import Tensor
 
 from ssp_agents import models, sharding
+from ssp_agents.architecture import can_read_once
 from ssp_agents.columns import Columns, columns_of
 from ssp_agents.config import LearningConfig
 from ssp_agents.losses import find_algorithm
@@ -89,7 +90,8 @@ class SSPLearner(TorchLearner):
         load = sharding.load_first if sharded else models.load_model
         lm = load(self.config.model_dir)
         at, size = self.learning.temperature, self._policy.vocab_size
-        reference = TokenScorer(lm.requires_grad_(False), at, size, entropies=False)
+        once = self._policy.reads_once
+        reference = TokenScorer(lm.requires_grad_(False), at, size, entropies=False, once=once)
         if sharded:
             sharding.shard(reference, device, self._dtype)
         return reference.to(device)
@@ -106,6 +108,9 @@ class SSPLearner(TorchLearner):
         if self.config.is_sharded:
             sharding.shard(policy, self._device, policy.passes_in, forward="forward_train")
             return
+        # Layers that are computed again keep no keys and values; small policies keep their bits.
+        again = self.learning.gradient_checkpointing
+        policy.reads_once = not small and not again and can_read_once(policy.lm, policy.vocab_size)
         if policy.passes_in is not None and self.learning.lora_rank:
             round_frozen(policy, policy.passes_in)
         super()._map_module_to_device(module)

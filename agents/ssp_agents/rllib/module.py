@@ -43,6 +43,8 @@ class LLMModule(TorchRLModule):
 
     passes_in: torch.dtype | None = None
     """What a learner's passes are computed in, where that is not float32."""
+    reads_once: bool = False
+    """Whether a learner's passes read once what all of their rows begin with."""
 
     def setup(self) -> None:
         """Loads the model; the learner moves it to its device."""
@@ -68,7 +70,8 @@ class LLMModule(TorchRLModule):
         """Log-probabilities (tokens,) of the policy's own tokens, all rows concatenated, and the
         entropies of the distributions that they are from."""
         ids, mask, temperature = batch["ids"], batch["loss_mask"], batch["temperature"]
-        scores = token_scores(self.lm, ids, mask, temperature, self.vocab_size)
+        size, once = self.vocab_size, self.reads_once
+        scores = token_scores(self.lm, ids, mask, temperature, size, once=once)
         return {Columns.ACTION_LOGP: scores.logprobs, ENTROPY: scores.entropies}
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:

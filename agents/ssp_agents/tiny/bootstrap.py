@@ -16,7 +16,7 @@ from tokenizers.models import WordLevel
 from torch.nn.utils.rnn import pad_sequence
 from transformers import Lfm2Config, Lfm2ForCausalLM, PreTrainedTokenizerFast
 
-from ssp_agents.models import write_checksums
+from ssp_agents.checksums import write_checksums
 from ssp_agents.tiny.traces import Trace, TraceWriter
 from ssp_env.game.config import GameConfig
 from ssp_env.game.protocol import Tags

@@ -3,7 +3,8 @@
     vf-eval ssp-verifiers -n 2 -m MODEL --client.base-url http://127.0.0.1:8000/v1 --no-push
 
 An episode is a game, and each of its trajectories is a trace with the reward that this package
-pays. What an outage made void has an error of its own kind and no reward.
+pays. What an outage made void has an error of its own kind and no reward. A seat that reaches a
+limit of verifiers' own, such as ``max_turns``, has said its last word: that is no outage.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
-import httpx
 import verifiers.v1 as vf
 from pydantic import Field
 from verifiers.v1.dialects.chat import message_to_wire
@@ -23,6 +23,7 @@ from ssp_env.doors.chat import failure_of, play_turns, reward_of
 from ssp_env.doors.episode import Episode
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import require_version
+from ssp_env.net import http_client
 
 __all__ = ["SspEnv", "SspHarness", "SspTaskset"]
 
@@ -97,8 +98,7 @@ class SspHarness(vf.Harness[vf.HarnessConfig]):
         system, prompt = self.resolve_prompt(data)
         messages = [] if system is None else [{"role": "system", "content": system}]
         messages += [message_to_wire(message) for message in prompt or ()]
-        secure = endpoint.startswith("https")
-        async with httpx.AsyncClient(timeout=None, verify=secure) as client:
+        async with http_client(endpoint, timeout=None) as client:
             reply = await client.post(
                 f"{endpoint}/chat/completions",
                 json={"model": ctx.model, "messages": messages},
@@ -160,7 +160,10 @@ class SspEnv(vf.Env[SspEnvConfig]):
                     opened[key] = await stack.enter_async_context(interaction)
                 segment = await opened[key].turn(text)
                 if segment.terminated:
-                    last = opened[key].trace.last_error
+                    trace = opened[key].trace
+                    last = trace.last_error
+                    if last is None and trace.is_truncated:
+                        return ""  # a limit of the seat, such as max_turns: a turn without action
                     raise ServiceError("engine", "no turn" if last is None else last.message)
                 return _said(segment)
 
@@ -179,6 +182,8 @@ class SspEnv(vf.Env[SspEnvConfig]):
             trace = opened[trajectory.key].trace
             place = {"role": trajectory.role.value, "attempt": game.number_of(trajectory)}
             trace.info["ssp"] = told | place | {"tokens": len(trajectory.ids)}
+            if trace.is_truncated:
+                trace.info["ssp"]["limit"] = trace.stop_condition
             failure = failure_of(game, trajectory)
             reward = reward_of(game, trajectory)
             if failure is None:

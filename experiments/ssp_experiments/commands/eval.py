@@ -134,7 +134,8 @@ def _check_targets(model: str | None, options: EvalOptions, targets: Sequence[st
 
 def _is_games(target: str) -> bool:
     """True of a file that ``--out`` wrote, and not of a policy."""
-    return Path(target).is_file() and not is_gguf(target)
+    place = Path(target)
+    return place.exists() and not place.is_dir() and not is_gguf(target)
 
 
 def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from ssp_agents import models
+from ssp_agents.checksums import check_weights, write_checksums
 from ssp_agents.columns import columns_of
 from ssp_agents.config import LearningConfig
 from ssp_agents.engines.base import Engine
@@ -127,7 +128,7 @@ def _learn(
     settle = None if is_small(lm) or device.type != "cpu" else give_back_memory
     update = Update(scorer, optimizer, learning, autocast=dtype, after_pass=settle)
     if latest := directory.latest_checkpoint():
-        models.check_weights(latest[1] / "learner")
+        check_weights(latest[1] / "learner")
         load_shares(lm, optimizer, latest[1] / "learner")
     # The same stream, from where it was left.
     rows = islice(rows, taken * learning.batch_size, None)
@@ -139,7 +140,7 @@ def _learn(
     def save(folder: Path) -> None:
         models.save_policy(plain(), config.model_dir, folder / "policy")
         save_shares(lm, optimizer, folder / "learner")
-        models.write_checksums(folder / "learner")
+        write_checksums(folder / "learner")
 
     stopping = "stopping after this step, with a checkpoint; a second time stops at once"
     with interruptible(lambda: print(stopping, file=sys.stderr)) as seen:

@@ -14,7 +14,8 @@ from rich.progress import Progress
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ssp_agents.models import check_weights, lm_weights, plain_weights, save_policy
+from ssp_agents.checksums import check_weights
+from ssp_agents.models import lm_weights, plain_weights, save_policy
 from ssp_agents.sharding import read_weights
 from ssp_agents.tiny import bootstrap as tiny
 from ssp_agents.tiny.bootstrap import HEAD_SIZE, WIDTH

@@ -14,8 +14,8 @@ from pathlib import Path
 from ssp_env.config import named
 from ssp_env.disk import make_directories, remove_empty, write_atomically
 from ssp_env.errors import ConfigError, RunError, SSPError, UsageError
-from ssp_experiments.config import shipped
-from ssp_experiments.options import Chosen, SweepOptions, plural
+from ssp_experiments.config import CODE, check_code, shipped
+from ssp_experiments.options import Chosen, SweepOptions, Verified, plural
 from ssp_experiments.sweeps.definition import (
     ENDED,
     Sweep,
@@ -27,7 +27,7 @@ from ssp_experiments.sweeps.definition import (
 from ssp_experiments.sweeps.results import Results
 
 
-def run(chosen: Chosen, options: SweepOptions, file: str | None) -> int:
+def run(chosen: Verified, options: SweepOptions, file: str | None) -> int:
     """Plays what is left of a sweep, and prints its tables."""
     if file is None:
         for known in shipped("sweeps"):
@@ -42,7 +42,7 @@ def run(chosen: Chosen, options: SweepOptions, file: str | None) -> int:
     else:
         sweep = read_sweep(file)
     if options.tables:
-        if (chosen, replace(options, out=None)) != (Chosen(), SweepOptions(tables=True)):
+        if (chosen, replace(options, out=None)) != (Verified(), SweepOptions(tables=True)):
             raise UsageError("--tables takes --out alone: it makes the tables of what has ended")
         _finish(name, sweep, commands, directory)
         return 0
@@ -51,6 +51,7 @@ def run(chosen: Chosen, options: SweepOptions, file: str | None) -> int:
     planned = trials(sweep)
     for trial in planned:
         with named(trial.name):
+            check_code(trial.config, _allowed(chosen, options))
             trial.config.check()
     if options.dry_run:
         arms = sweep.all_arms()
@@ -93,7 +94,7 @@ def run(chosen: Chosen, options: SweepOptions, file: str | None) -> int:
     return 1 if failed else 0
 
 
-def _changed(sweep: Sweep, chosen: Chosen, options: SweepOptions) -> Sweep:
+def _changed(sweep: Sweep, chosen: Verified, options: SweepOptions) -> Sweep:
     """The sweep with what the command line asks for; one that is resumed keeps its arms."""
     if chosen.seed is not None:
         raise ConfigError("--seed", chosen.seed, "give --seeds, each arm is played with each")
@@ -111,6 +112,13 @@ def _changed(sweep: Sweep, chosen: Chosen, options: SweepOptions) -> Sweep:
         set={**sweep.set, **chosen.changes({"steps": options.steps})},
         preset=chosen.preset or sweep.preset,
     )
+
+
+def _allowed(chosen: Chosen, options: SweepOptions) -> set[tuple[str, str]]:
+    """The code that the command line names, by setting."""
+    changes = chosen.changes()
+    named = {str(changes[name]) for name in CODE if name in changes}
+    return {(name, value) for name in CODE for value in named | {*options.code}}
 
 
 def check_trials(planned: Sequence[Trial], directory: SweepDirectory, resume: bool) -> None:

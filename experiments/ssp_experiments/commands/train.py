@@ -11,6 +11,7 @@ from signal import SIGINT, SIGTERM
 from typing import Any
 
 from ssp_env.errors import RunError, UnhealthyRun
+from ssp_experiments.config import code_named
 from ssp_experiments.options import Chosen, TrainOptions, plural
 from ssp_experiments.run.checks import check_early
 from ssp_experiments.run.process import (
@@ -45,7 +46,8 @@ def run(chosen: Chosen, options: TrainOptions) -> int:
     if not options.quiet:
         print(f"loading PyTorch and Ray ({plural(config.steps, 'step')})", file=sys.stderr)
     quiet_libraries()
-    again = f"ssp train --resume --out {shlex.quote(str(out))}"
+    code = chain(*(("--set", f"{name}={value}") for name, value in code_named(config).items()))
+    again = shlex.join(["ssp", "train", "--resume", "--out", str(out), *code])
     try:
         with handling(raise_interruption):
             from ssp_experiments.run.training import train

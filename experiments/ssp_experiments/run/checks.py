@@ -10,7 +10,6 @@ import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import islice
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +29,20 @@ from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World
 from ssp_env.wording.answers import normalise
 from ssp_env.worlds import check_world, open_world
-from ssp_experiments.config import RunConfig, check_model_directory, check_policy
+from ssp_experiments.config import RunConfig, check_model_directory, check_policy, code_named
+from ssp_experiments.run.address import check_ray
 from ssp_experiments.run.rundir import RunDirectory
 
 
 def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     """Looks at settings, packages, model, world, run directory, search; leaves nothing behind."""
     check_settings(config)
-    if "RAY_ADDRESS" not in os.environ:
+    check_ray()
+    if not os.environ.get("RAY_ADDRESS"):
         check_processors(config.compute, os.cpu_count() or 1)
     check_world(config.world, **config.world_options)
-    for name in ("rules", "learning.proposer_algorithm", "learning.solver_algorithm"):
-        if ":" in (value := attrgetter(name)(config)):
-            load(name, value)
+    for name, value in code_named(config).items():
+        load(name, value)
     check_policy(config)
     if config.learning.partner:
         check_model_directory(Path(config.learning.partner))

@@ -20,6 +20,7 @@ import ray
 from ssp_agents.rllib import SSP, SSPConfig
 from ssp_env.errors import ServiceError
 from ssp_experiments.config import RunConfig
+from ssp_experiments.run.address import check_ray
 from ssp_experiments.run.checks import build_rules
 from ssp_experiments.run.process import quiet_libraries, uninterrupted
 
@@ -94,7 +95,8 @@ def started_ray(config: RunConfig | None = None, actors: int = 0) -> Iterator[No
     os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
 
     quiet_libraries()
-    address = os.environ.get("RAY_ADDRESS", "local")
+    check_ray()
+    address = os.environ.get("RAY_ADDRESS") or "local"
     on_sigterm = signal.getsignal(signal.SIGTERM)
 
     try:
@@ -110,7 +112,9 @@ def started_ray(config: RunConfig | None = None, actors: int = 0) -> Iterator[No
         raise KeyboardInterrupt(signal.SIGTERM) from error
     except Exception as error:
         # Ray has no type of its own for it: a machine that is too busy, or an address without Ray.
-        fix = "start again when the machine is less busy, or name a cluster by RAY_ADDRESS"
+        fix = "name a cluster that runs by RAY_ADDRESS"
+        if address == "local":
+            fix = "start again when the machine is less busy, or name a cluster by RAY_ADDRESS"
         raise ServiceError("engine", f"Ray did not start: {error}; {fix}") from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, on_sigterm)  # Ray's own would end the process at once

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from ssp_agents.checksums import check_weights
 from ssp_agents.health import Diagnosis
 from ssp_env import disk
 from ssp_env.errors import RunError
@@ -63,14 +64,14 @@ class RunDirectory:
                     self.go_back()
                 elif resume:
                     self.check_unsaved(config.checkpoint_every)
-                    self._clear()
+                    self._clear(self.metrics, self.config, self.taught)
                 self.write_config(config)
                 if taught:
                     disk.write_atomically(self.taught, taught)
                 yield step
         except BaseException:
             if begun and not self.metrics.exists():
-                self._clear()
+                self._clear(self.metrics, self.config, self.taught, self.tracked)
             disk.remove_empty(made)
             raise
 
@@ -108,7 +109,26 @@ class RunDirectory:
             raise RunError(f"{what}; leave them as they were, or choose another --out")
         if step > config.steps:
             raise RunError(f"{self.path} is at step {step} already; ask for more --steps")
+        if step:
+            check_weights(place / "algorithm")
+            self._check_figures(1 if held else 0)
         return step
+
+    def _check_figures(self, first: int) -> None:
+        """Refuses a run that has lost lines of metrics which its newest checkpoint came after."""
+        saved = [step for step, _ in self.kept_checkpoints()]
+        there = {line["step"] for line in self.read_metrics()}
+        lost = next((step for step in range(first, saved[-1] + 1) if step not in there), None)
+        if lost is None:
+            return
+        later = [f"step_{step:06d}" for step in saved if step >= lost]
+        fix = "begin another run with another --out"
+        if len(later) < len(saved):
+            fix = (
+                f"delete {', '.join(later)} in {self.checkpoints}: what came after is played again"
+            )
+        what = f"{self.metrics} has lost its line of step {lost}, which was saved"
+        raise RunError(f"{what}; restore the file from a copy, or {fix}")
 
     # -- what a run writes ---------------------------------------------------------------------
 
@@ -116,9 +136,13 @@ class RunDirectory:
         text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
         disk.write_atomically(self.config, text)
 
-    def read_tracked(self) -> str | None:
-        """The run's name with a tracker, if it has one."""
-        return self.tracked.read_text() if self.tracked.exists() else None
+    def write_tracked(self, tracker: str, name: str) -> None:
+        disk.write_atomically(self.tracked, f"{tracker} {name}")
+
+    def read_tracked(self, tracker: str) -> str | None:
+        """The run's name with this tracker, if it has one."""
+        known = self.tracked.read_text().partition(" ") if self.tracked.exists() else ("", "", "")
+        return known[2] if known[0] == tracker else None
 
     def append_metrics(self, line: dict[str, Any]) -> dict[str, Any]:
         """Adds one line to ``metrics.jsonl``; returns it with ``None`` for every figure that is not
@@ -236,9 +260,9 @@ class RunDirectory:
             why = "its checkpoints are gone (a sweep deletes them without --keep-checkpoints)"
             raise RunError(f"{self.path}: {why}; begin another run with another --out")
 
-    def _clear(self) -> None:
-        """Deletes a run that has no checkpoint."""
-        for file in (self.metrics, self.config, self.tracked, self.taught):
+    def _clear(self, *files: Path) -> None:
+        """Deletes these files, and the folders, of a run that has no checkpoint."""
+        for file in files:
             file.unlink(missing_ok=True)
         for folder in (self.tensorboard, self.path / "wandb", self.games, self.checkpoints):
             shutil.rmtree(folder, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
@@ -30,7 +31,7 @@ from ssp_experiments.run.cluster import build, started_ray
 from ssp_experiments.run.process import git_commit, interruptible, machine, uninterrupted
 from ssp_experiments.run.progress import Progress, heartbeat
 from ssp_experiments.run.rundir import RunDirectory
-from ssp_experiments.run.trackers import TRACKERS, Log
+from ssp_experiments.run.trackers import Show, tracking
 from ssp_experiments.stats import share
 
 Report = Callable[[dict[str, Any]], object]
@@ -63,6 +64,7 @@ def train(
     directory = RunDirectory(out)
     held = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
     with directory.claimed(config, resume) as steps_done:
+        tell_lost_games(directory, steps_done)
         if steps_done < config.steps:
             with (
                 Progress(config.steps, done=steps_done, quiet=quiet) as progress,
@@ -84,8 +86,7 @@ def train(
                 if stopped := directory.read_stopped():
                     progress.note(f"it was stopped after step {stopped.step}: {stopped}")
                 try:
-                    tracker = TRACKERS[config.tracker](config, directory, steps_done)
-                    track = open_.enter_context(tracker)
+                    track = open_.enter_context(tracking(config, directory, steps_done))
                 except Exception as error:  # each library raises its own
                     what = f"tracker {config.tracker} cannot be opened: {error}"
                     raise RunError(what) from error
@@ -95,6 +96,16 @@ def train(
         summary = summarise(config, directory, rules)
         directory.write_summary(summary)
         return summary
+
+
+def tell_lost_games(directory: RunDirectory, steps_done: int) -> None:
+    """Says which files of games a run has lost; it goes on without them."""
+    lost = [step for step in range(1, steps_done + 1) if step not in directory.game_files]
+    if lost:
+        which = plural(len(lost), "step")
+        what = f"the games of {which}, the first of step {lost[0]}, are gone from {directory.games}"
+        fix = "restore them from a copy: replay, report and questions lack them"
+        print(f"ssp: {what}; {fix}", file=sys.stderr)
 
 
 def describe_given(config: RunConfig) -> str:
@@ -116,7 +127,7 @@ class _Run:
     questions: list[Question]
     """Those that the policy is measured by."""
     progress: Progress
-    track: Log
+    track: Show
     report: Report | None
     last_line: float
     """When the last line of metrics was written, by ``time.perf_counter``."""
@@ -239,11 +250,8 @@ class _Run:
             line["void_questions"] = sum(a.void for a in accuracy.values())
         line = self.directory.append_metrics(line)
 
-        figures = {name: value for name, value in line.items() if isinstance(value, float)}
-        figures |= {f"seconds/{name}": value for name, value in seconds.items()}
-        figures |= {f"accuracy/{group}": found.mean for group, found in known.items()}
         try:
-            self.track(line["step"], figures)
+            self.track(line)
         except Exception as error:
             raise RunError(f"tracker {self.config.tracker} failed: {error}") from error
 

@@ -326,7 +326,9 @@ class Prompts:
                 raise ConfigError("game.prompts", source, fix)
         texts, frame = in_messages(texts, form, read_tags(declared), tokenizer)
         for name in FIELDS.keys() - texts.keys() - _OPTIONAL:
-            raise ConfigError("game.prompts", source, f"{name}.txt is missing from it; plain has one")
+            raise ConfigError(
+                "game.prompts", source, f"{name}.txt is missing from it; plain has one"
+            )
         return cls(texts, frame, tokenizer)
 
     def frame_of(self, name: str) -> tuple[str, str]:

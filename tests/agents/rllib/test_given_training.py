@@ -93,7 +93,7 @@ def test_with_overlap_each_step_still_has_its_own(config: SSPConfig, tmp_path: P
     ("change", "says"),
     [
         ({"questions": [Question("x", "who wrote Emma ?", ("Jane",))]}, "no tokens for 1 of 1"),
-        ({"questions": "nowhere.jsonl"}, "nowhere.jsonl: cannot be read"),
+        ({"questions": "nowhere.jsonl"}, r"nowhere.jsonl: no such file"),
         ({"evaluation_interval": 1}, "4 of 10 are evaluation questions"),
     ],
 )

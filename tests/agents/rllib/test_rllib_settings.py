@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -103,6 +104,14 @@ def test_a_config_survives_its_dict(algorithm_config: SSPConfig) -> None:
     assert copy.game() == algorithm_config.game()
     assert copy.model_dir == algorithm_config.model_dir
     copy.validate()
+
+
+def test_a_config_comes_back_from_tunes_json() -> None:
+    """Which has no tuples: ``Tuner.restore`` reads it."""
+    held = json.loads(json.dumps({"policies": SSPConfig().policies, "clip": (0.1, 0.2)}))
+    config = SSPConfig().update_from_dict({"env_config": {"world": "mini"}, **held})
+    config.validate()
+    assert config.learning().clip == (0.1, 0.2)
 
 
 def test_what_is_played_is_the_world_of_the_rules(algorithm_config: SSPConfig) -> None:

@@ -4,6 +4,7 @@ line, and nothing left behind."""
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -46,6 +47,31 @@ def test_a_closed_pipe_ends_the_command_quietly() -> None:
     command = f"set -o pipefail; {SSP} sweep | true"
     result = subprocess.run(["bash", "-c", command], capture_output=True, env=environment())
     assert (result.returncode, result.stderr) == (141, b"")
+
+
+def test_a_pipe_is_read_and_an_ascii_terminal_is_written_to(tmp_path: Path) -> None:
+    pair = {"question": "where?", "answers": ["Zürich"], "prediction": "Genève", "right": True}
+    (tmp_path / "pairs").write_text(json.dumps(pair))
+    command = f"{SSP} judge <(gzip -c pairs)"
+    ascii_only = {**environment(), "PYTHONIOENCODING": "ascii"}
+    result = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, env=ascii_only, cwd=tmp_path
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert r"'Gen\xe8ve' for ['Z\xfcrich']" in result.stdout
+
+
+def test_a_pipe_is_refused_where_it_would_be_read_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    files = ["--world", "files", "--set", "world_options.name=own"]
+    for words in (
+        ["--questions", str(pipe)],
+        [*files, "--set", f"world_options.corpus_path={pipe}"],
+    ):
+        assert main(["train", *words]) == 2
+        assert "this is a pipe or device: write it to a file" in capsys.readouterr().err
 
 
 def test_missing_extra_is_named_with_how_to_install_it(
@@ -177,7 +203,7 @@ MISTAKES = [
     ("train --rules typo:make", "SyntaxError"),  # of several lines
     ("train --rules mine:make --search empty", "leave out search.source"),
     ("train --search htp://127.0.0.1:9", "give an address such as http://"),
-    ("train --questions nowhere", "nowhere: cannot be read"),
+    ("train --questions nowhere", "nowhere: no such file (learning.questions)"),
     ("train --questions strange", "strange:2: a question comes with its answers: the line has"),
     ("train --questions strangers", "learning.questions = '1 questions': the tokenizer has no"),
     ("train --questions seen", "'seen': 1 of 1 are evaluation questions (q1; the first: 'what is"),

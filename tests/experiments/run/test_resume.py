@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import SSP, arguments, environment, games, metrics, timeless
+from runs import SSP, arguments, environment, games, metrics, sets, timeless
 
 from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_env.cli import main
@@ -95,6 +96,24 @@ def test_after_sigterm_the_step_is_done_and_saved(
 
 
 @pytest.mark.slow
+def test_three_learners_go_on_to_the_same_bits(
+    policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From three on, gloo's sums depend on where in a bucket of DDP's a gradient lies."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    more = sets("compute.learners=3", "checkpoint_every=2", "checkpoints_kept=null")
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    assert main(arguments(policy, whole, "--steps", "4", *more)) == 0
+    shutil.copytree(whole, run)
+    shutil.rmtree(run / "checkpoints" / "step_000004")
+    assert main(["train", "--resume", "--out", str(run)]) == 0
+    assert timeless(run) == timeless(whole)
+    assert games(run) == games(whole)
+    learner = "checkpoints/step_000004/algorithm/learner/SHA256SUMS"
+    assert (run / learner).read_text() == (whole / learner).read_text()
+
+
+@pytest.mark.slow
 def test_ctrl_c_again_and_again_is_status_130_and_no_dead_end(
     policy: Path, whole_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -167,3 +186,26 @@ def test_a_run_whose_engine_is_gone_is_stopped_never_a_success_and_can_be_gone_o
     assert main([*resumed, "5"]) == 0
     assert (run / "summary.json").exists()
     assert not (run / "stopped.json").exists()
+
+
+# -- what was lost or damaged meanwhile ----------------------------------------------------------
+
+
+def test_a_lost_file_of_games_and_a_changed_byte_of_the_state_are_told(
+    whole_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(whole_run, tmp_path / "run"))
+    (run / "games" / "step_000003.jsonl").unlink()
+    again = ["train", "--resume", "--out", str(run), "--quiet"]
+    assert main(again) == 0
+    said = capsys.readouterr().err
+    assert f"the games of 1 step, the first of step 3, are gone from {run / 'games'}" in said
+    assert "restore them from a copy" in said
+
+    state = run / "checkpoints" / "step_000004" / "algorithm" / "algorithm_state.pkl"
+    held = state.read_bytes()
+    state.write_bytes(held[:99] + bytes([held[99] ^ 1]) + held[100:])
+    assert main(again) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"ssp: {state} is damaged")
+    assert said.count("\n") == 1

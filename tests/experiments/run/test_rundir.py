@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from safetensors import SafetensorError
 from small_runs import make_run
 
-from ssp_env.errors import RunError
+from ssp_agents.checksums import write_checksums
+from ssp_env.errors import ModelError, RunError
 from ssp_experiments.config import RunConfig, load_preset, make_config
 from ssp_experiments.run.rundir import RunDirectory
 
@@ -156,3 +158,37 @@ def test_a_run_whose_checkpoints_are_gone_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="its checkpoints are gone"), directory.claimed(config, True):
         pass
     assert len(directory.read_metrics()) == 4
+
+
+def test_lost_lines_of_metrics_are_named_with_what_to_do(tmp_path: Path) -> None:
+    directory = begun(tmp_path / "run", steps=4, saved=2)
+    directory.save_checkpoint(4, weights)
+    whole = directory.metrics.read_text()
+    for lost, kept in ((4, whole[:-3]), (3, whole.replace('{"step": 3}\n', ""))):
+        directory.metrics.write_text(kept)
+        said = refused(directory.path, again=True)
+        assert f"has lost its line of step {lost}" in said
+        assert "restore the file from a copy, or delete step_000004 in" in said
+    directory.metrics.write_text(whole.replace('{"step": 1}\n', ""))
+    assert "or begin another run" in refused(directory.path, again=True)
+
+    directory.metrics.write_text(whole[:-3])
+    shutil.rmtree(directory.checkpoints / "step_000004")
+    assert resume(directory) == 2
+
+
+@pytest.mark.parametrize("harm", [lambda file: file.write_bytes(b"state\0"), Path.unlink])
+def test_a_damaged_state_is_found_before_ray_is_started(
+    tmp_path: Path, harm: Callable[[Path], object]
+) -> None:
+    def save(folder: Path) -> None:
+        (folder / "algorithm").mkdir()
+        (folder / "algorithm" / "algorithm_state.pkl").write_bytes(b"state")
+        write_checksums(folder / "algorithm", "*")
+
+    directory = begun(tmp_path / "run")
+    directory.save_checkpoint(3, save)
+    file = directory.checkpoints / "step_000003" / "algorithm" / "algorithm_state.pkl"
+    harm(file)
+    with pytest.raises(ModelError, match=r"algorithm_state.pkl.*restore it from a copy"):
+        directory.check(CONFIG, resume=True)

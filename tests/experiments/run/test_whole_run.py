@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,9 +14,9 @@ from runs import all_games, games, metrics
 
 from ssp_env.cli import main
 from ssp_env.replay import read_games
-from ssp_experiments.config import RunConfig, make_config
+from ssp_experiments.config import RunConfig, TrackerName, make_config
 from ssp_experiments.run.rundir import RunDirectory
-from ssp_experiments.run.trackers import TRACKERS, TrackerName
+from ssp_experiments.run.trackers import plain, tracking
 
 
 def test_the_directory_holds_the_settings_and_what_was_reached(
@@ -91,36 +92,94 @@ def test_a_finished_run_is_summed_up_again_without_playing(whole_run: Path) -> N
 # -- trackers ----------------------------------------------------------------------------------
 
 
-def track(tracker: TrackerName, directory: RunDirectory, first: int, last: int) -> str:
-    """Logs these steps as a run does that begins or goes on there; returns the run's name."""
-    with TRACKERS[tracker](RunConfig(tracker=tracker), directory, first - 1) as log:
-        for step in range(first, last + 1):
-            log(step, {"valid_rate": step / 10, "accuracy/2": 0.5})
-    return directory.read_tracked() or ""
+GROUP = "2-hop (bridge)"
+
+
+def track(tracker: TrackerName, directory: RunDirectory, done: int, last: int) -> str:
+    """What a run writes and shows that goes on after so many steps, the base policy's line
+    included, until a kill takes all steps after ``last``; returns its name with the tracker."""
+    config = RunConfig(tracker=tracker)
+    with tracking(config, directory, done) as show:
+        for step in range(done + 1 if done else 0, last + 2):
+            figures = {"valid_rate": step / 10, "seconds": {"step": 0.5}}
+            line = {"step": step, **figures, "accuracy": {GROUP: 0.5}}
+            show(directory.append_metrics(line))
+            show(line)  # as if a learner had died
+    kept = directory.read_metrics()[: last + 1]
+    directory.metrics.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    return directory.read_tracked(tracker) or ""
 
 
 @pytest.mark.slow
-def test_wandb_keeps_a_resumed_run_under_its_name(
+def test_wandb_shows_each_step_of_a_killed_run_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     directory = RunDirectory(tmp_path)
-    name = track("wandb", directory, 1, 2)
-    assert track("wandb", directory, 3, 3) == name
-    files = [*tmp_path.glob(f"wandb/offline-run-*-{name}/run-{name}.wandb")]
-    assert files
-    assert any(b"valid_rate" in file.read_bytes() for file in files)
+    name = track("wandb", directory, 0, 2)
+    (first,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    first.write_bytes(first.read_bytes()[:100])  # killed before a block was full
+    assert track("wandb", directory, 2, 3) == name
+    (file,) = tmp_path.glob(f"wandb/offline-run-*-{name}/run-{name}.wandb")
+    assert [step for step, _ in wandb_history(file)] == [0, 1, 2, 3, 4]
+    assert {figures["valid_rate"] for _, figures in wandb_history(file)} == {0, 0.1, 0.2, 0.3, 0.4}
 
 
-def test_mlflow_goes_on_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def wandb_history(file: Path) -> list[tuple[int, dict[str, Any]]]:
+    """Steps and figures in the order in which a file holds them."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    held, data, at = [], file.read_bytes(), 7
+    whole = b""
+    while at + 7 <= len(data):
+        # Blocks of 32 KiB of chunks: checksum, length, kind (1: whole, 2 to 4: its parts).
+        if (left := 2**15 - at % 2**15) < 7:
+            at += left
+            continue
+        size, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
+        whole += data[at + 7 : at + 7 + size]
+        at += 7 + size
+        if kind in (1, 4):
+            record = Record.FromString(whole)
+            whole = b""
+            if record.WhichOneof("record_type") == "history":
+                items = {
+                    item.key or ".".join(item.nested_key): json.loads(item.value_json)
+                    for item in record.history.item
+                }
+                held.append((record.history.step.num or items["_step"], items))
+    return held
+
+
+def test_mlflow_shows_each_step_of_a_killed_run_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path}/mlruns")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     from mlflow import MlflowClient
 
     directory, client = RunDirectory(tmp_path), MlflowClient()
-    name = track("mlflow", directory, 1, 2)
-    assert track("mlflow", directory, 3, 3) == name
-    history = client.get_metric_history(name, "valid_rate")
-    assert [(figure.step, figure.value) for figure in history] == [(1, 0.1), (2, 0.2), (3, 0.3)]
+    name = track("mlflow", directory, 0, 2)
+    (rate,) = tmp_path.glob("mlruns/*/*/metrics/valid_rate")
+    rate.write_text("".join(rate.read_text().splitlines(keepends=True)[:2]))  # two were lost
+    assert track("mlflow", directory, 2, 3) == name
+    for figure in ("valid_rate", "seconds/step", f"accuracy/{plain(GROUP)}"):
+        history = client.get_metric_history(name, figure)
+        assert sorted(point.step for point in history) == [0, 1, 2, 3, 4], figure
     assert client.get_run(name).data.params["world"] == "mini"
     assert client.get_run(name).info.status == "FINISHED"
+
+
+def test_a_run_that_changes_its_tracker_shows_all_of_its_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path}/mlruns")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    from mlflow import MlflowClient
+
+    directory = RunDirectory(tmp_path)
+    track("tensorboard", directory, 0, 2)
+    directory.write_tracked("wandb", "abc")
+    name = track("mlflow", directory, 2, 3)
+    history = MlflowClient().get_metric_history(name, "valid_rate")
+    assert [point.step for point in history] == [0, 1, 2, 3, 4]

@@ -11,7 +11,9 @@ from scripted import begin, by_role, play, propose, rules_of
 
 from ssp_env.cli import main
 from ssp_env.errors import ServiceError
-from ssp_env.replay import read_games, save_games, write_games
+from ssp_env.game.record import record_game
+from ssp_env.game.round import Round
+from ssp_env.replay import SavedGame, SavedRules, read_games, save_games, write_games
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
@@ -114,3 +116,44 @@ def test_games_that_differ(run: Path, three: Path, shown: Shown) -> None:
     assert out[2] == "2 of 3 games are identical"
     shown(three, "--game", 1, status=0)
     shown(three, "--game", 2, status=1)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("hops", 7),
+        ("truly_correct", False),
+        ("right_answers", ("nobody",)),
+        ("question_group", "hard"),
+        ("weights_version", 5),
+    ],
+)
+@pytest.mark.parametrize("origin", ["proposed", "given"])
+def test_what_world_and_run_know_is_checked_though_the_digest_was_made_anew(
+    origin: str, field: str, value: object, tmp_path: Path, words: WordTokenizer, shown: Shown
+) -> None:
+    world = MiniWorld()
+    rules, run = rules_of(world, words, attempts=2), tmp_path / "run"
+    if origin == "given":
+        asked = world.questions(0, 1)[1:]
+        played = Round.of_questions(rules, asked, [0, 0])
+        groups = [question.group for question in asked]
+    else:
+        played, groups = begin(rules, slots=2), [None, None]
+    play(played, by_role(propose()))
+    records = [
+        SavedGame(SavedRules.of(rules), record_game(game, rules, 2, group))
+        for game, group in zip(played.games, groups, strict=False)
+    ]
+    (run / "games").mkdir(parents=True)
+    (run / "config.yaml").write_text("world: mini\n")
+    (run / "metrics.jsonl").write_text('{"step": 4, "staleness": 1.0}\n')
+    file = run / "games" / "step_000004.jsonl"
+    write_games(records, file)
+    assert shown(run, "--check")[-1].endswith("games are identical")
+
+    altered = replace(records[0], record=replace(records[0].record, **{field: value}))
+    write_games([altered, *records[1:]], file)
+    out = shown(run, "--check", status=1)
+    assert f"differs: game: {field}" in "".join(out)
+    assert f"differs: game: {field}" in "".join(shown(file, "--check", status=1))

@@ -124,6 +124,20 @@ def test_a_part_that_raises_decides_no_game(parts: dict[str, Any]) -> None:
         assert (game.outcome, game.reason, game.proposer_reward) == (Outcome.PENDING, None, None)
 
 
+class Empty(list[Any]):
+    """A part that is falsy, as a container without anything in it is."""
+
+    search = judge = verify = broken
+    __call__ = broken
+
+
+def test_a_falsy_part_is_given_all_the_same(mini: MiniWorld) -> None:
+    names = ("retriever", "judge", "verifier", "noise", "proposer_reward", "solver_reward")
+    parts: dict[str, Any] = {name: Empty() for name in names}
+    rules = set_up({"world": mini, **parts}).rules  # type: ignore[typeddict-item]
+    assert all(getattr(rules, name) is part for name, part in parts.items())
+
+
 def test_a_fingerprint_says_what_differs() -> None:
     def of(**setup: Any) -> dict[str, Any]:
         return fingerprint(set_up({"world": "mini", **setup}).rules)

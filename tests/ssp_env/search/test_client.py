@@ -23,6 +23,7 @@ from serverkit import SearchServer
 
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, ServiceError
+from ssp_env.judge.chat import ChatClient, ChatConfig
 from ssp_env.search.base import Results, Retriever, identify
 from ssp_env.search.client import HTTPRetriever, read_reply
 from ssp_env.search.index import SearchConfig, build_index, check_search
@@ -186,6 +187,33 @@ def test_a_dead_or_overloaded_server_is_not_asked_for_every_query(server: Search
 
 def _child(retriever: HTTPRetriever, queue: Any) -> None:
     queue.put(retriever.search(["in the child"], 1) == [expected("in the child", 1)])
+
+
+FORGED = "http://user:secret@127.0.0.1:9"
+
+
+def test_a_proxy_is_passed_by_on_this_machine_and_named_elsewhere(
+    server: SearchServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, FORGED)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    port = server.url.rpartition(":")[2]
+    for url in (server.url, f"http://localhost:{port}"):
+        assert HTTPRetriever(url).search(["well"], 1)
+
+    there = "http://search.invalid:8000"
+    chat = ChatClient(ChatConfig(base_url=f"{there}/v1", model="m"))
+    monkeypatch.setattr("ssp_env.judge.chat.CALLS", 1)
+    for failed in (HTTPRetriever(there, deadline=0.5).search_each(["a"], 1)[0],
+                   chat.ask(["a"], str, "judge")[0]):  # fmt: skip
+        assert "the proxy 127.0.0.1:9; set NO_PROXY=search.invalid to reach" in str(failed)
+        assert "secret" not in str(failed)
+    monkeypatch.setenv("HTTP_PROXY", "ftp://127.0.0.1:9")
+    monkeypatch.setenv("http_proxy", "ftp://127.0.0.1:9")
+    with pytest.raises(ConfigError, match=r"HTTP_PROXY = '127.0.0.1:9': "):
+        HTTPRetriever(there).search(["a"], 1)
 
 
 def test_copies_forks_and_a_closed_one_open_their_own_connections(server: SearchServer) -> None:

@@ -122,6 +122,14 @@ GIVEN_AWAY = [
     ("Who was Smith, George?", "George Smith"), ("What began on 12 May 1912?", "May 12, 1912"),
     ("Which store did George P. Smith buy?", "George Smith"),
     ("Where does Roger live?", "Roger (alien)"), ("Who is Mr Mueller?", "Müller"),
+    ("Who founded K i e v?", "Kiev"), ("Who founded k, i, e, v?", "Kiev"),
+    ("Who lives in P, a, r, i, s?", "Paris"), ("Who is N/e/w/Y/o/r/k?", "New York"),
+    ("What began in 18 42?", "1842"), ("What began in 1 8 4 2?", "1842"),
+    ("What began in 1,8,4,2?", "1842"), ("What are the 1842s?", "1842"),
+    ("What is year1842x?", "1842"), ("What began on May 12, 19 12?", "1912"),
+    ("Who ruled Viena?", "Vienna"), ("Who ruled Viennna?", "Vienna"), ("Where is Kieev?", "Kiev"),
+    ("Who met Gorge Smith?", "George Smith"),
+    ("Who met George Smmith?", "George Smith"), ("Where is argentia?", "Argentina"),
 ]  # fmt: skip
 
 KEPT_SECRET = [
@@ -135,6 +143,10 @@ KEPT_SECRET = [
     ("Whose son is George W. Bush?", "George H. W. Bush"),
     ("At which heat does it melt?", "Heat (film)"), ("Where is Indiana?", "India"),
     ("Which comparison is right?", "Paris"), ("Who is Finn?", "Finland"),
+    ("What came in the 1990s?", "1990"), ("What has 18.42 tons?", "1842"),
+    ("Who is between 18 and 42?", "1842"), ("What weighs 11842 tons?", "1842"),
+    ("Is the lack of it new?", "Black"), ("Who is Ian?", "Iran"), ("Who is from Cuba?", "Cuban"),
+    ("Who was Ferdinand I?", "Ferdinand IV"), ("Who met Ann?", "Anna"),
     ("Did George meet Smith?", "George Smith"), ("Anything at all?", " \u200b "),
 ]  # fmt: skip
 
