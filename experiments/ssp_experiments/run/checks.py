@@ -16,20 +16,28 @@ from typing import Any
 from ssp_agents.config import check_processors
 from ssp_agents.given import check_given, check_unseen, open_given
 from ssp_env.config import load, own_code
-from ssp_env.errors import ConfigError, MissingExtra, ModelError
+from ssp_env.disk import check_file
+from ssp_env.errors import ConfigError, DataError, MissingExtra, ModelError
 from ssp_env.game.config import GameConfig
-from ssp_env.game.prompts import prompt_file
+from ssp_env.game.prompts import prompt_file, tags_of
 from ssp_env.game.round import check_questions
 from ssp_env.game.rules import Parts, Rules, own_judge
 from ssp_env.judge.chat import ChatClient
 from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
-from ssp_env.search.index import check_search, open_search
+from ssp_env.search.index import SearchConfig, check_search, open_search
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World
 from ssp_env.wording.answers import normalise
 from ssp_env.worlds import check_world, open_world
-from ssp_experiments.config import RunConfig, check_model_directory, check_policy, code_named
+from ssp_experiments.config import (
+    RunConfig,
+    check_model_directory,
+    check_policy,
+    code_named,
+    is_gguf,
+)
+from ssp_experiments.options import Chosen
 from ssp_experiments.run.address import check_ray
 from ssp_experiments.run.rundir import RunDirectory
 
@@ -41,6 +49,7 @@ def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     if not os.environ.get("RAY_ADDRESS"):
         check_processors(config.compute, os.cpu_count() or 1)
     check_world(config.world, **config.world_options)
+    tags_of(config.game.prompts)
     for name, value in code_named(config).items():
         load(name, value)
     check_policy(config)
@@ -50,6 +59,28 @@ def check_early(config: RunConfig, out: Path, resume: bool) -> None:
         open_given(config.learning)
     RunDirectory(out).check(config, resume)
     check_search(config.search)
+
+
+def check_places(chosen: Chosen, policies: Sequence[str] = (), files: Sequence[str] = ()) -> None:
+    """Looks whether what a command names is there: policies, files, and the settings' own.
+
+    What loads PyTorch takes many seconds, and some commands do before they look."""
+    changes = chosen.changes()
+    for policy in [*policies, changes.get("model", "")]:
+        place = Path(policy)
+        if policy and not place.exists() and is_gguf(policy):
+            raise ModelError(f"{place} cannot be read: there is no such file")
+        if policy and (place.is_dir() or not place.exists()):
+            check_model_directory(place)
+    for file in files:
+        if not Path(file).exists():
+            raise DataError(file, "cannot be read: there is no such file")
+    for name, value in changes.items():
+        if name.startswith("world_options.") and name.endswith("_path") and value:
+            check_file(name, value)
+    source = SearchConfig.of(changes.get("search.source", ""))
+    if not source.is_server:
+        check_search(source)
 
 
 def check_settings(config: RunConfig) -> None:
