@@ -167,7 +167,7 @@ def verification_prompt(
     asked = prompts.solver(question, config.max_searches)
     if config.verifies_by_attempt:
         return asked
-    turn = prompts.search(question, config.max_query_tokens)
+    turn = prompts.search(question)
     return [*asked, *turn, *prompts.information(documents, limit, question)]
 
 
