@@ -33,27 +33,33 @@ class Source:
     """With an index directory: the model's directory, where it has moved."""
     token_env: str | None = None
     """With a server: environment variable that holds its token."""
+    k1: float | None = None
+    """With a corpus or a world: BM25's k1 (1.2)."""
+    b: float | None = None
+    """With a corpus or a world: BM25's b (.75)."""
 
     def open(self) -> Retriever:
-        from ssp_env.search.bm25 import BM25Retriever
         from ssp_env.search.client import HTTPRetriever
-        from ssp_env.search.index import PATIENCE, SearchConfig, open_search
+        from ssp_env.search.index import PATIENCE, SearchConfig, in_memory, open_search
 
         folder = self.place not in WORLDS and Path(self.place).is_dir()
         source = self.place if folder or "://" in self.place else ""
-        config = SearchConfig(source=source, encoder=self.encoder, token_env=self.token_env)
+        config = SearchConfig(
+            source=source, encoder=self.encoder, token_env=self.token_env, k1=self.k1, b=self.b
+        )
         if config.is_server:
             return HTTPRetriever(source, config.token_env, PATIENCE)
         if (retriever := open_search(config)) is not None:
             return retriever
 
         if self.place not in WORLDS and Path(self.place).exists():
-            return BM25Retriever(read_corpus(self.place))
+            return in_memory(read_corpus(self.place), config)
         if self.place not in WORLDS:
             worlds = nearest(self.place, {*WORLDS} - {"files"})
             fix = f"there is no such file, directory or world; {worlds}"
             raise ConfigError("--in", self.place, fix)
-        return own_retriever(open_world(self.place))
+        world = open_world(self.place)
+        return open_search(config, world) or own_retriever(world)
 
 
 def search(

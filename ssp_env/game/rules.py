@@ -173,7 +173,7 @@ def own_retriever(world: World) -> Retriever:
     own: Retriever | None = getattr(world, "retriever", None)
     if own is not None:
         return own
-    # Imported here: it brings scipy along, which a retriever of your own can do without.
+    # Imported here: a retriever of your own can do without.
     from ssp_env.search.bm25 import BM25Retriever
 
     return BM25Retriever(world.corpus)

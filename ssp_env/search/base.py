@@ -189,9 +189,10 @@ def split_contents(contents: str) -> tuple[str, str]:
 
 
 def join_contents(document: Document) -> str:
-    """Title and text as :func:`split_contents` reads them; line breaks in a title become spaces."""
+    """Title and text as Search-R1 writes them; line breaks in a title become spaces. A passage
+    without a title is its text."""
     title = document.title.replace("\n", " ")
-    return f'"{title}"\n{document.text}'
+    return f'"{title}"\n{document.text}' if title else document.text
 
 
 def passage_text(document: Document) -> str:

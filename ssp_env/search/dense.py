@@ -24,10 +24,12 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ssp_env.disk import write_atomically
 from ssp_env.errors import DataError
 from ssp_env.search.base import check_request, passage_text
+from ssp_env.search.postings import Ranking
 from ssp_env.search.store import Encoder, Manifest, PassageStore, read_manifest, track
 from ssp_env.types import Document
 
@@ -40,6 +42,10 @@ BLOCK = 256
 
 _CLASSES = {FLAT: faiss.IndexFlat, IVF: faiss.IndexIVF}
 _VECTORS, _BEGUN = "vectors.faiss", "begun.json"
+_SPARE, _NEAR = 16, 1e-5
+"""Vectors that are looked at beyond those asked for; cosines closer than this may change places."""
+_ALONE = 2**16
+"""Numbers of a batch of queries that FAISS searches one after the other (up to 128,000)."""
 _SAMPLE = 48
 """Vectors per list from which the centres of the lists are learnt."""
 
@@ -58,6 +64,7 @@ class DenseRetriever:
         if self.kind == IVF:
             index.nprobe = manifest.lists_probed
 
+        self._vectors = index  # where single ones are looked up
         # An index on a GPU may not be searched by two threads at once.
         self._turn: AbstractContextManager[Any] = nullcontext()
         if faiss.get_num_gpus():
@@ -71,17 +78,52 @@ class DenseRetriever:
         if not distinct:
             return []
 
+        k = min(k, len(self.corpus))
         vectors = self.encoder.encode_queries(distinct)
-        with self._turn:  # both of shape (queries, k)
-            scores, positions = self._index.search(vectors, min(k, len(self.corpus)))
-        rankings = {}
-        for query, row, places in zip(distinct, scores, positions, strict=True):
-            # Equal scores by position. The lists that are searched may hold fewer than k: -1.
-            order = [each for each in np.lexsort((places, -row)) if places[each] >= 0]
-            rankings[query] = [(int(places[each]), float(row[each])) for each in order]
+        with self._turn:
+            nearest = self._nearest(vectors, k) if self.kind == FLAT else self._probed(vectors, k)
+        rankings = dict(zip(distinct, nearest, strict=True))
         return [
             [replace(self.corpus[place], score=score) for place, score in rankings[query]]
             for query in queries
+        ]
+
+    def _nearest(self, vectors: NDArray[np.float32], k: int) -> list[Ranking]:
+        """The ``k`` nearest of all, the same for a query whatever else is in its batch.
+
+        FAISS searches a large batch by matrix products, in which copies of one vector may differ
+        in the last bits. So a few more than ``k`` are scored again, each by itself."""
+        wide = min(k + _SPARE, len(self.corpus))
+        scores, places = self._index.search(vectors, wide)
+        for row in range(len(vectors)):
+            if wide < len(self.corpus) and scores[row, k - 1] - scores[row, -1] < _NEAR:
+                # More are equally near than were looked at. Alone, a query gets the first of them.
+                _, places[row, :k] = self._index.search(vectors[row : row + 1], k)
+                places[row, k:] = -1
+        return [
+            self._scored(vector, row[row >= 0])[:k]
+            for vector, row in zip(vectors, places, strict=True)
+        ]
+
+    def _scored(self, vector: NDArray[np.float32], places: NDArray[np.int64]) -> Ranking:
+        """Passages with their cosines, best first, equal ones by position."""
+        cosines = (self._vectors.reconstruct_batch(places) * vector).sum(axis=1)
+        order = np.lexsort((places, -cosines))
+        return list(zip(places[order].tolist(), cosines[order].tolist(), strict=True))
+
+    def _probed(self, vectors: NDArray[np.float32], k: int) -> list[Ranking]:
+        """The ``k`` nearest in the lists that are probed, of which there may be fewer."""
+        # So few at a time that their lists are not chosen by matrix products.
+        step = max(1, _ALONE // self.encoder.info.dimension)
+        blocks = [vectors[first : first + step] for first in range(0, len(vectors), step)]
+        found = [self._index.search(block, k) for block in blocks]
+        return [
+            sorted(
+                ((int(p), float(s)) for s, p in zip(*row, strict=True) if p >= 0),
+                key=lambda hit: (-hit[1], hit[0]),
+            )
+            for scores, places in found
+            for row in zip(scores, places, strict=True)
         ]
 
     def describe(self) -> dict[str, Any]:

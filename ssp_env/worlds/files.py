@@ -125,11 +125,12 @@ class WikiMini(RealText):
         # Imported here: reading questions needs no search.
         from ssp_env.search.index import build_index
         from ssp_env.search.store import FORMAT
+        from ssp_env.search.words import VERSION
 
         # Names the folder, so that an index of other passages is never taken for this one.
         digest = self.manifest["files"]["passages.jsonl.gz"]["sha256"]
         folder = made_once(
-            cache_folder() / f"wiki-mini-{digest[:16]}-{FORMAT}",
+            cache_folder() / f"wiki-mini-{digest[:16]}-{FORMAT}.{VERSION}",
             lambda made: build_index(PASSAGES_FILE, made, "bm25"),
         )
         return open_kept(folder, self.name)

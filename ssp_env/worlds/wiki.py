@@ -18,6 +18,7 @@ from ssp_env.disk import cache_folder, made_once
 from ssp_env.search.base import Retriever, read_passages
 from ssp_env.search.index import build_index
 from ssp_env.search.store import FORMAT, PASSAGES, PassageStore
+from ssp_env.search.words import VERSION
 from ssp_env.types import Analysis, Document, GroundTruth, Question
 from ssp_env.worlds import wiki_language
 from ssp_env.worlds.files import PASSAGES_FILE, WikiMini, open_kept, read_answers
@@ -174,7 +175,7 @@ def _folder() -> Path:
     parts = [source.read_bytes() for source in sources]
     parts += [file["sha256"].encode() for file in WikiMini().manifest["files"].values()]
     digest = hashlib.sha256(b"".join(parts)).hexdigest()
-    return made_once(cache_folder() / f"wiki-sentences-{digest[:16]}-{FORMAT}", _write)
+    return made_once(cache_folder() / f"wiki-sentences-{digest[:16]}-{FORMAT}.{VERSION}", _write)
 
 
 def _write(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Corpora and their reader; BM25 in memory and on disk; rank fusion, reranking, kept rankings."""
+"""Corpora and their reader; rank fusion, reranking, kept rankings."""
 
 from __future__ import annotations
 
@@ -6,25 +6,20 @@ import gzip
 import json
 import pickle
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import bm25s
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import jsonl
 
 from ssp_env.errors import ConfigError, DataError, ServiceError, UsageError
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.rules import Rules
-from ssp_env.search.base import Corpus, Retriever, read_corpus, search_each
-from ssp_env.search.bm25 import BM25Retriever, tokenize
-from ssp_env.search.index import build_index, open_index
+from ssp_env.search.base import read_corpus, search_each
 from ssp_env.search.wrappers import (
     DEPTH,
     RRF_K,
@@ -32,7 +27,6 @@ from ssp_env.search.wrappers import (
     HybridRetriever,
     RerankedRetriever,
 )
-from ssp_env.testing import RetrieverTests
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
@@ -71,72 +65,6 @@ def test_a_line_that_is_no_passage_is_named(tmp_path: Path, line: str, says: str
     path.write_text(f"{json.dumps(ROWS[0])}\n\n{line}\n", encoding="utf-8")
     with pytest.raises(DataError, match=rf"c\.jsonl:3: .*{says}"):
         read_corpus(path)
-
-
-CORPUS = Corpus(
-    [
-        Document("a", "Vienna", "The capital of Austria lies on the Danube."),
-        Document("b", "Danube", "A river in Europe."),
-        Document("c", "Twin one", "identical words"),
-        Document("d", "Twin one", "identical words"),
-        Document("e", "Šibenik", "Grad u Hrvatskoj, 北京."),
-        Document("f", "", ""),
-    ]
-)
-
-
-@pytest.fixture(scope="module", params=["memory", "disk"])
-def retriever(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Retriever:
-    if request.param == "memory":
-        return BM25Retriever(CORPUS)
-    folder = tmp_path_factory.mktemp("index")
-    return open_index(build_index(jsonl(folder / "c.jsonl", CORPUS), folder / "i").parent)
-
-
-def test_title_and_text_are_searched_and_equal_scores_are_in_order(retriever: Retriever) -> None:
-    found = {"vienna": "a", "DANUBE!": "ba", "identical": "cd", "šibenik": "e", "北京": "e"}
-    found |= dict.fromkeys(("", " \t\n", "\x00\x01\x7f", "?!…", "\ud800", "zzzunknown"), "")
-    assert [ids(ranking) for ranking in retriever.search([*found], 5)] == [*found.values()]
-
-
-class TestBM25(RetrieverTests):
-    queries = ("danube", "identical words", "capital of europe")
-
-    @pytest.fixture(autouse=True)
-    def take(self, retriever: Retriever) -> None:
-        self.retriever = retriever
-
-    def make_retriever(self) -> Retriever:
-        return self.retriever
-
-    def test_copies_and_threads_answer_alike(self) -> None:
-        alone = self.retriever.search(self.queries, 3)
-        assert pickle.loads(pickle.dumps(self.retriever)).search(self.queries, 3) == alone
-        with ThreadPoolExecutor(6) as pool:
-            found = pool.map(lambda _: self.retriever.search(self.queries, 3), range(18))
-            assert list(found) == [alone] * 18
-
-
-def test_in_memory_rankings_and_scores_are_those_of_bm25s_ties_by_position() -> None:
-    # Words as unevenly frequent as in real text, with many equal scores.
-    rng = np.random.default_rng(0)
-    weights = 1 / np.arange(1, 301)
-    rows = [rng.choice(300, rng.integers(0, 30), p=weights / weights.sum()) for _ in range(200)]
-    texts = [" ".join(f"w{word}" for word in row) for row in rows]
-    documents = [Document(f"d{i}", "", text) for i, text in enumerate(texts)]
-
-    retriever = BM25Retriever(Corpus(documents))
-    index = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
-    index.index([tokenize(document.text) for document in documents], show_progress=False)
-    everything = " ".join(f"w{i}" for i in range(300))
-    for query in ("w0", "w250 w0 w1", everything):
-        scores = index.get_scores([word for word in tokenize(query) if word in index.vocab_dict])
-        order = [i for i in np.argsort(-scores, kind="stable") if scores[i] > 0]
-        for k in (1, 3, 40, 500):
-            found = [(document.id, document.score) for document in retriever.search([query], k)[0]]
-            assert found == [(documents[i].id, float(scores[i])) for i in order[:k]]
 
 
 class Letters:
