@@ -133,6 +133,12 @@ class Rules(Immutable):
         prompts = Prompts.open(config.prompts, tokenizer)
         check_tokenizer(tokenizer, prompts.tags)
         _check_prompts(prompts, config, by_policy=verifier is None)
+        most = max(getattr(world, "asked_searches", {}).values(), default=0)
+        if most > config.max_searches:
+            fix = (
+                f"the answers of world {world.name!r} ask for up to {most} searches; allow as many"
+            )
+            raise ConfigError("game.max_searches", config.max_searches, fix)
 
         return cls(
             config=config,

@@ -20,6 +20,7 @@ from ssp_env.errors import ConfigError, DataError, ServiceError, UsageError
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.rules import Rules
 from ssp_env.search.base import read_corpus, search_each
+from ssp_env.search.index import build_index, open_index
 from ssp_env.search.wrappers import (
     DEPTH,
     RRF_K,
@@ -52,12 +53,51 @@ def test_both_formats_plain_or_gzip_with_blank_lines_and_a_byte_order_mark(
     ]
 
 
+BEIR = [
+    {"_id": "1", "title": "Vienna", "text": "A city.", "metadata": {}},
+    {"_id": "2", "title": "", "text": "No title."},
+    {"_id": 3, "title": None, "text": "None either."},
+]
+READ = [Document("1", "Vienna", "A city."), Document("2", "", "No title.")]
+
+
+def test_corpora_of_the_field_are_told_by_their_fields(tmp_path: Path) -> None:
+    beir = tmp_path / "corpus.jsonl"
+    beir.write_text("\n".join(map(json.dumps, BEIR)))
+    assert list(read_corpus(beir)) == [*READ, Document("3", "", "None either.")]
+
+    # DPR's psgs_w100.tsv: quotes are doubled, and a text may have tabs and line breaks in them.
+    dpr = tmp_path / "psgs.tsv.gz"
+    said = 'id\ttext\ttitle\n1\t"A ""city"",\twith\na break."\tVienna\n2\tPlain.\tRome\n'
+    dpr.write_bytes(gzip.compress(said.encode("utf-8-sig")))
+    long = Document("1", "Vienna", 'A "city",\twith\na break.')
+    assert list(read_corpus(dpr)) == [long, Document("2", "Rome", "Plain.")]
+    assert open_index(build_index(dpr, tmp_path / "i")).search(["city"], 1)[0] == [long]
+
+    from pyarrow import Table
+    from pyarrow.parquet import write_table
+
+    rows = [{"id": 1, "contents": '"Vienna"\nA city.', "embedding": [0.5]}, {"id": 2, "text": "x"}]
+    every = dict.fromkeys({**rows[0], **rows[1]})
+    write_table(Table.from_pylist([{**every, **row} for row in rows]), tmp_path / "c.parquet")
+    assert list(read_corpus(tmp_path / "c.parquet")) == [READ[0], Document("2", "", "x")]
+
+    dpr.write_bytes(b"id\ttext\ttitle\n1\tA city.\n")
+    with pytest.raises(DataError, match=r"gz:2: has 2 fields, but id, text, title are 3"):
+        read_corpus(dpr)
+    dpr.write_bytes(b"1\tA city.\n2\tAnother\n")
+    with pytest.raises(DataError, match=r"gz:2: a passage needs .*the line has 1, A city\."):
+        read_corpus(dpr)
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("{broken", "not JSON"),
+        ("{broken", "neither JSON Lines"),
         ("[1]", "list in place of an object"),
-        ('{"contents": "x"}', 'needs "id".*the line has: contents'),
+        ('{"contents": "x"}', 'needs "id" or "_id", and "contents".*the line has contents'),
+        ('{"id": 1, "title": 3, "text": "x"}', "the line has id, title, text"),
+        ('{"docid": 1, "passage": "x"}', "the line has docid, passage"),
     ],
 )
 def test_a_line_that_is_no_passage_is_named(tmp_path: Path, line: str, says: str) -> None:
