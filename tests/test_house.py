@@ -9,7 +9,7 @@ from pathlib import Path
 FLOORS = (
     ("errors", "version", "wording", "removed"),
     ("types", "checks", "config", "disk", "net"),
-    ("tokenizers", "settings"),
+    ("tokenizers", "settings", "tables"),
     ("search", "judge"),
     ("game", "worlds"),
     ("players", "replay"),

@@ -26,8 +26,8 @@ class Source:
     """Passages that are searched."""
 
     place: Annotated[str, Parameter(name="--in")] = "wiki-mini"
-    """A packaged world (wiki-mini, wiki-sentences, mini, small), a corpus of your own (JSON lines,
-    plain or gzip; by BM25), an index directory that `ssp index` made (all indexes in it, fused) or
+    """A packaged world (wiki-mini, wiki-sentences, mini, small), a corpus of your own (a file of
+    passages; by BM25), an index directory that `ssp index` made (all indexes in it, fused) or
     one index in it (DIR/bm25), or the address of a server that speaks Search-R1's protocol."""
     encoder: str = ""
     """With an index directory: the model's directory, where it has moved."""
@@ -101,8 +101,8 @@ def index(
 ) -> int:
     """Indexes a corpus on disk, for `ssp search` and `ssp serve`.
 
-    CORPUS is Search-R1's format: one JSON object a line, plain or gzip, with "id" and either
-    "contents" (a title in double quotes, a newline, the text) or "title" and "text".
+    CORPUS is JSON lines or a table with tabs, plain or gzip, or Parquet: "id" (BEIR: "_id"), and
+    "contents" (a title in double quotes, a newline, the text) or "text" and "title".
 
     A build that was stopped, killed or ran out of disk is finished when the same command runs
     again. To repair a damaged folder, delete it and run the same command.

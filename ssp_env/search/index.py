@@ -49,7 +49,7 @@ def build_index(
     A build that was killed starts over, but does not encode again what it has encoded.
 
     Args:
-        source: Search-R1's JSONL, plain or gzip.
+        source: in a form that :func:`~ssp_env.search.base.read_passages` reads.
         directory: created if need be. It may hold other kinds over the same passages.
         kind: one of :data:`KINDS`.
         encoder: for a dense kind; a directory is loaded as a sentence-transformers model.
