@@ -29,7 +29,7 @@ def train(*, chosen: Verified = Verified(), options: TrainOptions = TrainOptions
     Ctrl-C or SIGTERM stops after the step in progress; --resume continues, to the same result.
 
     Your own corpus and answers: --world files, with --set world_options.name=..., corpus_path=...,
-    answers_path=... and questions_path=... (JSON lines).
+    answers_path=... and questions_path=...
     """
     from ssp_experiments.commands.train import run
 

@@ -187,9 +187,9 @@ def find_among(
     if not missing or not rest:
         return first
 
-    # Imported here: it brings scipy along, which a retriever of one's own can do without.
-    from ssp_env.search.bm25 import BM25Index, tokenize
+    # Imported here: a retriever of one's own can do without.
+    from ssp_env.search.postings import TRAINED_K1, BM25Index
 
-    best = BM25Index(rest).best(list(dict.fromkeys(tokenize(query))), missing)
+    best = BM25Index(rest, TRAINED_K1).best(query, missing)
     order = dict.fromkeys([*(place for place, _ in best), *range(len(rest))])
     return [*first, *(rest[place] for place in order)][: len(found)]
