@@ -3,6 +3,7 @@ pass, not by a list of architectures."""
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from ssp_env.errors import ModelError
 
 TOKENS = 8
 """Tokens of each of the two texts that are compared."""
+_WORDS, _WIDEST = 64, 1024
+"""Words, and most width, of the model that :func:`check_causal` makes."""
 ROUNDING = {torch.float32: 3e-5, torch.bfloat16: 0.05, torch.float16: 0.01}
 """How far apart log-probabilities may be by rounding, as a share of how far apart the model's own
 likeliest and least likely token are."""
@@ -84,6 +87,27 @@ class Plain:
             f"its log-probabilities are {apart:.2g} nats from those of its own forward pass, of "
             f"which rounding explains {self.bound:.1g}; "
         )
+
+
+def check_causal(config: Any) -> None:
+    """Refuses an architecture whose smallest model of random weights, of one layer and a few words,
+    lets a text's beginning change with what follows it; a ModelError then. That takes a moment,
+    and loads no weights; what cannot be made so small is found out when the model is loaded."""
+    from transformers import AutoModelForCausalLM
+
+    small = copy.deepcopy(config)
+    small.num_hidden_layers, small.vocab_size = 1, _WORDS
+    if getattr(config, "hidden_size", _WIDEST + 1) > _WIDEST:
+        return
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        try:
+            lm = AutoModelForCausalLM.from_config(small, dtype=torch.float32)
+            Plain.of(lm.eval(), _WORDS)
+        except ModelError:
+            raise
+        except Exception:  # each architecture has its own way to fail
+            return
 
 
 def check_scoring(lm: Any, vocab_size: int) -> float:

@@ -192,6 +192,7 @@ def check_model(directory: Path) -> Any:
     headers are read: whoever loads them checks that it can be played or learnt from."""
     from safetensors import SafetensorError, safe_open
 
+    from ssp_agents.architecture import check_causal
     from ssp_agents.models import meta_model
 
     check_model_directory(directory)
@@ -205,6 +206,7 @@ def check_model(directory: Path) -> Any:
                 pass
         except (OSError, SafetensorError) as error:
             raise ModelError(f"{file} cannot be read: {error}") from error
+    check_causal(model.config)
     return model.config
 
 

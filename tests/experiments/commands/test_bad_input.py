@@ -75,11 +75,11 @@ def test_a_pipe_is_refused_where_it_would_be_read_twice(
 
 
 def test_missing_extra_is_named_with_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delitem(sys.modules, "ssp_experiments.commands.models", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert main(["export", "run", "-o", "new"]) == 2
+    assert main(["export", str(tmp_path), "-o", str(tmp_path / "new")]) == 2
     said = capsys.readouterr().err
     assert said.startswith("ssp: ssp export (torch is missing) needs a package")
     assert said.endswith("run: pip install 'ssp-env[train]'\n")
@@ -125,6 +125,14 @@ def test_broken_and_missing_files_of_a_model(refused: Callable[..., str], copy: 
     for config in ("{", '{"model_type": "t5"}', mamba):
         (copy / "config.json").write_text(config)
         assert len(refused(model=copy)) < 1000
+
+
+def test_an_encoder_is_refused_before_its_weights_are_read(copy: Path) -> None:
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2}
+    for kind in ("bert", "roberta"):
+        (copy / "config.json").write_text(json.dumps({"model_type": kind, **sizes}))
+        with pytest.raises(ModelError, match=f"{kind} is no causal language model"):
+            check_model(copy)
 
 
 def test_a_model_that_does_not_fit_tokenizer_tags_or_budgets(
