@@ -15,6 +15,7 @@ import ray
 import torch
 from learning import Weights, distance, share_apart
 from playful import GAME, LEARNING, WORLD, damage, lethal_rules
+from ray import tune
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.learner import learner_group
 from ray.rllib.core.learner.torch import torch_learner
@@ -360,3 +361,37 @@ def test_an_engine_that_fails_voids_games_and_one_that_loses_weights_ends_the_ru
         assert algorithm.last_gap.mean < 1e-4
         with pytest.raises(ServiceError, match="samples from another policy"):
             algorithm.train()
+
+
+class StopOnce(tune.Callback):
+    """Ends Tune after the second step of its first life."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def on_trial_result(
+        self, iteration: int, trials: Any, trial: Any, result: Any, **_: Any
+    ) -> None:
+        if result["training_iteration"] == 2 and not self.mark.exists():
+            self.mark.touch()
+            raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+def test_tune_goes_on_with_a_run_that_was_stopped(model_dir: Path, tmp_path: Path) -> None:
+    env = {"world": "mini", "world_options": WORLD, "game": GAME}
+    config = SSPConfig().environment(env_config=env).debugging(seed=5, log_level="ERROR")
+    config.training(**{**LEARNING, "model_dir": model_dir, "lr": tune.grid_search([1e-4])})
+    run = tune.RunConfig(
+        name="tuned",
+        storage_path=str(tmp_path),
+        stop={"training_iteration": 3},
+        callbacks=[StopOnce(tmp_path / "stopped")],
+        checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
+        verbose=0,
+    )
+    with pytest.raises(KeyboardInterrupt):
+        tune.Tuner("SSP", param_space=config, run_config=run).fit()
+    restored = tune.Tuner.restore(str(tmp_path / "tuned"), "SSP")
+    (result,) = restored.fit()
+    assert (result.error, result.metrics["training_iteration"]) == (None, 3)
