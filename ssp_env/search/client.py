@@ -116,10 +116,10 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
         broken: Callable[[str], ServiceError] = partial(TransientServiceError, "search")
         if len(queries) > 1:
             broken = partial(ServiceError, "search", fault="text")
-        asked: dict[str, Any] = {"queries": queries, "topk": k, "return_scores": True}
+        sent: dict[str, Any] = {"queries": queries, "topk": k, "return_scores": True}
         if self._flashrag:
-            asked = {"query": queries, "top_n": k, "return_score": True}
-        body = json.dumps(asked).encode()
+            sent = {"query": queries, "top_n": k, "return_score": True}
+        body = json.dumps(sent).encode()
         client, gate = self.connected()
         try:
             async with (
