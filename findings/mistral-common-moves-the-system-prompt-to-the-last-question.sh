@@ -10,7 +10,8 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
-"$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check mistral_common==1.13.1
+"$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+    mistral_common==1.13.1 sentencepiece==0.2.3
 cd "$folder"
 "$folder/venv/bin/python" - <<'PY'
 import warnings

@@ -5,7 +5,7 @@
 # Seen: where PyStemmer can be imported, snowballstemmer.stemmer() hands out PyStemmer's stemmer, of whatever release. Its
 # English rules may be older ones: "university" becomes "univers" (as "universe" does) instead of "universiti",
 # "geologist" stays whole instead of becoming "geolog". An index that was built where PyStemmer is absent and is searched
-# where some other package brought it in does not find these words; nothing says so, and pip list shows the same pin.
+# where some other package brought it in does not find these words, and nothing says so.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
