@@ -14,18 +14,26 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: install train test slow real lint settings site notebooks size bench models sweeps science vllm-tests vllm-check integrations clean
 
+# An older Python would end in pip's "no matching distribution"; a .venv of one is made anew.
+define venv
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Python 3.11 or newer is wanted, and $(PYTHON) is $$($(PYTHON) --version 2>&1): make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+endef
+
 install: $(VENV)/.everything
 
 # Two stamps for one environment: `make train` installs what training needs, the other targets add the rest.
 $(VENV)/.training: pyproject.toml
 	@echo "Setting up $(VENV) for training: RLlib, PyTorch, transformers (1.5 GB, about two minutes on two cores)."
-	$(PYTHON) -m venv $(VENV)
+	$(venv)
 	$(PIP) -e '.[train]'
 	@touch $@
 
 $(VENV)/.everything: pyproject.toml
 	@echo "Setting up $(VENV) with everything: training, test tools, clients, servers (about four minutes on two cores)."
-	$(PYTHON) -m venv $(VENV)
+	$(venv)
 	$(PIP) -e '.[train,dev,clients]'
 # Else each process of the tests would compile the same packages. Some hold files for other Pythons, hence the dash.
 	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib

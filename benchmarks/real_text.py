@@ -43,7 +43,7 @@ def main() -> None:
 
     config = Chosen(preset="wiki-small", set=settings.set).config()
     world, tokenizer = WikiSentences(), HuggingFaceTokenizer.load(settings.model)
-    rules = Rules.build(world, tokenizer, config.game)
+    rules = Rules.build(world, tokenizer, config.game.replace(closed_book=False))  # as published
     engine = engine_of(config, rules, settings.model)
 
     def drawn(rng: np.random.Generator, count: int) -> list[GroundTruth]:

@@ -76,6 +76,7 @@ def main() -> int:
                 f"evaluate_every={steps}",
                 "patience=null",
                 "checkpoints_kept=null",
+                "game.closed_book=false",
             ]
             options = ["--preset", preset, "--seed", str(seed), "--steps", str(steps)]
             resumed = ["--resume"] if run.exists() else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-OFF = (None, "", 0.0, False, (), [], (0.0, 0.0), [0.0, 0.0])
+OFF: tuple[object, ...] = (None, "", 0.0, False, (), [], (0.0, 0.0), [0.0, 0.0])
 """Values by which a setting did nothing. Files of older versions hold them, and are read."""
 SETTINGS = {
     "learning.privileged": "leave it out: it did not help (docs/findings/teachers.md)",

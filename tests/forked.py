@@ -15,7 +15,6 @@ PRELOADED = [
     "torch._dynamo",  # what an optimizer imports at its first step
     "transformers",
     "ray.rllib.algorithms.ppo",
-    "bm25s",
     "pettingzoo",
     "pytest",
 ]

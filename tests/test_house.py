@@ -10,7 +10,7 @@ FLOORS = (
     ("errors", "version", "removed"),
     ("wording",),
     ("types", "checks", "config", "disk", "net"),
-    ("tokenizers", "settings"),
+    ("tokenizers", "settings", "tables"),
     ("search", "judge"),
     ("game", "worlds"),
     ("players", "replay"),

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ssp_agents.config import Aggregation, LearningConfig
-from ssp_env.config import load
+from ssp_env.config import load, own_code
 from ssp_env.errors import ConfigError
 
 VETO = 1e-4
@@ -293,4 +293,8 @@ def find_algorithm(learning: LearningConfig, role: str) -> Algorithm:
     if not isinstance(found, Algorithm):
         fix = f"is of type {type(found).__name__}, not an ssp_agents.losses.Algorithm"
         raise ConfigError(field, name, fix)
+    with own_code(field, name):  # before games are played for it
+        given = np.zeros(2), np.zeros(2, dtype=np.int64)
+        if np.shape(found.advantage(*given, learning)) != (2,):
+            raise ValueError("advantage(rewards, groups, learning) is to return one per reward")
     return found

@@ -80,8 +80,8 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
             row = _row(game, example.trajectory, "proposer", example.reward, group)
             proposals.append(replace(row, logprobs=np.full_like(row.logprobs, np.nan)))
         if game.closed_book is not None and game.closed_book_reward is not None:
-            # Answers from memory are paid like any other, so that the solver does not play dumb.
-            # Each question is asked once: one group for all of the step.
+            # Answers from memory are all paid 0, one group for all of the step: nothing is learnt
+            # from them but by the KL term.
             reward = game.closed_book_reward
             from_memory.append(_row(game, game.closed_book, "solver", reward, "closed book"))
 

@@ -82,7 +82,7 @@ class Watch:
 
         for search in trajectory.searches:
             length = len(tokenizer.encode_data(search.query))
-            assert length <= config.max_query_tokens, "a query beyond its budget"
+            assert length <= trajectory.longest_query, "a query beyond its budget"
             assert len(search.documents) <= config.top_k, "more documents than were asked for"
 
     def _check_turns(self, trajectory: Trajectory) -> None:
@@ -252,7 +252,7 @@ def _harmless_prompt(rules: Rules, role: Role, asked: int) -> list[int]:
         case Role.VERIFIER if rules.config.verification_prompt == "documents":
             return rules.prompts.verifier("x", [], 9)
         case Role.VERIFIER if not rules.config.verifies_by_attempt:
-            searched = rules.prompts.search("x", 9) + rules.prompts.information([], 9)
+            searched = rules.prompts.search("x") + rules.prompts.information([], 9)
             return rules.prompts.solver("x", rules.config.max_searches) + searched
         case Role.CLOSED_BOOK:
             return rules.prompts.closed_book("x")

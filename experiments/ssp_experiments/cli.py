@@ -29,7 +29,7 @@ def train(*, chosen: Verified = Verified(), options: TrainOptions = TrainOptions
     Ctrl-C or SIGTERM stops after the step in progress; --resume continues, to the same result.
 
     Your own corpus and answers: --world files, with --set world_options.name=..., corpus_path=...,
-    answers_path=... and questions_path=... (JSON lines).
+    answers_path=... and questions_path=...
     """
     from ssp_experiments.commands.train import run
 
@@ -48,6 +48,9 @@ def evaluate(
     Args:
         targets: Model directories, or files that --out wrote.
     """
+    from ssp_experiments.run.checks import check_places
+
+    check_places(chosen, targets, [options.questions] if options.questions else [])
     from ssp_experiments.commands.eval import run
 
     return run(chosen, options, targets)
@@ -94,6 +97,9 @@ def league(
         attempts: Attempts of each solver at a question (default: as in training).
         out: Directory of tables, data and figure.
     """
+    from ssp_experiments.run.checks import check_places
+
+    check_places(chosen, files=[player.rpartition("=")[2] for player in players])
     from ssp_experiments.league import run
 
     return run(chosen, players, answers=answers, attempts=attempts, out=Path(out))
@@ -114,6 +120,9 @@ def play(
         role: Role that you play.
         games: Stop after so many (default: never).
     """
+    from ssp_experiments.run.checks import check_places
+
+    check_places(chosen)
     from ssp_experiments.commands.play import run
 
     return run(chosen, role=role, games=games)
@@ -214,6 +223,9 @@ def imitate(
         measured: Questions, and proposals, that the policy is measured by.
         resume: Continue what the same command has begun in --out, to the same result.
     """
+    from ssp_experiments.run.checks import check_places
+
+    check_places(chosen, files=games)
     from ssp_experiments.commands.imitate import run
 
     return run(chosen, games, steps=steps, lr=lr, measured=measured, out=out, resume=resume)
@@ -237,6 +249,9 @@ def export(
         dtype: Type that weights are rounded to.
         model: Model that was trained; for checkpoints of RLlib's or Tune's, which do not hold it.
     """
+    from ssp_experiments.run.checks import check_places
+
+    check_places(Chosen(model=model), files=[source])
     from ssp_experiments.commands.models import export
 
     return export(Path(source), Path(out), dtype, model)

@@ -114,6 +114,11 @@ class RunConfig(Settings):
         return self.openai
 
     @property
+    def has_policy(self) -> bool:
+        """True if a policy is named, or ships for the world."""
+        return bool(self.model) or self.world in SHIPPED
+
+    @property
     def model_dir(self) -> Path:
         """The directory that the policy is loaded from; a GGUF file is converted to one."""
         if self.model and not is_gguf(self.model):
@@ -264,7 +269,7 @@ def check_policy(config: RunConfig) -> None:
     """Makes sure that there is a policy that can read the world; loads nothing."""
     if config.model:
         check_model_directory(config.model_dir)
-    elif config.world not in SHIPPED:
+    elif not config.has_policy:
         fix = f"name a causal LM by --model DIR: no policy ships for {config.world!r}"
         raise ConfigError("model", None, fix)
 

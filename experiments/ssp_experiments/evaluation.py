@@ -91,7 +91,8 @@ def answer_all(
     """
     header = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
     # Everything that decides the answers: another evaluation has another file.
-    files = sorted(config.model_dir.resolve().glob("*.safetensors"))
+    places = [config.model_dir.resolve()] if config.has_policy else []
+    files = [file for place in places for file in sorted(place.glob("*.safetensors"))]
     weights = [(file, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     decides = (header.fingerprint, made_by, weights, config.game, config.seed, questions)
     digest = hashlib.sha256(repr(decides).encode()).hexdigest()[:8]

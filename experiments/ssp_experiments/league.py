@@ -215,8 +215,9 @@ def rate(won: Floats, games: int) -> Floats:
     counts = np.zeros((proposers + solvers, proposers + solvers))
     counts[:proposers, proposers:] = won * games + PRIOR
     counts[proposers:, :proposers] = (1.0 - won.T) * games + PRIOR
-    rating = ELO * _bradley_terry(counts)
-    return rating + MEAN - rating[proposers:].mean()
+    rating: Floats = ELO * _bradley_terry(counts)
+    rating += MEAN - rating[proposers:].mean()
+    return rating
 
 
 def _bradley_terry(counts: Floats) -> Floats:

@@ -26,34 +26,40 @@ class Source:
     """Passages that are searched."""
 
     place: Annotated[str, Parameter(name="--in")] = "wiki-mini"
-    """A packaged world (wiki-mini, wiki-sentences, mini, small), a corpus of your own (JSON lines,
-    plain or gzip; by BM25), an index directory that `ssp index` made (all indexes in it, fused) or
+    """A packaged world (wiki-mini, wiki-sentences, mini, small), a corpus of your own (a file of
+    passages; by BM25), an index directory that `ssp index` made (all indexes in it, fused) or
     one index in it (DIR/bm25), or the address of a server that speaks Search-R1's protocol."""
     encoder: str = ""
     """With an index directory: the model's directory, where it has moved."""
     token_env: str | None = None
     """With a server: environment variable that holds its token."""
+    k1: float | None = None
+    """With a corpus or a world: BM25's k1 (1.2)."""
+    b: float | None = None
+    """With a corpus or a world: BM25's b (.75)."""
 
     def open(self) -> Retriever:
-        from ssp_env.search.bm25 import BM25Retriever
         from ssp_env.search.client import HTTPRetriever
-        from ssp_env.search.index import PATIENCE, SearchConfig, open_search
+        from ssp_env.search.index import PATIENCE, SearchConfig, in_memory, open_search
 
         folder = self.place not in WORLDS and Path(self.place).is_dir()
         source = self.place if folder or "://" in self.place else ""
-        config = SearchConfig(source=source, encoder=self.encoder, token_env=self.token_env)
+        config = SearchConfig(
+            source=source, encoder=self.encoder, token_env=self.token_env, k1=self.k1, b=self.b
+        )
         if config.is_server:
             return HTTPRetriever(source, config.token_env, PATIENCE)
         if (retriever := open_search(config)) is not None:
             return retriever
 
         if self.place not in WORLDS and Path(self.place).exists():
-            return BM25Retriever(read_corpus(self.place))
+            return in_memory(read_corpus(self.place), config)
         if self.place not in WORLDS:
             worlds = nearest(self.place, {*WORLDS} - {"files"})
             fix = f"there is no such file, directory or world; {worlds}"
             raise ConfigError("--in", self.place, fix)
-        return own_retriever(open_world(self.place))
+        world = open_world(self.place)
+        return open_search(config, world) or own_retriever(world)
 
 
 def search(
@@ -95,8 +101,8 @@ def index(
 ) -> int:
     """Indexes a corpus on disk, for `ssp search` and `ssp serve`.
 
-    CORPUS is Search-R1's format: one JSON object a line, plain or gzip, with "id" and either
-    "contents" (a title in double quotes, a newline, the text) or "title" and "text".
+    CORPUS is JSON lines or a table with tabs, plain or gzip, or Parquet: "id" (BEIR: "_id"), and
+    "contents" (a title in double quotes, a newline, the text) or "text" and "title".
 
     A build that was stopped, killed or ran out of disk starts over when the same command runs
     again. To repair a damaged folder, delete it and run the same command.

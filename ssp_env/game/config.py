@@ -56,7 +56,8 @@ class GameConfig(Settings):
     max_document_tokens: PositiveInt = 512
     """A longer passage is cut to this many tokens before a policy sees it."""
     max_query_tokens: PositiveInt = 128
-    """A search call with a longer query ends its trajectory."""
+    """A search call with a longer query ends its trajectory; a solver may always search for the
+    question itself."""
     question_chars: tuple[NonNegativeInt, PositiveInt] = (10, 1000)
     """Fewest and most characters of a valid question."""
     retries: NonNegativeInt = 0
@@ -79,7 +80,8 @@ class GameConfig(Settings):
     """``(k, n)``: where the policy verifies, it reads the documents in n orders, at a temperature
     of .5 (of 1 for a single reading), and must be right k times. The paper: (1, 1)."""
     closed_book: bool = False
-    """Also reject a question that the solver answers in one try without documents."""
+    """Also reject a question that the solver answers in one try without documents, and pay no right
+    attempt at others that was not shown the answer by a search of its own that did not name it."""
     noise_documents: NonNegativeInt = 4
     """Documents mixed in for verification that this game's proposer did not retrieve."""
     noise_kind: Literal["batch", "corpus", "near"] = "batch"
@@ -180,9 +182,11 @@ SMALL_GAME = MINI_GAME.replace(
 SMALL_VIEW = ViewConfig(window=48, one_hot=True, legal_moves=True)
 """View that small networks can learn from: one-hot words, and a mask of legal moves."""
 
-TEXT_GAME = GameConfig(closed_book=True, asked_searches=(1, 1), prompts="few-shot")
-"""Rules for worlds of real text: a policy that has read much knows many answers, and a question may
-hold more than it asks."""
+TEXT_GAME = GameConfig(
+    closed_book=True, asked_searches=(1, 1), proposer_reward="4p(1-p)", prompts="few-shot"
+)
+"""Rules for worlds of real text: a policy that has read much knows many answers, a question may
+hold more than it asks, and one that nobody solves pays nothing."""
 
 WIKI_GAME = GameConfig(
     max_searches=3,
@@ -193,6 +197,7 @@ WIKI_GAME = GameConfig(
     max_query_tokens=32,
     asked_searches=(1, 1),
     verification_prompt="attempt",
+    closed_book=True,
     proposer_reward="4p(1-p)",
     prompts="mini",
 )

@@ -17,6 +17,7 @@ from ssp_env.game.trajectory import Trajectory
 from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
 from ssp_env.types import Document, GroundTruth, Immutable
+from ssp_env.wording.mention import mentions
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +95,7 @@ class Game:
     """The solver answering from memory, where that gate is on."""
     closed_book_verdict: Verdict | None = None
     closed_book_reward: float | None = None
-    """Reward of the answer from memory: that of an attempt with this answer."""
+    """Reward of the answer from memory, 0: what is known without reading is not paid."""
     attempts: list[Attempt] = field(default_factory=list)
     proposer_reward: float | None = None
     example: Attempt | None = None
@@ -157,8 +158,8 @@ class Game:
 
     @property
     def solver_reward(self) -> float | None:
-        """Mean reward of a valid game's attempts that count; in a game that was rejected because
-        the solver knew the answer, what that answer earns."""
+        """Mean reward of a valid game's attempts that count; 0 in a game that was rejected because
+        the solver knew the answer."""
         if self.outcome is Outcome.INVALID and self.reason == CLOSED_BOOK:
             return self.closed_book_reward
         if self.outcome is not Outcome.VALID:
@@ -172,6 +173,17 @@ class Game:
             return verdict
         least = self.start.least_searches
         return Verdict(False, f"a short cut: fewer than {least} different searches")
+
+    def has_read(self, attempt: Attempt) -> bool:
+        """True if an attempt was shown its answer by a search that did not name it: it did not
+        answer from memory, nor from the question alone."""
+        said = *self.truth.wordings, attempt.trajectory.result or ""
+        return any(
+            shows(document, said)
+            for search in attempt.trajectory.searches
+            if mentions(search.query, said) is None
+            for document in search.documents
+        )
 
     def trajectories(self) -> list[Trajectory]:
         first = [] if self.proposer is None else [self.proposer]
@@ -219,6 +231,13 @@ class Game:
                 trajectory.end(Ending.OUTAGE)
 
 
+def shows(document: Document, wordings: Sequence[str]) -> bool:
+    """True if a passage shows an answer in any of its wordings."""
+    text = f" {document.title} {document.text} "
+    # The first test finds most of them, a hundred times as fast.
+    return f" {wordings[0]} " in text or mentions(text, wordings) is not None
+
+
 # -- rewards: any function of a game will do; these ship -----------------------------------------
 
 ProposerReward = Callable[[Game], float]
@@ -226,8 +245,8 @@ ProposerReward = Callable[[Game], float]
 instead."""
 
 SolverReward = Callable[[Game, Attempt], float]
-"""A game and one of its attempts, judged -> the reward of this attempt. The closed-book gate asks
-it about its own attempt too, before there are others."""
+"""A game and one of its attempts, judged -> the reward of this attempt. With the closed-book gate,
+a right answer that was not read pays 0 at most, whatever this says."""
 
 
 def one_minus_p(game: Game) -> float:

@@ -85,7 +85,7 @@ class LegalMoves:
         room = trajectory.tokens_left - len(written)
         if action is not Action.QUESTION:
             searches = action is Action.SEARCH
-            most = trajectory.limits.max_query_tokens if searches else MAX_ANSWER_TOKENS
+            most = trajectory.longest_query if searches else MAX_ANSWER_TOKENS
             # Behind the longest content, there is room for the closing tag.
             room = min(room, most + 1 - len(inside))
         if room <= 1:

@@ -202,26 +202,19 @@ class Referee:
     def judge_closed_book(self, games: Iterable[Game]) -> None:
         """Rejects questions that the solver answered from memory: they need no search.
 
-        A right answer pays the solver what it pays in an attempt. If it were worth nothing here,
-        the solver would do best to play dumb, let the question pass, and answer it afterwards."""
+        Nothing is paid here, and :meth:`finish` pays nothing for such an answer afterwards: neither
+        a code in the question nor playing dumb at this gate earns anything."""
         asked = [
             (game, game.closed_book)
             for game in games
             if game.accepted and game.closed_book is not None and game.closed_book_verdict is None
         ]
-        for (game, trajectory), result in zip(asked, self.verdicts(asked), strict=True):
+        for (game, _), result in zip(asked, self.verdicts(asked), strict=True):
             if isinstance(result, ServiceError):
                 game.void(result)
                 continue
 
-            game.closed_book_verdict = result
-            attempt = Attempt(trajectory, result)
-            try:
-                paid = _paid("solver", self.rules.solver_reward, game, attempt)
-            except ServiceError as error:
-                game.void(error)
-                continue
-            game.closed_book_reward = paid
+            game.closed_book_verdict, game.closed_book_reward = result, 0.0
             if result.correct:
                 self.fail(game, CLOSED_BOOK)
 
@@ -281,6 +274,11 @@ class Referee:
         shown = [] if game.example is None else [game.example]
         for attempt in [*game.counted, *shown]:
             attempt.reward = _paid("solver", self.rules.solver_reward, game, attempt)
+        # Given questions came from outside: no code of the proposer's is in them.
+        if self.rules.config.closed_book and game.origin is not Origin.GIVEN:
+            for attempt in game.counted:
+                if attempt.right and attempt.reward and not game.has_read(attempt):
+                    attempt.reward = min(attempt.reward, 0.0)
         if game.example_proposal is not None:
             # As a proposal, these attempts may have refused it.
             if any(fails(game) for fails in self.rules.attempt_filters.values()):

@@ -6,7 +6,7 @@ asks the :class:`~ssp_env.game.referee.Referee`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any
@@ -182,6 +182,7 @@ class Round:
         first = len({game.start.group for game in proposed})
 
         low, high = self.rules.config.asked_searches
+        wanted: Mapping[str, int] = getattr(self.rules.world, "asked_searches", {})
         wave: list[Game] = []
         asked = 0
         # Proposal ``index`` is number ``index % size`` of group ``index // size``.
@@ -194,6 +195,7 @@ class Round:
             # A group is compared with itself, so all of it has one prompt.
             if index % size == 0:
                 asked = int(game.rng.integers(low, high + 1))
+                asked = wanted.get(truths[group].id, asked)
             game.start = replace(game.start, asked_searches=asked, asked_before=past)
             wave.append(game)
 

@@ -133,6 +133,12 @@ class Rules(Immutable):
         prompts = Prompts.open(config.prompts, tokenizer)
         check_tokenizer(tokenizer, prompts.tags)
         _check_prompts(prompts, config, by_policy=verifier is None)
+        most = max(getattr(world, "asked_searches", {}).values(), default=0)
+        if most > config.max_searches:
+            fix = (
+                f"the answers of world {world.name!r} ask for up to {most} searches; allow as many"
+            )
+            raise ConfigError("game.max_searches", config.max_searches, fix)
 
         return cls(
             config=config,
@@ -173,7 +179,7 @@ def own_retriever(world: World) -> Retriever:
     own: Retriever | None = getattr(world, "retriever", None)
     if own is not None:
         return own
-    # Imported here: it brings scipy along, which a retriever of your own can do without.
+    # Imported here: a retriever of your own can do without.
     from ssp_env.search.bm25 import BM25Retriever
 
     return BM25Retriever(world.corpus)

@@ -332,6 +332,15 @@ class Trajectory:
         else:
             self.logprobs.extend(logprobs)
 
+    @property
+    def longest_query(self) -> int:
+        """Tokens of the longest query: a solver may always search for its question, which
+        verification does."""
+        limits = self.limits
+        solves = limits.role in (Role.SOLVER, Role.VERIFIER)
+        asked = len(limits.tokenizer.encode_data(self.about)) if solves else 0
+        return max(limits.max_query_tokens, asked)
+
     def _end_turn(self, found: Call | Forgery | None) -> None:
         limits = self.limits
         # Only the environment writes information tags: what follows would pass for documents.
@@ -354,7 +363,8 @@ class Trajectory:
             self.end(Ending.BUDGET_SEARCHES)
         elif (
             found.action is not Action.QUESTION
-            and len(limits.tokenizer.encode_data(found.content)) > most
+            and (length := len(limits.tokenizer.encode_data(found.content))) > most
+            and not (searches and length <= self.longest_query)
         ):
             self.end(Ending.BUDGET_QUERY if searches else Ending.BUDGET_ANSWER)
         elif searches:

@@ -167,7 +167,7 @@ def verification_prompt(
     asked = prompts.solver(question, config.max_searches)
     if config.verifies_by_attempt:
         return asked
-    turn = prompts.search(question, config.max_query_tokens)
+    turn = prompts.search(question)
     return [*asked, *turn, *prompts.information(documents, limit, question)]
 
 
@@ -187,9 +187,9 @@ def find_among(
     if not missing or not rest:
         return first
 
-    # Imported here: it brings scipy along, which a retriever of one's own can do without.
-    from ssp_env.search.bm25 import BM25Index, tokenize
+    # Imported here: a retriever of one's own can do without.
+    from ssp_env.search.postings import TRAINED_K1, BM25Index
 
-    best = BM25Index(rest).best(list(dict.fromkeys(tokenize(query))), missing)
+    best = BM25Index(rest, TRAINED_K1).best(query, missing)
     order = dict.fromkeys([*(place for place, _ in best), *range(len(rest))])
     return [*first, *(rest[place] for place in order)][: len(found)]

@@ -21,7 +21,7 @@ from ssp_env.judge.quantities import (
     read_unit,
 )
 from ssp_env.judge.tables import rewrite, stem
-from ssp_env.wording.answers import in_latin
+from ssp_env.wording.answers import in_latin, marks
 
 
 class Word(NamedTuple):
@@ -52,8 +52,7 @@ _ASCII_TOKEN = re.compile(r"[A-Za-z]+\d+|\d+(?:\.\d+)*|[A-Za-z]+")
 @cache
 def _token() -> re.Pattern[str]:
     """A word or figure in any script, where marks belong to their letters."""
-    marks = (chr(c) for c in range(0x300, 0x11FFF) if unicodedata.category(chr(c))[0] == "M")
-    letter = rf"(?:[^\W\d_]|[{''.join(marks)}])"
+    letter = rf"(?:[^\W\d_]|[{marks()}])"
     return re.compile(rf"[A-Za-z]+\d+|\d+(?:\.\d+)*|{letter}+")
 
 

@@ -9,7 +9,7 @@ from ssp_env.game.protocol import Tags
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players.base import TextPlayer
 from ssp_env.types import Action, Document, Role
-from ssp_env.wording.answers import normalise
+from ssp_env.wording.answers import UNSPACED, is_unspaced, normalise
 from ssp_env.worlds.mini_language import (
     Hop,
     Relation,
@@ -25,7 +25,9 @@ _FRAME = 'What is missing in this sentence: "{}"'
 _SHORTEST, _LONGEST = 60, 400
 """Characters of a sentence that is best asked about."""
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(])")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(])|(?<=[。！？।॥])\s*")
+_LAST_WORD = re.compile(rf"\s*(?:{UNSPACED}|(?:(?!{UNSPACED})\S)+)\Z")
+"""A word, or a character of a script without spaces between words."""
 _ASKED = re.compile(r'this sentence: "(.*)"', re.DOTALL)
 
 
@@ -138,7 +140,9 @@ class ClozePlayer(ScriptedPlayer):
 
 def _questions(answer: str, documents: Iterable[Document]) -> Iterator[str]:
     """Questions about sentences that mention the answer once, those of a suitable length first."""
-    mention = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)", re.IGNORECASE)
+    before = "" if is_unspaced(answer[:1]) else r"(?<!\w)"
+    after = "" if is_unspaced(answer[-1:]) else r"(?!\w)"
+    mention = re.compile(before + re.escape(answer) + after, re.IGNORECASE)
     sentences = (s for document in documents for s in _SENTENCE_END.split(document.text))
     telling = [sentence for sentence in sentences if len(mention.findall(sentence)) == 1]
     for sentence in sorted(telling, key=lambda s: not _SHORTEST <= len(s) <= _LONGEST):
@@ -148,13 +152,13 @@ def _questions(answer: str, documents: Iterable[Document]) -> Iterator[str]:
 def _query(trajectory: Trajectory) -> str:
     """The sentence around the gap, cut to the longest query allowed."""
     asked = _ASKED.search(trajectory.about)
-    words = (asked[1] if asked else trajectory.about).replace(GAP, " ").split()
+    query = " ".join((asked[1] if asked else trajectory.about).replace(GAP, " ").split())
 
     # Words are dropped from the end until the query fits its budget.
     tokenizer, limit = trajectory.limits.tokenizer, trajectory.limits.max_query_tokens
-    while len(words) > 1 and len(tokenizer.encode_data(" ".join(words))) > limit:
-        words.pop()
-    return " ".join(words)
+    while len(tokenizer.encode_data(query)) > limit and (less := _LAST_WORD.sub("", query)):
+        query = less
+    return query
 
 
 def _fill(question: str, documents: Iterable[Document]) -> str:

@@ -1,4 +1,4 @@
-"""The interface of retrievers, and the corpora that they search, read from Search-R1's JSONL.
+"""The interface of retrievers, and the corpora that they search, read from files.
 
 A :class:`Corpus` holds its passages in memory, a :class:`~ssp_env.search.store.PassageStore` leaves
 them on disk. Both are :class:`Passages`."""
@@ -6,7 +6,6 @@ them on disk. Both are :class:`Passages`."""
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,8 +13,8 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
-from ssp_env.disk import opened
 from ssp_env.errors import ConfigError, DataError, ServiceError, UsageError
+from ssp_env.tables import fields_of, read_table
 from ssp_env.types import Document, Passages
 
 Results = list[list[Document] | ServiceError]
@@ -139,45 +138,34 @@ def encode(document: Document) -> tuple[bytes, ...]:
 
 
 def read_corpus(path: str | Path) -> Corpus:
-    """Reads Search-R1's corpus format: one JSON object per line, plain or gzip.
-
-    A line holds ``id`` and either ``contents`` (a title in double quotes, a newline, the text) or
-    ``title`` and ``text``. A ``DataError`` names the file, and the line that is none of these."""
+    """The passages of a file, in any of the forms that :func:`read_passages` reads."""
     return Corpus(read_passages(path), name=str(path))
 
 
 def read_passages(path: str | Path) -> Iterator[Document]:
-    """The passages of a corpus file, of which one is in memory at a time; ids may repeat."""
-    for line, row in read_jsonl(path):
+    """The passages of a corpus file, of which one is in memory at a time; ids may repeat.
+
+    A row has an ``id`` (BEIR: ``_id``), and ``contents``, a title in double quotes, a newline and
+    the text, as Search-R1 and FlashRAG have them; or ``text`` and, unless there is none, ``title``,
+    as BEIR and DPR have them. :func:`~ssp_env.tables.read_table` says what files may be. A
+    ``DataError`` names the file, the line that is none of these, its fields and those wanted."""
+    for line, row in read_table(path):
         match row:
-            case {"id": str() | int() as name, "contents": str(contents)}:
-                title, text = split_contents(contents)
-            case {"id": str() | int() as name, "title": str(title), "text": str(text)}:
+            case {"title": str(title), "text": str(text)}:
                 pass
+            case {"contents": str(contents)}:
+                title, text = split_contents(contents)
+            case {"text": str(text)} if "title" not in row:
+                title = ""
             case _:
-                has = ", ".join(row) or "nothing"
-                wanted = 'a passage needs "id", and "contents" or "title" and "text", as strings'
-                raise DataError(path, f"{wanted}; the line has: {has}", line)
+                raise DataError(path, f"{_WANTED}; {fields_of(row)}", line)
+        name = row.get("id", row.get("_id"))
+        if not isinstance(name, str | int):
+            raise DataError(path, f"{_WANTED}; {fields_of(row)}", line)
         yield Document(str(name), title, text)
 
 
-def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The ``(line number, object)`` of a JSONL file, plain or gzip. Blank lines are passed over.
-
-    A ``DataError`` names the file, and the line that is no JSON object."""
-    with opened(path) as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                # A byte order mark, which some editors put before the first line, is no part of it.
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-                if not text.strip():
-                    continue
-                if not isinstance(row := json.loads(text), dict):
-                    raise ValueError(f"{type(row).__name__} in place of an object")
-            except (ValueError, RecursionError) as error:
-                what = f"not JSON Lines, one object per line ({error})"
-                raise DataError(path, what, number) from error
-            yield number, row
+_WANTED = 'a passage needs "id" or "_id", and "contents", or "text" and "title", as strings'
 
 
 def split_contents(contents: str) -> tuple[str, str]:
@@ -189,9 +177,10 @@ def split_contents(contents: str) -> tuple[str, str]:
 
 
 def join_contents(document: Document) -> str:
-    """Title and text as :func:`split_contents` reads them; line breaks in a title become spaces."""
+    """Title and text as Search-R1 writes them; line breaks in a title become spaces. A passage
+    without a title is its text."""
     title = document.title.replace("\n", " ")
-    return f'"{title}"\n{document.text}'
+    return f'"{title}"\n{document.text}' if title else document.text
 
 
 def passage_text(document: Document) -> str:

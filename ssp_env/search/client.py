@@ -1,14 +1,16 @@
-"""A client for servers that speak Search-R1's protocol: theirs and ``ssp serve``.
+"""A client for servers of Search-R1's protocol (over corpora, online, reranking), of FlashRAG's
+retrievers, and ``ssp serve``.
 
-Extra fields of a reply are passed over. Scores are always asked for: without them, Search-R1's own
-server answers two queries with the wrong shape."""
+Scores are always asked for: without them, Search-R1's own server answers two queries with the wrong
+shape. :func:`read_reply` says which shapes of an answer are read."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from math import isfinite
@@ -48,11 +50,15 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
     remote = True
 
     def __init__(self, url: str, token_env: str | None = None, deadline: float = 60.0) -> None:
-        """``/retrieve`` is appended to the address where it is missing; ``token_env`` names the
-        environment variable that holds a bearer token; ``deadline`` is the seconds of a whole
+        """``/retrieve`` is appended to the address where it is missing, unless it ends in
+        ``/batch_search``, as FlashRAG's servers want it; ``token_env`` names the environment
+        variable that holds a bearer token; ``deadline`` is the seconds of a whole
         search, of which one request may take a third."""
         check_url("url", url, "http://127.0.0.1:8000")
-        self.url = url.rstrip("/").removesuffix("/retrieve") + "/retrieve"
+        self.url = url.rstrip("/")
+        self._flashrag = self.url.endswith("/batch_search")
+        if not self._flashrag:
+            self.url = self.url.removesuffix("/retrieve") + "/retrieve"
         self._deadline, self._key = deadline, read_key("search.token_env", token_env)
         key = self._key
 
@@ -110,7 +116,10 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
         broken: Callable[[str], ServiceError] = partial(TransientServiceError, "search")
         if len(queries) > 1:
             broken = partial(ServiceError, "search", fault="text")
-        body = json.dumps({"queries": queries, "topk": k, "return_scores": True}).encode()
+        asked: dict[str, Any] = {"queries": queries, "topk": k, "return_scores": True}
+        if self._flashrag:
+            asked = {"query": queries, "top_n": k, "return_score": True}
+        body = json.dumps(asked).encode()
         client, gate = self.connected()
         try:
             async with (
@@ -142,8 +151,8 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
         what = f"{where}: {what}; it begins {shown!r}"
 
         if status in OVERLOADED:
-            asked = response.headers.get("Retry-After", "").strip()
-            raise TransientServiceError("search", what, float(asked) if asked.isdecimal() else None)
+            pause = response.headers.get("Retry-After", "").strip()
+            raise TransientServiceError("search", what, float(pause) if pause.isdecimal() else None)
         if status == 200 or status >= 500:
             raise broken(what)
         if status == 401:
@@ -154,30 +163,92 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
 def read_reply(raw: bytes, count: int, k: int) -> list[list[Document]]:
     """The rankings that a reply holds, where ``count`` queries asked for ``k`` documents each.
 
-    ``ValueError`` for anything else: a ranking that is wrong in silence would be trained on."""
+    Documents keep the server's order; what it repeats, and what is beyond ``k``, is dropped. A hit
+    is a ``document`` with its ``score``, or a document alone. A document is an object with
+    ``contents``, or ``title`` and ``text``, or a string. Score, title and id may be missing or
+    null. Of documents that share an id, such as pieces of a page, all but the first get one of
+    their own. What a search may come to find is never an error: nothing, null, an empty text.
+
+    ``ValueError`` for anything else: it is no answer of such a server."""
     try:
-        result = json.loads(raw)["result"]
-        if [type(ranking) for ranking in result] != [list] * count:
+        result = json.loads(raw)
+        result = result["result"] if isinstance(result, dict) else result
+        if _is_pair(result, count):
+            # FlashRAG's retrievers return documents and scores apart.
+            result = [
+                [{"document": d, "score": s} for d, s in zip(*both, strict=False)]
+                for both in zip(*result, strict=True)
+            ]
+        if count == 1 and result == []:
+            result = [[]]  # Search-R1's reranking server leaves out a query without documents
+        if not isinstance(result, list) or len(result) != count:
             raise ValueError(f"a list of {count} lists is wanted as 'result'")
-        rankings = [[_document(hit) for hit in ranking] for ranking in result]
-    except (RecursionError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        if any(not isinstance(ranking, list | None) for ranking in result):
+            raise ValueError(f"a list of {count} lists is wanted as 'result'")
+        return [_ranking(hits or (), k) for hits in result]
+    except (RecursionError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"no documents with contents, or title and text ({error!r})") from error
-    for ranking in rankings:
-        if len(ranking) > k or len({found.id for found in ranking}) < len(ranking):
-            raise ValueError(f"a ranking of more than {k} documents, or with one twice")
-    return rankings
 
 
-def _document(hit: Any) -> Document:
-    row, score = hit["document"], float(hit["score"])
-    if not isfinite(score):
-        raise ValueError("a score that is not finite")
-    title, text = row.get("title", ""), row.get("text")
-    if "contents" in row:
-        title, text = split_contents(row["contents"])
-    title, text = well_formed(title), well_formed(text)
+def _is_pair(result: Any, count: int) -> bool:
+    """True for the documents of all queries, and their scores."""
+    if not isinstance(result, list) or len(result) != 2:
+        return False
+    documents, scores = result
+    return (
+        isinstance(documents, list)
+        and isinstance(scores, list)
+        and len(documents) == len(scores) == count
+        and all(isinstance(each, list) for each in (*documents, *scores))
+        and any(isinstance(score, float | int) for row in scores for score in row)
+    )
 
+
+def _ranking(hits: Iterable[Any], k: int) -> list[Document]:
+    """The first ``k`` different documents, each with an id of its own."""
+    # Documents are equal when id, title and text are.
+    different = dict.fromkeys(found for found in map(_document, hits) if found is not None)
+    ranking: dict[str, Document] = {}
+    for document in different:
+        if document.id in ranking:
+            document = replace(document, id=f"{document.id}/{_digest(document)}")
+        ranking.setdefault(document.id, document)
+    return list(ranking.values())[:k]
+
+
+def _document(hit: Any) -> Document | None:
+    """The document of a hit; ``None`` where the server found nothing to show."""
+    row = hit.get("document", hit) if isinstance(hit, dict) else hit
+    if row is None:
+        return None
+    if isinstance(row, str):
+        row = {"contents": row}
+    contents, title, text = row.get("contents"), row.get("title"), row.get("text")
+    if isinstance(text, str) and (isinstance(title, str) or contents is None):
+        title = title or ""
+    elif isinstance(contents, str):
+        title, text = split_contents(contents)
+    elif {"contents", "text"} & row.keys() and contents is None and text is None:
+        return None
+    else:
+        raise TypeError(f"a document with the fields {', '.join(row) or 'none'}")
+    if not f"{title}{text}".strip():
+        return None
+
+    document = Document("", well_formed(str(title)), well_formed(text), _score(hit))
     # Search-R1's BM25 sends no id: what is written is what it is. In some corpora it is a number.
-    if (name := row.get("id")) is None:
-        name = hashlib.sha256(f"{title}\n{text}".encode()).hexdigest()[:16]
-    return Document(well_formed(str(name)), title, text, score)
+    name = row.get("id")
+    return replace(document, id=_digest(document) if name is None else well_formed(str(name)))
+
+
+def _score(hit: Any) -> float | None:
+    """A hit's score; ``None`` where it has none, or none that is a number."""
+    try:
+        score = float(hit["score"])
+    except (LookupError, TypeError, ValueError, OverflowError):
+        return None
+    return score if isfinite(score) else None
+
+
+def _digest(document: Document) -> str:
+    return hashlib.sha256(f"{document.title}\n{document.text}".encode()).hexdigest()[:16]

@@ -17,9 +17,11 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ssp_env.errors import DataError
 from ssp_env.search.base import check_request, passage_text
+from ssp_env.search.postings import Ranking
 from ssp_env.search.store import Encoder, PassageStore, track
 from ssp_env.types import Document
 
@@ -29,6 +31,9 @@ FLAT = "dense-flat"
 INDEX = "index.faiss"
 BLOCK = 256
 """Passages that are encoded at a time."""
+
+_SPARE, _NEAR = 16, 1e-5
+"""Vectors that are looked at beyond those asked for; cosines closer than this may change places."""
 
 
 class DenseRetriever:
@@ -41,6 +46,7 @@ class DenseRetriever:
         self._origin = (folder, passages, encoder)
         index = read_faiss(folder / INDEX, len(passages), encoder)
 
+        self._vectors = index  # where single ones are looked up
         # An index on a GPU may not be searched by two threads at once.
         self._turn: AbstractContextManager[Any] = nullcontext()
         if faiss.get_num_gpus():
@@ -54,17 +60,38 @@ class DenseRetriever:
         if not distinct:
             return []
 
+        k = min(k, len(self.corpus))
         vectors = self.encoder.encode_queries(distinct)
-        with self._turn:  # both of shape (queries, k)
-            scores, positions = self._index.search(vectors, min(k, len(self.corpus)))
-        rankings = {}
-        for query, row, places in zip(distinct, scores, positions, strict=True):
-            order = np.lexsort((places, -row))  # equal scores by position
-            rankings[query] = [(int(places[each]), float(row[each])) for each in order]
+        with self._turn:
+            nearest = self._nearest(vectors, k)
+        rankings = dict(zip(distinct, nearest, strict=True))
         return [
             [replace(self.corpus[place], score=score) for place, score in rankings[query]]
             for query in queries
         ]
+
+    def _nearest(self, vectors: NDArray[np.float32], k: int) -> list[Ranking]:
+        """The ``k`` nearest of all, the same for a query whatever else is in its batch.
+
+        FAISS searches a large batch by matrix products, in which copies of one vector may differ
+        in the last bits. So a few more than ``k`` are scored again, each by itself."""
+        wide = min(k + _SPARE, len(self.corpus))
+        scores, places = self._index.search(vectors, wide)
+        for row in range(len(vectors)):
+            if wide < len(self.corpus) and scores[row, k - 1] - scores[row, -1] < _NEAR:
+                # More are equally near than were looked at. Alone, a query gets the first of them.
+                _, places[row, :k] = self._index.search(vectors[row : row + 1], k)
+                places[row, k:] = -1
+        return [
+            self._scored(vector, row[row >= 0])[:k]
+            for vector, row in zip(vectors, places, strict=True)
+        ]
+
+    def _scored(self, vector: NDArray[np.float32], places: NDArray[np.int64]) -> Ranking:
+        """Passages with their cosines, best first, equal ones by position."""
+        cosines = (self._vectors.reconstruct_batch(places) * vector).sum(axis=1)
+        order = np.lexsort((places, -cosines))
+        return list(zip(places[order].tolist(), cosines[order].tolist(), strict=True))
 
     def describe(self) -> dict[str, Any]:
         encoder = {"name": self.encoder.info.name, "digest": self.encoder.info.digest}

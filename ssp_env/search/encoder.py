@@ -130,6 +130,9 @@ class CrossEncoderReranker(_Model):
         from torch.nn import Identity
 
         texts = [(well_formed(query), well_formed(passage_text(found))) for query, found in pairs]
+        # Each pair once: copies of a passage get one score, whichever batches they would be in.
+        distinct = {pair: place for place, pair in enumerate(dict.fromkeys(texts))}
         with self._lock:
-            scores = self._model.predict(texts, activation_fn=Identity(), **self._options)
-        return np.asarray(scores, np.float32)
+            made = self._model.predict([*distinct], activation_fn=Identity(), **self._options)
+        scores = np.asarray(made, np.float32)
+        return scores[[distinct[pair] for pair in texts]]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import model_validator
+from pydantic import Field, NonNegativeFloat, model_validator
 
 from ssp_env.config import Settings
 from ssp_env.disk import unfinished
@@ -26,8 +26,9 @@ from ssp_env.search.store import (
     read_manifest,
     write_manifest,
 )
+from ssp_env.search.words import VERSION
 from ssp_env.search.wrappers import HybridRetriever
-from ssp_env.types import Document, World
+from ssp_env.types import Document, Passages, World
 
 KINDS = ("bm25", "dense-flat")
 """Kinds of index, by the name that their folder has too. The second needs an encoder."""
@@ -48,7 +49,7 @@ def build_index(
     A build that was killed starts over.
 
     Args:
-        source: Search-R1's JSONL, plain or gzip.
+        source: in a form that :func:`~ssp_env.search.base.read_passages` reads.
         directory: created if need be. It may hold other kinds over the same passages.
         kind: one of :data:`KINDS`.
         encoder: for a dense kind; a directory is loaded as a sentence-transformers model.
@@ -78,6 +79,7 @@ def build_index(
             from ssp_env.search import bm25
 
             bm25.build(path, store)
+            made_with = {"words": VERSION}
         else:
             from ssp_env.search import dense
 
@@ -150,6 +152,11 @@ class SearchConfig(Settings):
     token_env: str | None = None
     """*Name* of the environment variable that holds the server's token; ``None`` if it asks for
     none."""
+    k1: NonNegativeFloat | None = None
+    """BM25's k1, of a search in memory over the world's passages (no ``source``), such as
+    Pyserini's .9; ``None``: Lucene's 1.2 (in the mini-wiki 1.5)."""
+    b: Annotated[float, Field(ge=0, le=1)] | None = None
+    """BM25's b, likewise, such as Pyserini's .4; ``None``: .75."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -159,6 +166,13 @@ class SearchConfig(Settings):
         if self.encoder and (self.is_server or not self.source):
             fix = "goes with an index directory as search.source"
             raise ConfigError("search.encoder", self.encoder, fix)
+        for name, value in (("k1", self.k1), ("b", self.b)):
+            if value is not None and self.source:
+                has = (
+                    "a server has its own" if self.is_server else "an index directory has Lucene's"
+                )
+                fix = f"{has}: leave it out, or search in memory (search.source empty)"
+                raise ConfigError(f"search.{name}", value, fix)
         return self
 
     @property
@@ -179,7 +193,8 @@ class SearchConfig(Settings):
 def open_search(config: SearchConfig, world: World | None = None) -> Retriever | None:
     """The retriever that is meant; ``None``: the world's own. An index has to suit the world."""
     if not config.source:
-        return None
+        own = config.k1 is None and config.b is None
+        return None if own or world is None else in_memory(world.corpus, config)
     if config.is_server:
         # Imported here and below: HTTP and models are of no use to a search by words.
         from ssp_env.search.client import HTTPRetriever
@@ -189,6 +204,15 @@ def open_search(config: SearchConfig, world: World | None = None) -> Retriever |
     if world is not None:
         _check_suits(retriever, config.source, world)
     return retriever
+
+
+def in_memory(passages: Passages, config: SearchConfig) -> Retriever:
+    """BM25 over passages with the constants of the settings, else Lucene's."""
+    from ssp_env.search.bm25 import BM25Retriever
+    from ssp_env.search.postings import K1, B, BM25Index
+
+    k1, b = K1 if config.k1 is None else config.k1, B if config.b is None else config.b
+    return BM25Retriever(passages, BM25Index(passages, k1, b))
 
 
 _LOOKED_UP = 20

@@ -24,11 +24,11 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel, BeforeValidator, Field
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
-from ssp_env.search.base import Retriever, join_contents, well_formed
+from ssp_env.search.base import Retriever, join_contents, split_contents, well_formed
 from ssp_env.types import Document
 
 DEFAULT_K = 3
-"""Documents per query when a request names no ``topk``, or 0; Search-R1's own default."""
+"""Documents per query when a request names no ``topk``; Search-R1's own default."""
 MAX_K = 100
 MAX_WAITING = 16_384
 """Most queries that wait for their answer. Search-R1 sends a whole rollout batch in one request
@@ -55,10 +55,10 @@ def _cleaned(text: Any) -> Any:
 
 
 class Query(BaseModel, strict=True):
-    """A search. Other fields are passed over; a missing, null or zero ``topk`` is the default."""
+    """A search. Other fields are passed over; a missing or null ``topk`` is the default."""
 
     queries: list[Annotated[str, BeforeValidator(_cleaned)]] = Field(max_length=MAX_WAITING)
-    topk: int | None = Field(None, ge=0, le=MAX_K)
+    topk: int | None = Field(None, ge=1, le=MAX_K)
     return_scores: bool | None = None
 
 
@@ -102,7 +102,7 @@ def build_app(retriever: Retriever, token: str | None = None) -> FastAPI:
                 raise HTTPException(422, "the search refuses this text") from None
             _logger.error("a search failed: %s", error)
             raise HTTPException(503, "the search is not available", {"Retry-After": "1"}) from None
-        except Exception:  # whatever a retriever raises, and a score that is missing or no number
+        except Exception:  # whatever a retriever raises, and a score that is no number
             _logger.exception("a search failed")
             raise HTTPException(500, "the search failed") from None
         return Response(body, media_type="application/json")
@@ -124,11 +124,16 @@ def build_app(retriever: Retriever, token: str | None = None) -> FastAPI:
 
 
 def write_result(rankings: Rankings, scores: bool) -> bytes:
-    """The body of an answer; raises where scores are wanted and one is missing or not finite."""
+    """The body of an answer; raises where a score is not finite. A missing one is null.
+
+    Where contents alone would be read otherwise, title and text stand beside them."""
 
     def row(found: Document) -> dict[str, Any]:
         document = {"id": found.id, "contents": join_contents(found)}
-        return {"document": document, "score": float(found.score)} if scores else document  # type: ignore[arg-type]
+        if split_contents(document["contents"]) != (found.title, found.text):
+            document |= {"title": found.title, "text": found.text}
+        score = None if found.score is None else float(found.score)
+        return {"document": document, "score": score} if scores else document
 
     rows = [[row(found) for found in ranking] for ranking in rankings]
     return json.dumps({"result": rows}, allow_nan=False).encode()

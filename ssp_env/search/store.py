@@ -20,12 +20,13 @@ from pydantic import BaseModel, ValidationError
 from ssp_env.disk import locked, make_directories, new_folder, unfinished, write_atomically
 from ssp_env.errors import DataError, RunError
 from ssp_env.search.base import digest_of, encode, read_passages
+from ssp_env.search.words import VERSION
 from ssp_env.types import Document, Passages
 
 FORMAT: Final = 7
 """Version of the directory's format. A reader refuses any other."""
 MANIFEST = "manifest.json"
-PASSAGES = "passages"
+PASSAGES, BM25 = "passages", "bm25"
 
 _FILE = "passages.sqlite"
 # Bytes, not text: lone surrogates, which JSON can spell, are not UTF-8.
@@ -67,6 +68,8 @@ class Manifest(BaseModel, frozen=True, extra="ignore"):
     passages: int
     name: str
     encoder: EncoderInfo | None = None
+    words: int | None = None
+    """Version of the words of a BM25 index (``ssp_env.search.words.VERSION``)."""
     files: dict[str, int] = {}
     """Bytes of every file of the folder but the manifest, by name."""
 
@@ -106,8 +109,8 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def read_manifest(
     folder: Path, *, corpus: str | None = None, encoder: EncoderInfo | None = None
 ) -> Manifest:
-    """The manifest of a folder that was found to be whole, and of this corpus (by digest) and
-    encoder (by digest and dimension); ``None`` takes any."""
+    """The manifest of a folder that was found to be whole, of this version's words, and of this
+    corpus (by digest) and encoder (by digest and dimension); ``None`` takes any."""
     if not folder.is_dir():
         what = "no such folder; `ssp index CORPUS --out DIR` makes an index, and the address of a"
         what += " server begins with http://"
@@ -123,6 +126,9 @@ def read_manifest(
     if corpus is not None and manifest.corpus != corpus:
         what = f"belongs to another corpus (digest {manifest.corpus[:12]}, not {corpus[:12]})"
         raise DataError(folder, f"{what}; {again(folder)} over these passages")
+    if folder.name == BM25 and manifest.words != VERSION:
+        what = "finds passages by the words of an earlier version, which differ outside English"
+        raise DataError(folder, f"{what}; {again(folder)}")
     if encoder is not None and (made_with := manifest.encoder) is not None:
         ours, theirs = ((each.digest, each.dimension) for each in (encoder, made_with))
         if ours != theirs:

@@ -49,7 +49,7 @@ class WorldTests:
         check_unique("passage", [document.id for document in documents])
 
     def test_answers_can_be_played_from_and_found(self) -> None:
-        from ssp_env.search.bm25 import tokenize
+        from ssp_env.search.words import tokenize
 
         answers, words = self.world.answers, set[str]()
         for document in self.world.corpus:

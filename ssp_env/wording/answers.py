@@ -153,6 +153,12 @@ def skeleton(text: str) -> str:
     )
 
 
+@cache
+def marks() -> str:
+    """All marks that belong to the letter before them, for a character class of a pattern."""
+    return "".join(chr(c) for c in range(0x300, 0x11FFF) if unicodedata.category(chr(c))[0] == "M")
+
+
 def is_unspaced(character: str) -> bool:
     """Its script writes words without spaces between them.
 

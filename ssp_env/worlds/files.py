@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, cast
-
-from pydantic import Field
 
 from ssp_env.disk import cache_folder, made_once
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.search.base import Corpus, Retriever, read_corpus, read_passages
 from ssp_env.types import Analysis, Document, GroundTruth, Passages, Question
-from ssp_env.worlds.lines import Line, Text, identified, read_rows
-from ssp_env.worlds.questions import read_questions, sample_questions, shared_answers
+from ssp_env.worlds.questions import (
+    read_answers,
+    read_questions,
+    sample_questions,
+    shared_answers,
+)
 
 _WIKI = Path(__file__).parent / "data" / "wiki_mini"
 PASSAGES_FILE = _WIKI / "passages.jsonl.gz"
@@ -36,9 +38,10 @@ class RealText:
 class FileWorld(RealText):
     """A :class:`~ssp_env.types.World` made of files, all of them read and checked at once.
 
-    They are JSON lines, plain or gzip. An answer has ``answer``, and may have ``id`` and
-    ``aliases``; :func:`~ssp_env.worlds.questions.read_questions` says what a question has, and
-    :func:`~ssp_env.search.base.read_corpus` what a passage has.
+    They are JSON lines, plain or gzip, Parquet, or tables with tabs, in the forms of the field:
+    :func:`~ssp_env.worlds.questions.read_questions` says what a question has,
+    :func:`~ssp_env.worlds.questions.read_answers` what an answer has (a file of questions is one of
+    answers too), and :func:`~ssp_env.search.base.read_passages` what a passage has.
 
     The corpus may also be an index directory that ``ssp index`` made, or one index of it. Its
     passages are mapped, not read, so a corpus may have any size, and its own index is what is
@@ -60,8 +63,10 @@ class FileWorld(RealText):
             raise DataError(" and ".join(missing), "no such file")
 
         self.name = name
-        known = () if answers_path is None else read_answers(answers_path)
-        self.answers: Sequence[GroundTruth] = known
+        known = ((), {}) if answers_path is None else read_answers(answers_path)
+        self.answers: Sequence[GroundTruth] = known[0]
+        self.asked_searches: Mapping[str, int] = known[1]
+        """Number of searches that a proposer is asked for, by the id of its answer."""
         self._questions = () if questions_path is None else read_questions(questions_path)
         for truth, question in shared_answers(self.answers, self._questions):
             what = f"answer {truth.answer!r} is also an answer of evaluation question"
@@ -125,11 +130,12 @@ class WikiMini(RealText):
         # Imported here: reading questions needs no search.
         from ssp_env.search.index import build_index
         from ssp_env.search.store import FORMAT
+        from ssp_env.search.words import VERSION
 
         # Names the folder, so that an index of other passages is never taken for this one.
         digest = self.manifest["files"]["passages.jsonl.gz"]["sha256"]
         folder = made_once(
-            cache_folder() / f"wiki-mini-{digest[:16]}-{FORMAT}",
+            cache_folder() / f"wiki-mini-{digest[:16]}-{FORMAT}.{VERSION}",
             lambda made: build_index(PASSAGES_FILE, made, "bm25"),
         )
         return open_kept(folder, self.name)
@@ -137,7 +143,7 @@ class WikiMini(RealText):
     @cached_property
     def answers(self) -> Sequence[GroundTruth]:
         """The answer set D, from the training splits of HotpotQA, 2WikiMultiHopQA and MuSiQue."""
-        return read_answers(_WIKI / "answers.jsonl")
+        return read_answers(_WIKI / "answers.jsonl")[0]
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
         return sample_questions(self._questions, seed, per_group)
@@ -165,17 +171,3 @@ def open_kept(folder: Path, name: str) -> Retriever:
     assert isinstance(retriever, BM25Retriever)
     retriever.corpus.name = name
     return retriever
-
-
-# -- answers -------------------------------------------------------------------------------------
-
-
-class _AnswerRow(Line):
-    answer: Text
-    aliases: list[Text] = Field(default_factory=list)
-
-
-def read_answers(path: str | Path) -> tuple[GroundTruth, ...]:
-    """Reads an answer set. A line without ``id`` gets ``a<line number>``."""
-    rows = identified(path, read_rows(path, _AnswerRow), "a")
-    return tuple(GroundTruth(name, row.answer, tuple(row.aliases)) for name, row in rows)

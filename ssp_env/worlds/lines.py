@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, StringConstraints, ValidationError
 
 from ssp_env.errors import DataError
-from ssp_env.search.base import read_jsonl
+from ssp_env.tables import fields_of, read_table
 
 Text = Annotated[str, StringConstraints(pattern=r"\S")]
 """A string that is not blank."""
@@ -26,8 +26,8 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read_rows(path: str | Path, kind: type[M]) -> Iterator[tuple[int, M]]:
-    """Lines of a JSONL file, numbered from 1, as models of this kind."""
-    for line, fields in read_jsonl(path):
+    """Numbered rows of a file as models of this kind."""
+    for line, fields in read_table(path):
         yield line, validated(path, line, fields, kind)
 
 
@@ -38,7 +38,7 @@ def validated(path: str | Path, line: int, fields: Mapping[str, Any], kind: type
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         missing = first["type"] == "missing"
-        has = f"the line has {', '.join(fields)}" if missing else f"not {first['input']!r:.100}"
+        has = fields_of(fields) if missing else f"not {first['input']!r:.100}"
         what = f"field {'.'.join(map(str, first['loc']))!r}: {first['msg']}; {has}"
         raise DataError(path, what, line) from None
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ssp_env.errors import ConfigError
 from ssp_env.judge.judges import ExactMatchJudge
-from ssp_env.search.base import Corpus
+from ssp_env.search.base import Corpus, Retriever
 from ssp_env.types import Action, Analysis, Document, GroundTruth, Question
 from ssp_env.worlds.mini_language import (
     KINDS,
@@ -181,6 +181,15 @@ class MiniWorld:
     def vocabulary(self) -> tuple[str, ...]:
         """Every word there is; the same in all worlds of this kind, so that policies can move."""
         return vocabulary()
+
+    @property
+    def retriever(self) -> Retriever:
+        """BM25 in memory, with the k1 on which the policies that ship were trained."""
+        # Imported here: a retriever of one's own can do without.
+        from ssp_env.search.bm25 import BM25Retriever
+        from ssp_env.search.postings import TRAINED_K1, BM25Index
+
+        return BM25Retriever(self.corpus, BM25Index(self.corpus, TRAINED_K1))
 
     def continuations(
         self, action: Action, words: Sequence[str], seen: frozenset[str]

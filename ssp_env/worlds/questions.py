@@ -1,26 +1,23 @@
-"""Questions that come with answers: reading the files that people have, drawing from them, and
-what two sets have in common."""
+"""Questions that come with answers, and answers alone: reading the files that people have, drawing
+from them, and what two sets have in common."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 from zlib import crc32
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, PositiveInt
 
 from ssp_env.errors import DataError
-from ssp_env.search.base import read_jsonl
+from ssp_env.tables import fields_of, read_table
 from ssp_env.types import GroundTruth, Question
 from ssp_env.wording.answers import normalise
 from ssp_env.worlds.lines import Line, Text, identified, validated
 
-_PARQUET = b"PAR1"
-"""First bytes of a Parquet file."""
 _CUE = "Question:"
 """Word that ends the instructions of a Search-R1 prompt; the question comes after it."""
 
@@ -44,10 +41,10 @@ class _Row(Line):
 
 
 class _Asking(_Row):
-    question: Text
+    question: Text | None = None
 
     def asked(self) -> str:
-        return self.question
+        return self.question or ""
 
 
 class _OwnRow(_Asking):
@@ -117,17 +114,27 @@ class _VerlRow(_Row):
         return texts[0].rpartition(_CUE)[2].strip() if len(texts) == 1 else ""
 
 
+class _PaperRow(_Asking):
+    ground_truth: Annotated[list[Text], BeforeValidator(_listed)] = Field(min_length=1)
+    search_turns: PositiveInt | None = None
+
+    def wordings(self) -> list[str]:
+        return self.ground_truth
+
+
 FORMS: dict[str, type[_Row]] = {
     "answers": _OwnRow,
     "golden_answers": _FlashRAGRow,
     "reward_model": _VerlRow,
     "answer": _LedgerRow,
+    "ground_truth": _PaperRow,
 }
 """Form of a line, by the field that holds its answers; of several, the first counts."""
-WANTED = (
-    "question with answers (ours), answer and aliases (`ssp questions`) or golden_answers "
-    "(FlashRAG), or question or prompt with reward_model.ground_truth.target (verl)"
+ANSWERS = (
+    "answers (ours), answer and aliases (`ssp questions`), golden_answers (FlashRAG), "
+    "reward_model.ground_truth.target (verl) or ground_truth (the paper)"
 )
+WANTED = f"question with {ANSWERS}; with verl's also a prompt"
 """Fields of all forms, in words."""
 
 
@@ -135,7 +142,7 @@ WANTED = (
 
 
 def read_questions(path: str | Path, group: str = "all") -> tuple[Question, ...]:
-    """Reads questions and their answers from JSON lines, plain or gzip, or from Parquet.
+    """Reads questions and their answers from a file that :func:`~ssp_env.tables.read_table` reads.
 
     The fields of each line say which form it has:
 
@@ -144,9 +151,10 @@ def read_questions(path: str | Path, group: str = "all") -> tuple[Question, ...]
     - ``question`` and ``golden_answers``, as FlashRAG has them
     - ``reward_model.ground_truth.target`` with a ``question`` (of its own, or in ``extra_info``) or
       a ``prompt``, as verl has them; of a prompt, what follows its last ``Question:`` counts
+    - ``question`` and ``ground_truth``, as the paper's answers have it
 
     ``group``, or else ``data_source``, names the group; a line without either is in ``group``. A
-    line without ``id`` is called ``q<line number>``. Parquet needs pyarrow.
+    line without ``id`` is called ``q<line number>``.
 
     >>> from tempfile import mkdtemp
     >>> file = Path(mkdtemp(), "mine.jsonl")
@@ -154,57 +162,47 @@ def read_questions(path: str | Path, group: str = "all") -> tuple[Question, ...]
     >>> read_questions(file)
     (Question(id='q1', text='Who wrote Emma?', answers=('Jane Austen',), group='all'),)
     """
-    rows = identified(path, _rows(path), "q")
+    rows = identified(path, _asking(path), "q")
     return tuple(
         Question(name, row.asked(), tuple(row.wordings()), row.group or row.data_source or group)
         for name, row in rows
     )
 
 
+def read_answers(path: str | Path) -> tuple[tuple[GroundTruth, ...], dict[str, int]]:
+    """Reads an answer set, from rows of any form that :func:`read_questions` reads; they need no
+    question.
+
+    Also returns, by the answer's id, the number of searches that a row asks for (the paper's
+    ``search_turns``). A line without ``id`` gets ``a<line number>``."""
+    rows = dict(identified(path, _rows(path), "a"))
+    truths = (GroundTruth(name, *_split(row.wordings())) for name, row in rows.items())
+    searches = ((name, getattr(row, "search_turns", None)) for name, row in rows.items())
+    return tuple(truths), {name: count for name, count in searches if count is not None}
+
+
+def _split(wordings: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    return wordings[0], tuple(wordings[1:])
+
+
 def _rows(path: str | Path) -> Iterator[tuple[int, _Row]]:
-    for line, given in _lines(path):
-        # A table has a column where any of its rows has a value.
-        fields = {name: value for name, value in given.items() if value is not None}
+    for line, fields in read_table(path):
         form = next((kind for name, kind in FORMS.items() if name in fields), None)
         if form is None:
-            has = f"the line has {', '.join(fields) or 'no fields'}"
-            raise DataError(path, f"a question comes with its answers: {has}; give {WANTED}", line)
+            raise DataError(path, f"no answer in it: {fields_of(fields)}; give {WANTED}", line)
         row = validated(path, line, fields, form)
-        if not row.asked().strip():
-            has = f"no question in its prompt; the line has {', '.join(fields)}"
-            raise DataError(path, f"{has}; give {WANTED}, the prompt as one user message", line)
         if row.data_source is not None and row.id is not None:
             # Files that join several data sets number each of them from 0.
             row = row.model_copy(update={"id": f"{row.data_source}/{row.id}"})
         yield line, row
 
 
-def _lines(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Numbered objects of JSON lines, or rows of a Parquet file, from 1."""
-    table = False
-    # What cannot be read is refused below; what a pipe holds comes once.
-    with suppress(OSError):
-        if Path(path).is_file():
-            with open(path, "rb") as file:
-                table = file.read(len(_PARQUET)) == _PARQUET
-    if not table:
-        yield from read_jsonl(path)
-        return
-
-    try:
-        from pyarrow import ArrowException
-        from pyarrow.parquet import ParquetFile
-    except ImportError:
-        fix = "pip install pyarrow, or save it as JSON lines"
-        raise DataError(path, f"is a Parquet file, which pyarrow reads: {fix}") from None
-    try:
-        line = 0
-        for batch in ParquetFile(path).iter_batches():
-            for row in batch.to_pylist():
-                line += 1
-                yield line, row
-    except (ArrowException, OSError) as error:
-        raise DataError(path, f"cannot be read as Parquet: {error}") from error
+def _asking(path: str | Path) -> Iterator[tuple[int, _Row]]:
+    for line, row in _rows(path):
+        if not row.asked().strip():
+            has = f"no question in it: {fields_of(row.model_fields_set)}"
+            raise DataError(path, f"{has}; give {WANTED}, the prompt as one user message", line)
+        yield line, row
 
 
 # -- sets of questions ---------------------------------------------------------------------------

@@ -18,10 +18,16 @@ from ssp_env.disk import cache_folder, made_once
 from ssp_env.search.base import Retriever, read_passages
 from ssp_env.search.index import build_index
 from ssp_env.search.store import FORMAT, PASSAGES, PassageStore
+from ssp_env.search.words import VERSION
 from ssp_env.types import Analysis, Document, GroundTruth, Question
 from ssp_env.worlds import wiki_language
-from ssp_env.worlds.files import PASSAGES_FILE, WikiMini, open_kept, read_answers
-from ssp_env.worlds.questions import read_questions, sample_questions, shared_answers
+from ssp_env.worlds.files import PASSAGES_FILE, WikiMini, open_kept
+from ssp_env.worlds.questions import (
+    read_answers,
+    read_questions,
+    sample_questions,
+    shared_answers,
+)
 from ssp_env.worlds.wiki_language import (
     BY_NAME,
     CHAINED,
@@ -100,7 +106,7 @@ class WikiSentences:
     def answers(self) -> Sequence[GroundTruth]:
         """Values in articles to train on, half of which a question of two facts can lead to. None
         answers an evaluation question of either split."""
-        return read_answers(_folder() / _ANSWERS)
+        return read_answers(_folder() / _ANSWERS)[0]
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
         wanted = self.per_group if per_group is None else per_group
@@ -174,7 +180,7 @@ def _folder() -> Path:
     parts = [source.read_bytes() for source in sources]
     parts += [file["sha256"].encode() for file in WikiMini().manifest["files"].values()]
     digest = hashlib.sha256(b"".join(parts)).hexdigest()
-    return made_once(cache_folder() / f"wiki-sentences-{digest[:16]}-{FORMAT}", _write)
+    return made_once(cache_folder() / f"wiki-sentences-{digest[:16]}-{FORMAT}.{VERSION}", _write)
 
 
 def _write(folder: Path) -> None:

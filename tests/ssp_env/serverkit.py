@@ -90,7 +90,7 @@ TROUBLES: dict[str, Sequence[Reply]] = {
     "truncated": [hang_up],
     "endless": [endless],
     "html": [(200, b"<html>It works!</html>")],
-    "too_few": [(200, b'{"result": []}')],
+    "too_many": [(200, b'{"result": [[], []]}')],
 }
 """Replies to the first request of a script, the second, and so on; the last one is repeated."""
 

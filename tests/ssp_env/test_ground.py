@@ -33,16 +33,6 @@ def loaded_by(code: str) -> set[str]:
     return set(result.stdout.split())
 
 
-def test_bm25_leaves_jax_alone(tmp_path: Path) -> None:
-    """JAX would take most of a GPU; whoever imports it later gets it."""
-    (tmp_path / "jax").mkdir()
-    (tmp_path / "jax" / "__init__.py").touch()
-    (tmp_path / "jax" / "lax.py").write_text("raise SystemExit('started')")
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import ssp_env.search.bm25"
-    assert "jax" not in loaded_by(code)
-    assert "jax" in loaded_by(f"{code}; import jax")
-
-
 def test_importing_and_playing_loads_nothing_heavy() -> None:
     loaded = loaded_by(
         "import ssp_env, ssp_env.cli, ssp_env.game.record\n"

@@ -145,11 +145,12 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
         given = [*read_questions(options.questions)]
         if options.per_group is not None:
             given = sample_questions(given, config.seed, config.per_group)
-    rules, questions = open_run(config, given, config.seed)
+    is_served = options.player == "api"
+    rules, questions = open_run(config, given, config.seed, is_served=is_served)
     if options.no_search:
         rules = replace(rules, retriever=EmptyRetriever())
 
-    if options.player == "api":
+    if is_served:
         served = config.served_model()
         client = ChatClient(served, options.temperature)
         client.check("Answer with the word: ready", str, "player")

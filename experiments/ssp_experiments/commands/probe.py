@@ -29,6 +29,12 @@ from ssp_experiments.run.checks import build_rules
 PAYS, NO_RESULT = 1, 3
 """Exit statuses besides 0 and 2 (a mistake of the user's)."""
 
+TOLD = {
+    Finding.PAYS: "pays",
+    Finding.MOVES: "moves the pay to the other role",
+    Finding.OPEN: "is open",
+}
+"""Findings that the table's reader is told more about."""
 COLUMNS = ("cheat", "gains", "accepted", "proposer", "solver", "more than honest", "finding")
 EXPLOITS = {
     "wrong": ("accepted though the answer is wrong", "a stronger game.verifier"),
@@ -84,7 +90,7 @@ def run(chosen: Chosen, options: ProbeOptions, played: str | None = None) -> int
     else:
         show(told)
     findings = {r.finding for r in report.cheats if r.name not in options.allow}
-    if Finding.PAYS in findings:
+    if {Finding.PAYS, Finding.MOVES} & findings:
         return PAYS
     return NO_RESULT if Finding.NO_RESULT in findings else 0
 
@@ -130,12 +136,10 @@ def rows(report: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         pays = played["proposer"], played["solver"]
         shown = ["-" if pay is None else f"{pay:.2f}" for pay in pays]
 
-        # The reason that stopped most of its questions, outages, and an opponent of its own.
+        # The reason that stopped most of its questions, and outages.
         reason, count = next(iter(played["stopped_by"].items()), ("", 0))
         notes = [reason] if 2 * count > games else []
         notes += [f"void {played['void']}"] if played["void"] else []
-        beside = played["beside"]
-        notes += [f"beside {beside}"] if beside not in ("", "honest") else []
         said = f"({', '.join(notes)})" if notes else ""
 
         yield (
@@ -158,8 +162,8 @@ def show(report: dict[str, Any]) -> None:
         recall = "" if gate["recall"] is None else f", recall {gate['recall']:.3f}"
         print(f"the gate: precision {gate['precision']:.3f}{recall}")
     for cheat in report["cheats"]:
-        if cheat["finding"] in (Finding.PAYS, Finding.OPEN):
-            found = "is open" if cheat["finding"] == Finding.OPEN else "pays"
+        if cheat["finding"] in TOLD:
+            found = TOLD[cheat["finding"]]
             print(f"{cheat['name']} {found}: {cheat['about']} Closed by: {cheat['closed_by']}.")
         elif cheat["finding"] == Finding.NO_RESULT:
             void = f"{cheat['void']} of {cheat['games']} games are void"

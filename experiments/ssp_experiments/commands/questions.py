@@ -12,9 +12,9 @@ from pydantic import TypeAdapter
 
 from ssp_env.disk import new_folder
 from ssp_env.errors import RunError
+from ssp_env.game.game import shows
 from ssp_env.game.record import GameRecord, TrajectoryRecord
 from ssp_env.replay import read_games
-from ssp_env.wording.mention import mentions
 from ssp_experiments.commands.cards import CARD, DATA, data_card
 from ssp_experiments.options import plural
 from ssp_experiments.run.rundir import RunDirectory, check_empty
@@ -176,9 +176,7 @@ def written(games: Iterable[Played]) -> pd.DataFrame:
 
 def _shows(attempt: TrajectoryRecord, wordings: Sequence[str]) -> bool:
     """True if a passage that an attempt has found shows the answer."""
-    found = (f" {d.title} {d.text} " for search in attempt.searches for d in search.documents)
-    # The first test finds most of them, a hundred times as fast.
-    return any(f" {wordings[0]} " in text or mentions(text, wordings) for text in found)
+    return any(shows(d, wordings) for search in attempt.searches for d in search.documents)
 
 
 def by_step(asked: pd.DataFrame, window: int | None = None) -> dict[str, dict[str, Any]]:

@@ -7,7 +7,8 @@ opens all that a run needs, except the weights, and :func:`open_training` what i
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -16,20 +17,28 @@ from typing import Any
 from ssp_agents.config import check_processors
 from ssp_agents.given import check_given, check_unseen, open_given
 from ssp_env.config import load, own_code
-from ssp_env.errors import ConfigError, MissingExtra, ModelError
+from ssp_env.disk import check_file
+from ssp_env.errors import ConfigError, DataError, MissingExtra, ModelError, RunError
 from ssp_env.game.config import GameConfig
-from ssp_env.game.prompts import prompt_file
+from ssp_env.game.prompts import prompt_file, tags_of
 from ssp_env.game.round import check_questions
 from ssp_env.game.rules import Parts, Rules, own_judge
 from ssp_env.judge.chat import ChatClient
 from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
-from ssp_env.search.index import check_search, open_search
-from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.search.index import SearchConfig, check_search, open_search
+from ssp_env.tokenizers import BPETokenizer, HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World
 from ssp_env.wording.answers import normalise
 from ssp_env.worlds import check_world, open_world
-from ssp_experiments.config import RunConfig, check_model_directory, check_policy, code_named
+from ssp_experiments.config import (
+    RunConfig,
+    check_model_directory,
+    check_policy,
+    code_named,
+    is_gguf,
+)
+from ssp_experiments.options import Chosen
 from ssp_experiments.run.address import check_ray
 from ssp_experiments.run.rundir import RunDirectory
 
@@ -40,7 +49,11 @@ def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     check_ray()
     if not os.environ.get("RAY_ADDRESS"):
         check_processors(config.compute, os.cpu_count() or 1)
-    check_world(config.world, **config.world_options)
+    if config.world == "files":  # it may take long to read
+        check_world(config.world, **config.world_options)
+    else:
+        world_of(config)
+    tags_of(config.game.prompts)
     for name, value in code_named(config).items():
         load(name, value)
     check_policy(config)
@@ -49,7 +62,34 @@ def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     if config.learning.share_given:
         open_given(config.learning)
     RunDirectory(out).check(config, resume)
+    if resume and (latest := RunDirectory(out).latest_checkpoint()):
+        state = latest[1] / "algorithm" / "algorithm_state.pkl"
+        if not state.is_file():
+            what = f"{state} is missing: restore it from a copy, or delete this checkpoint"
+            raise RunError(f"{what} and resume the one before")
     check_search(config.search)
+
+
+def check_places(chosen: Chosen, policies: Sequence[str] = (), files: Sequence[str] = ()) -> None:
+    """Looks whether what a command names is there: policies, files, and the settings' own.
+
+    What loads PyTorch takes many seconds, and some commands do before they look."""
+    changes = chosen.changes()
+    for policy in [*policies, changes.get("model", "")]:
+        place = Path(policy)
+        if policy and not place.exists() and is_gguf(policy):
+            raise ModelError(f"{place} cannot be read: there is no such file")
+        if policy and (place.is_dir() or not place.exists()):
+            check_model_directory(place)
+    for file in files:
+        if not Path(file).exists():
+            raise DataError(file, "cannot be read: there is no such file")
+    for name, value in changes.items():
+        if name.startswith("world_options.") and name.endswith("_path") and value:
+            check_file(name, value)
+    source = SearchConfig.of(changes.get("search.source", ""))
+    if not source.is_server:
+        check_search(source)
 
 
 def check_settings(config: RunConfig) -> None:
@@ -63,11 +103,9 @@ def check_settings(config: RunConfig) -> None:
         raise MissingExtra(f"tracker={config.tracker}", "track")
 
 
-def open_run(
-    config: RunConfig, questions: list[Question] | None = None, seed: int = 0
-) -> tuple[Rules, list[Question]]:
-    """The rules of a run, and the questions that its policy is measured by: those given, or of the
-    world's own, which ``seed`` draws. All that a run needs is opened, except the weights."""
+def open_policy(config: RunConfig) -> tuple[Any, Tokenizer]:
+    """The policy's config and tokenizer; makes sure that it, its partner and the algorithms by
+    which it learns can be used."""
     from ssp_agents.engines.opening import check_same_tokens
     from ssp_agents.losses import find_algorithm
 
@@ -82,12 +120,29 @@ def open_run(
     if config.learning.partner:
         check_model(Path(config.learning.partner))
         check_same_tokens(config.learning.partner, config.model_dir)
+    return model, tokenizer
+
+
+def open_run(
+    config: RunConfig,
+    questions: list[Question] | None = None,
+    seed: int = 0,
+    *,
+    is_served: bool = False,
+) -> tuple[Rules, list[Question]]:
+    """The rules of a run, and the questions that its policy is measured by: those given, or of the
+    world's own, which ``seed`` draws. All that a run needs is opened, except the weights.
+
+    Where the policy ``is_served``, none has to be named, and the packaged tokenizer counts."""
+    model: Any = None
+    tokenizer: Tokenizer = BPETokenizer()
+    if config.has_policy or not is_served:
+        model, tokenizer = open_policy(config)
 
     check_search(config.search)
-    world = open_world(config.world, **config.world_options)
-    rules = build_rules(config, world, tokenizer, config.game)
+    rules = build_rules(config, world_of(config), tokenizer, config.game)
     answers = [truth.answer for truth in islice(rules.world.answers, 100)]
-    check_spelling(config.model_dir, tokenizer, answers, "answers of the world")
+    check_spelling(config.model, tokenizer, answers, "answers of the world")
     try:
         if questions is None:
             questions = rules.world.questions(seed, config.per_group)
@@ -103,7 +158,7 @@ def open_run(
     if config.search.source:
         (found,) = rules.retriever.search([questions[0].text], 10)
         heads = [document.title or document.text[:50] for document in found]
-        check_spelling(config.model_dir, tokenizer, heads, "passages that search finds")
+        check_spelling(config.model, tokenizer, heads, "passages that search finds")
     check_lengths(rules, questions[0], getattr(model, "max_position_embeddings", None))
     for part in (rules.judge, rules.verifier):
         if isinstance(part, OpenAIJudge | OpenAIVerifier):
@@ -115,6 +170,7 @@ def open_training(config: RunConfig) -> tuple[Rules, list[Question]]:
     """As :func:`open_run`; the policy has to be able to read the questions that it is given to
     learn from, and is measured by none of them."""
     rules, questions = open_run(config)
+    _rules[_key(config)] = rules
     if config.learning.share_given < 1:
         check_answers(rules)
     if config.learning.share_given:
@@ -152,14 +208,14 @@ def check_model(directory: Path) -> Any:
     return model.config
 
 
-def check_spelling(model: Path, tokenizer: Tokenizer, texts: Sequence[str], what: str) -> None:
+def check_spelling(model: str, tokenizer: Tokenizer, texts: Sequence[str], what: str) -> None:
     """Makes sure that a model's vocabulary has the words of most of these texts."""
     spelled = [tokenizer.decode(tokenizer.encode(text)) for text in texts]
     garbled = [t for t, s in zip(texts, spelled, strict=True) if normalise(t) != normalise(s)]
     if len(garbled) > len(texts) / 2:
         what = f"its tokenizer cannot spell {len(garbled)} of {len(texts)} {what}"
         fix = f"{what}, such as {garbled[0]!r}; take a model with a vocabulary for any text"
-        raise ConfigError("model", str(model), fix)
+        raise ConfigError("model", model or "(the policy that ships)", fix)
 
 
 def check_lengths(rules: Rules, question: Question, positions: int | None) -> None:
@@ -185,7 +241,46 @@ def check_lengths(rules: Rules, question: Question, positions: int | None) -> No
         raise ConfigError("game.max_prompt_tokens", config.max_prompt_tokens, fix)
 
 
-# -- rules -------------------------------------------------------------------------------------
+# -- world and rules ---------------------------------------------------------------------------
+
+_rules: dict[str, Rules] = {}
+"""Those that this process has open for its run, by the settings that decide them."""
+_worlds: dict[str, World] = {}
+"""The world that was opened last; one of files may have changed since, and is not kept."""
+
+
+@contextmanager
+def kept_open() -> Iterator[None]:
+    """Context of a run, to the end of which its rules stay open."""
+    try:
+        yield
+    finally:
+        _rules.clear()
+
+
+def _key(config: RunConfig) -> str:
+    names = {"world", "world_options", "rules", "model", "game", "judge", "search", "openai"}
+    return config.model_dump_json(include=names)
+
+
+def world_of(config: RunConfig) -> World:
+    """The run's world, which each process opens once."""
+    if (held := _rules.get(_key(config))) is not None:
+        return held.world
+    key = config.model_dump_json(include={"world", "world_options"})
+    if key not in _worlds:
+        world = open_world(config.world, **config.world_options)
+        if config.world == "files":
+            return world
+        _worlds.clear()
+        _worlds[key] = world
+    return _worlds[key]
+
+
+def rules_of(config: RunConfig, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
+    """The run's rules: those that are open here, or else, in another process, its own."""
+    held = _rules.get(_key(config))
+    return build_rules(config, world, tokenizer, game) if held is None else held
 
 
 def build_rules(config: RunConfig, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:

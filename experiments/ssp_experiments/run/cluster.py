@@ -21,7 +21,7 @@ from ssp_agents.rllib import SSP, SSPConfig
 from ssp_env.errors import ServiceError
 from ssp_experiments.config import RunConfig
 from ssp_experiments.run.address import check_ray
-from ssp_experiments.run.checks import build_rules
+from ssp_experiments.run.checks import rules_of, world_of
 from ssp_experiments.run.process import quiet_libraries, uninterrupted
 
 
@@ -31,10 +31,9 @@ def algorithm_config(config: RunConfig) -> SSPConfig:
     made = SSPConfig()
     made.environment(
         env_config={
-            "world": config.world,
-            "world_options": config.world_options,
+            "world": partial(world_of, config),
             "game": config.game,
-            "make_rules": partial(build_rules, config),
+            "make_rules": partial(rules_of, config),
         }
     )
     made.training(

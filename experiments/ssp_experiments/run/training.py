@@ -26,7 +26,7 @@ from ssp_env.types import Question
 from ssp_experiments.config import RunConfig
 from ssp_experiments.options import plural
 from ssp_experiments.planner import check_memory
-from ssp_experiments.run.checks import check_settings, open_training
+from ssp_experiments.run.checks import check_settings, kept_open, open_training
 from ssp_experiments.run.cluster import build, started_ray
 from ssp_experiments.run.process import git_commit, interruptible, machine, uninterrupted
 from ssp_experiments.run.progress import Progress, heartbeat
@@ -63,7 +63,7 @@ def train(
     rules, questions = open_training(config)
     directory = RunDirectory(out)
     held = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
-    with directory.claimed(config, resume) as steps_done:
+    with kept_open(), directory.claimed(config, resume) as steps_done:
         tell_lost_games(directory, steps_done)
         if steps_done < config.steps:
             with (

@@ -142,8 +142,8 @@ class Encoder(Protocol):
         """Ids of a template with texts, and documents of ``limit`` tokens at most, in its
         placeholders; ``continues``: it goes on a transcript."""
 
-    def turn(self, opening: str, text: str, limit: int, closing: str) -> list[int]:
-        """Ids of a text's first tokens between two tags."""
+    def turn(self, opening: str, text: str, closing: str) -> list[int]:
+        """Ids of a text between two tags."""
 
     def listed(self, document: Document, limit: int, place: int) -> int:
         """Number of tokens of a document and a line break, in this place of a listing (0: any)."""
@@ -181,8 +181,8 @@ class Whole:
             values["documents"] = self._listing(documents, limit)
         return list(self._ids(tuple(template.parts(values)), continues))
 
-    def turn(self, opening: str, text: str, limit: int, closing: str) -> list[int]:
-        content = self._shown(text, limit)
+    def turn(self, opening: str, text: str, closing: str) -> list[int]:
+        content = self._defuse(text)
         return list(self._ids(((opening, True), (content, False), (closing, True)), True))
 
     def listed(self, document: Document, limit: int, place: int) -> int:
@@ -257,9 +257,9 @@ class Pieces:
             values["documents"] = listing if documents else self._templates["nothing"].encode({})
         return template.encode(values)
 
-    def turn(self, opening: str, text: str, limit: int, closing: str) -> list[int]:
+    def turn(self, opening: str, text: str, closing: str) -> list[int]:
         encode = self._tokenizer.encode
-        return [*encode(opening), *self._data(text)[:limit], *encode(closing)]
+        return [*encode(opening), *self._data(text), *encode(closing)]
 
     def listed(self, document: Document, limit: int, place: int) -> int:
         number = place if self._numbered else 0
@@ -367,10 +367,10 @@ class Prompts:
     def solver(self, question: str, searches: int) -> list[int]:
         return self._encoder.fill("solver", {"question": question, "searches": str(searches)})
 
-    def search(self, query: str, most: int) -> list[int]:
-        """A turn that searches for a text's first tokens, as a policy could have written it."""
+    def search(self, query: str) -> list[int]:
+        """A turn that searches for a text, as a policy could have written it."""
         opening, closing = self.tags.opening("search"), self.tags.closing("search")
-        return self._encoder.turn(f"{opening} ", query, most, f" {closing}")
+        return self._encoder.turn(f"{opening} ", query, f" {closing}")
 
     def verifier(self, question: str, documents: Sequence[Document], limit: int) -> list[int]:
         """Prompt of RAG verification in a form of its own: the question and the documents."""

@@ -169,9 +169,6 @@ class Cheat:
     """One sentence: the first line of the docstring."""
     gains: Role = Role.PROPOSER
     """Role whose pay is compared with an honest player's."""
-    rival: type[Cheat] | None = None
-    """Another cheat: the honest way to play with the same knowledge, to be compared with
-    in place of the honest player. What the closed-book gate pays counts for both then."""
     closed_by: str = ""
     """Setting or part that closes it; shown where it pays."""
     opt_in: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
 from statistics import fmean
@@ -24,6 +24,7 @@ from ssp_env.types import Role, World
 
 SIDE_BY_SIDE = 50
 """Games of one round, which give each other noise documents."""
+OTHER = {Role.PROPOSER: Role.SOLVER.value, Role.SOLVER: Role.PROPOSER.value}
 
 
 class Finding(StrEnum):
@@ -31,6 +32,7 @@ class Finding(StrEnum):
 
     HELD = "held"
     PAYS = "pays"
+    MOVES = "moves"
     UNSURE = "unsure"
     NO_RESULT = "no result"
     OPEN = "open"
@@ -76,18 +78,17 @@ class Result:
     proposer: float | None
     """Mean reward in games that no outage hit; ``None`` if there are none."""
     solver: float | None
-    """The same, of a game's attempts; 0 where the question was rejected."""
-    solver_with_gate: float | None
-    """The same, with what answers at the closed-book gate earn."""
+    """The same of all that a game paid the solver's network: its attempts, 0 where the question was
+    rejected, and its answer at the closed-book gate."""
     stopped_by: dict[str, int]
     """Number of invalid games by reason code; the most frequent one first."""
     gate: Gate
     closed_by: str
     """Setting or part that would close it."""
-    beside: str = ""
     finding: Finding | None = None
     more_than_honest: Interval | None = None
-    """Pay per game beyond that player's; ``None`` where that is unknown."""
+    """Pay per game beyond the honest player's, of the role that gains or, where it moves, of the
+    other; ``None`` where that is unknown."""
 
 
 @dataclass(frozen=True)
@@ -155,18 +156,23 @@ def probe(
             # Was it the cheater's text that voided them, or is the service down?
             played(Honest(), min(games, SIDE_BY_SIDE))
 
-        # A rival knows as much as the cheat, and is paid at the closed-book gate for it.
-        beside, beside_pays, pay = honest.name, honest_pays, cheat.gains.value
-        if cheat.rival is not None:
-            beside, pay = cheat.rival.name, "solver_with_gate"
-            _, beside_pays = played(cheat.rival())
-        finding, more = find(pays[pay], beside_pays[pay], margin, result.void)
+        gains, other = cheat.gains.value, OTHER[cheat.gains]
+        finding, more = find(pays[gains], honest_pays[gains], margin, result.void)
+        moved, others = find(pays[other], honest_pays[other], margin, result.void)
+        both, _ = find(_sums(pays), _sums(honest_pays), margin, result.void)
         if finding is Finding.PAYS and cheat.opt_in and cheat.opt_in not in rules.filters:
             finding = Finding.OPEN
-        results.append(replace(result, beside=beside, finding=finding, more_than_honest=more))
+        elif finding is not Finding.PAYS and moved is both is Finding.PAYS:
+            finding, more = Finding.MOVES, others
+        results.append(replace(result, finding=finding, more_than_honest=more))
 
     counts = zip(*(astuple(result.gate)[:4] for result in [honest, *results]), strict=True)
     return Report(seed, margin, honest, results, Gate.of(*map(sum, counts)))
+
+
+def _sums(pays: Mapping[str, Sequence[float]]) -> list[float]:
+    """What both roles are paid, game by game: a role that gives its pay away moves nothing."""
+    return [sum(each) for each in zip(*pays.values(), strict=True)]
 
 
 def play(
@@ -199,11 +205,9 @@ def _add_up(
         if game.outcome is not Outcome.VOID and all(a.outage is None for a in game.attempts)
     ]
     valid = [game.outcome is Outcome.VALID for game in counted]
-    solver = [game.solver_reward or 0.0 for game in counted]
     pays = {
         "proposer": [game.proposer_reward or 0.0 for game in counted],
-        "solver": [paid if ok else 0.0 for paid, ok in zip(solver, valid, strict=True)],
-        "solver_with_gate": solver,
+        "solver": [game.solver_reward or 0.0 for game in counted],
     }
     reasons = Counter(str(game.reason) for game in counted if game.outcome is Outcome.INVALID)
     means: dict[str, Any] = {role: fmean(paid) if paid else None for role, paid in pays.items()}

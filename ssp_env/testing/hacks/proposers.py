@@ -130,7 +130,7 @@ class NearDuplicate(Cheat):
     """Asks what an earlier step asked, in other words; the solver remembers the answer."""
 
     gains = Role.SOLVER
-    closed_by = "game.closed_book=true, or the filter past_question"
+    closed_by = "game.closed_book=true; the filter past_question, unless it is reworded"
     opt_in = "past_question"
 
     def __init__(self) -> None:

@@ -228,8 +228,7 @@ class ByHeart(Cheat):
 class Sandbag(ByHeart):
     """Knows the answer by heart, and plays dumb at the closed-book gate."""
 
-    rival = ByHeart
-    closed_by = "a right answer at the gate that pays as any other"
+    closed_by = "the pay for right answers with game.closed_book=true, which asks for reading"
 
     def applies(self, rules: Rules) -> bool:
         return rules.config.closed_book
@@ -239,3 +238,29 @@ class Sandbag(ByHeart):
         if turn.text == tokenizer.decode(prompts.closed_book(turn.question)):
             return turn.say("nothing")
         return super().solve(turn)
+
+
+class SandbagNumber(Sandbag):
+    """Asks for a number of the list of answers, and plays dumb at the closed-book gate."""
+
+    closed_by = "the pay for right answers with game.closed_book=true, and a verifier that reads"
+
+    def ask(self, turn: Turn) -> str:
+        number = [truth.answer for truth in turn.rules.world.answers].index(turn.answer)
+        question = f"Which name has number {number} of the list that we both know?"
+        self._known[question] = turn.answer
+        return question
+
+    def propose(self, turn: Turn) -> str | None:
+        return Cheat.propose(self, turn)
+
+
+class SandbagSearch(SandbagNumber):
+    """Asks for a number, plays dumb at the gate, and searches for the answer to have read it."""
+
+    def solve(self, turn: Turn) -> str | None:
+        known = self._known.get(turn.question)
+        gate = turn.rules.prompts.closed_book(turn.question)
+        if known is None or turn.documents or turn.text == turn.rules.tokenizer.decode(gate):
+            return super().solve(turn)
+        return turn.search(turn.short(known))

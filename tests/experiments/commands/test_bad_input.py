@@ -178,6 +178,13 @@ def place(two_runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return tmp_path
 
 
+OWN = """
+from dataclasses import replace
+from ssp_agents.losses import ALGORITHMS
+
+LIMIT = 3
+ALGORITHM = replace(ALGORITHMS["grpo"], advantage=lambda a, b, c, d: a)
+"""
 GONE = "http://127.0.0.1:9/v1"
 MISTAKES = [
     ("trian --preset tiny", 'Did you mean "train"?'),
@@ -199,6 +206,7 @@ MISTAKES = [
     ("train --set tracker=wandb", "run: pip install 'ssp-env[track]'"),
     ("train --set learning.solver_algorithm=own:LIMIT", "is of type int, not an ssp_agents."),
     ("train --set learning.proposer_algorithm=no:X", "learning.proposer_algorithm = 'no:X'"),
+    ("train --set learning.solver_algorithm=own:ALGORITHM", "missing 1 required positional"),
     ("train --rules broken:make", "No module named 'nothing_like_it'; mend it"),
     ("train --rules typo:make", "SyntaxError"),  # of several lines
     ("train --rules mine:make --search empty", "leave out search.source"),
@@ -250,7 +258,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(
     monkeypatch.setattr("ssp_env.judge.chat.CALLS", 1)
     # Neither vLLM nor the trackers are there.
     monkeypatch.setattr("ssp_experiments.run.checks.find_spec", lambda name: None)
-    (place / "own.py").write_text("LIMIT = 3\n")
+    (place / "own.py").write_text(OWN)
     (place / "broken.py").write_text("import nothing_like_it\n")
     (place / "typo.py").write_text("def\n")
     command, _, more = words.partition(" ")
@@ -262,6 +270,37 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(
     assert line.startswith("ssp: ")
     assert says in line
     assert sorted(path for path in place.rglob("*") if "__pycache__" not in str(path)) == before
+
+
+UNSEEN = """
+import sys
+sys.modules.update(torch=None, ray=None, transformers=None)  # none of them can be imported
+from ssp_env.cli import main
+for line in sys.stdin:
+    assert main(line.split()) == 2
+"""
+
+
+def test_what_is_not_there_is_told_before_pytorch_is_loaded(place: Path) -> None:
+    corpus = "--world files --set world_options.name=a --set world_options.corpus_path=nope"
+    commands = (
+        "eval nope",
+        "eval --questions nope",
+        f"eval {corpus}",
+        f"train {corpus} --model run",
+        "train --questions nope",
+        "train --set game.prompts=nope",
+        "play --model nope",
+        "league nope",
+        "export nope -o new",
+        "imitate --out new --games nope",
+    )
+    command, text = [sys.executable, "-c", UNSEEN], "\n".join(commands)
+    ran = subprocess.run(command, input=text, capture_output=True, text=True, cwd=place)
+    assert ran.returncode == 0, ran.stderr
+    said = ran.stderr.splitlines()
+    assert len(said) == len(commands)
+    assert all("nope" in line and "needs a package" not in line for line in said), said
 
 
 @pytest.mark.parametrize("out", ["/dev/full", "file/in", "/proc/in"])

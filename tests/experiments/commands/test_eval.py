@@ -79,6 +79,19 @@ def test_a_model_behind_an_api_samples_at_the_temperature_that_is_given() -> Non
         assert {body["temperature"] for body in server.bodies} == {0.7}
 
 
+def test_a_model_behind_an_api_needs_no_other(tmp_path: Path) -> None:
+    (tmp_path / "corpus").write_text('{"id": "1", "title": "Vltava", "text": "A river in Prague."}')
+    asked = {"question": "which river is in Prague?", "answers": ["Vltava"]}
+    (tmp_path / "mine").write_text(json.dumps(asked))
+    named = ("world_options.name=mine", f"world_options.corpus_path={tmp_path / 'corpus'}")
+    with ChatServer(lambda prompt: "<answer>Vltava</answer>") as server:
+        served = sets(f"openai.base_url={server.url}", "openai.model=scripted", *named)
+        words = ["--world", "files", "--questions", str(tmp_path / "mine"), *served]
+        assert main(["eval", "--player", "api", "--out", str(tmp_path / "out"), *words]) == 0
+    (game,) = read_games(tmp_path / "out")
+    assert game.record.attempts[0].right
+
+
 def test_a_checkpoint_plays_by_the_settings_of_its_run(
     policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

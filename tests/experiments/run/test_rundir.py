@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,11 @@ from small_runs import make_run
 
 from ssp_agents.checksums import write_checksums
 from ssp_env.errors import ModelError, RunError
+from ssp_env.types import World
+from ssp_env.worlds.mini import MiniWorld
 from ssp_experiments.config import RunConfig, load_preset, make_config
+from ssp_experiments.run.checks import check_early, kept_open, open_training
+from ssp_experiments.run.cluster import algorithm_config
 from ssp_experiments.run.rundir import RunDirectory
 
 CONFIG = make_config(load_preset("tiny"))
@@ -192,3 +197,35 @@ def test_a_damaged_state_is_found_before_ray_is_started(
     harm(file)
     with pytest.raises(ModelError, match=r"algorithm_state.pkl.*restore it from a copy"):
         directory.check(CONFIG, resume=True)
+
+
+def test_a_run_opens_its_world_and_its_rules_once(
+    policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[World] = []
+    make = MiniWorld.__init__
+
+    @wraps(make)
+    def counted(world: MiniWorld, *args: Any, **options: Any) -> None:
+        opened.append(world)
+        make(world, *args, **options)
+
+    monkeypatch.setattr(MiniWorld, "__init__", counted)
+    config = make_config(load_preset("tiny"), {"model": str(policy), "world_options.seed": 71})
+    with kept_open():
+        check_early(config, tmp_path / "run", resume=False)
+        rules, _ = open_training(config)
+        made = algorithm_config(config)
+        assert made.make_rules(made.make_world(), rules.tokenizer) is rules
+    assert opened == [rules.world]
+    assert algorithm_config(config).make_rules(rules.world, rules.tokenizer) is not rules
+
+
+def test_a_checkpoint_without_its_state_is_refused(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    config = make_config(load_preset("tiny"))
+    directory.write_config(config)
+    directory.append_metrics({"step": 0})
+    directory.save_checkpoint(1, lambda folder: (folder / "algorithm").mkdir())
+    with pytest.raises(RunError, match=r"algorithm_state.pkl is missing: restore it from a copy"):
+        check_early(config, tmp_path, resume=True)

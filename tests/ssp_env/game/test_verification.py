@@ -227,3 +227,19 @@ def test_kinds_of_noise(mini: MiniWorld, words: WordTokenizer, kind: str, count:
             (found,) = rules.retriever.search([game.question or ""], 30)
             fresh = [d.id for d in found if d.id not in retrieved[game.slot]]
             assert ids == fresh[:count]
+
+
+def test_a_solver_may_search_for_what_verification_searches_for_and_for_no_more(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
+    rules = rules_of(mini, words, max_query_tokens=4, verifier="policy", attempts=2)
+    asked = f"what is the mentor of the rival of {mini.answers[0].answer} ?"
+
+    round_ = Round.of_questions(rules, [Question("q", asked, ("Nobody",))], [0])
+    first, second = (attempt.trajectory for attempt in round_.games[0].attempts)
+    first.feed_text(f"<search> {asked} </search>")
+    second.feed_text(f"<search> {asked} what </search>")
+    assert (first.query, first.ending) == (asked, None)
+    assert second.ending == "budget_query"
+    shown = rules.tokenizer.decode(rules.prompts.search(asked))
+    assert asked in shown, "verification does not cut it"

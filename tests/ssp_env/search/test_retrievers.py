@@ -1,29 +1,24 @@
-"""Corpora and their reader; BM25 in memory and on disk; rank fusion, reranking, kept rankings."""
+"""Corpora and their reader; rank fusion, reranking, kept rankings."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import pickle
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import bm25s
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import jsonl
 
 from ssp_env.errors import ConfigError, DataError, ServiceError
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.rules import Rules
-from ssp_env.search.base import Corpus, Retriever, read_corpus, search_each
-from ssp_env.search.bm25 import BM25Retriever, tokenize
+from ssp_env.search.base import read_corpus, search_each
 from ssp_env.search.index import build_index, open_index
 from ssp_env.search.wrappers import (
     DEPTH,
@@ -31,7 +26,6 @@ from ssp_env.search.wrappers import (
     HybridRetriever,
     RerankedRetriever,
 )
-from ssp_env.testing import RetrieverTests
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
@@ -57,12 +51,51 @@ def test_both_formats_plain_or_gzip_with_blank_lines_and_a_byte_order_mark(
     ]
 
 
+BEIR = [
+    {"_id": "1", "title": "Vienna", "text": "A city.", "metadata": {}},
+    {"_id": "2", "title": "", "text": "No title."},
+    {"_id": 3, "title": None, "text": "None either."},
+]
+READ = [Document("1", "Vienna", "A city."), Document("2", "", "No title.")]
+
+
+def test_corpora_of_the_field_are_told_by_their_fields(tmp_path: Path) -> None:
+    beir = tmp_path / "corpus.jsonl"
+    beir.write_text("\n".join(map(json.dumps, BEIR)))
+    assert list(read_corpus(beir)) == [*READ, Document("3", "", "None either.")]
+
+    # DPR's psgs_w100.tsv: quotes are doubled, and a text may have tabs and line breaks in them.
+    dpr = tmp_path / "psgs.tsv.gz"
+    said = 'id\ttext\ttitle\n1\t"A ""city"",\twith\na break."\tVienna\n2\tPlain.\tRome\n'
+    dpr.write_bytes(gzip.compress(said.encode("utf-8-sig")))
+    long = Document("1", "Vienna", 'A "city",\twith\na break.')
+    assert list(read_corpus(dpr)) == [long, Document("2", "Rome", "Plain.")]
+    assert open_index(build_index(dpr, tmp_path / "i")).search(["city"], 1)[0] == [long]
+
+    from pyarrow import Table
+    from pyarrow.parquet import write_table
+
+    rows = [{"id": 1, "contents": '"Vienna"\nA city.', "embedding": [0.5]}, {"id": 2, "text": "x"}]
+    every = dict.fromkeys({**rows[0], **rows[1]})
+    write_table(Table.from_pylist([{**every, **row} for row in rows]), tmp_path / "c.parquet")
+    assert list(read_corpus(tmp_path / "c.parquet")) == [READ[0], Document("2", "", "x")]
+
+    dpr.write_bytes(b"id\ttext\ttitle\n1\tA city.\n")
+    with pytest.raises(DataError, match=r"gz:2: has 2 fields, but id, text, title are 3"):
+        read_corpus(dpr)
+    dpr.write_bytes(b"1\tA city.\n2\tAnother\n")
+    with pytest.raises(DataError, match=r"gz:2: a passage needs .*the line has 1, A city\."):
+        read_corpus(dpr)
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("{broken", "not JSON"),
+        ("{broken", "neither JSON Lines"),
         ("[1]", "list in place of an object"),
-        ('{"contents": "x"}', 'needs "id".*the line has: contents'),
+        ('{"contents": "x"}', 'needs "id" or "_id", and "contents".*the line has contents'),
+        ('{"id": 1, "title": 3, "text": "x"}', "the line has id, title, text"),
+        ('{"docid": 1, "passage": "x"}', "the line has docid, passage"),
     ],
 )
 def test_a_line_that_is_no_passage_is_named(tmp_path: Path, line: str, says: str) -> None:
@@ -70,72 +103,6 @@ def test_a_line_that_is_no_passage_is_named(tmp_path: Path, line: str, says: str
     path.write_text(f"{json.dumps(ROWS[0])}\n\n{line}\n", encoding="utf-8")
     with pytest.raises(DataError, match=rf"c\.jsonl:3: .*{says}"):
         read_corpus(path)
-
-
-CORPUS = Corpus(
-    [
-        Document("a", "Vienna", "The capital of Austria lies on the Danube."),
-        Document("b", "Danube", "A river in Europe."),
-        Document("c", "Twin one", "identical words"),
-        Document("d", "Twin one", "identical words"),
-        Document("e", "Šibenik", "Grad u Hrvatskoj, 北京."),
-        Document("f", "", ""),
-    ]
-)
-
-
-@pytest.fixture(scope="module", params=["memory", "disk"])
-def retriever(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Retriever:
-    if request.param == "memory":
-        return BM25Retriever(CORPUS)
-    folder = tmp_path_factory.mktemp("index")
-    return open_index(build_index(jsonl(folder / "c.jsonl", CORPUS), folder / "i").parent)
-
-
-def test_title_and_text_are_searched_and_equal_scores_are_in_order(retriever: Retriever) -> None:
-    found = {"vienna": "a", "DANUBE!": "ba", "identical": "cd", "šibenik": "e", "北京": "e"}
-    found |= dict.fromkeys(("", " \t\n", "\x00\x01\x7f", "?!…", "\ud800", "zzzunknown"), "")
-    assert [ids(ranking) for ranking in retriever.search([*found], 5)] == [*found.values()]
-
-
-class TestBM25(RetrieverTests):
-    queries = ("danube", "identical words", "capital of europe")
-
-    @pytest.fixture(autouse=True)
-    def take(self, retriever: Retriever) -> None:
-        self.retriever = retriever
-
-    def make_retriever(self) -> Retriever:
-        return self.retriever
-
-    def test_copies_and_threads_answer_alike(self) -> None:
-        alone = self.retriever.search(self.queries, 3)
-        assert pickle.loads(pickle.dumps(self.retriever)).search(self.queries, 3) == alone
-        with ThreadPoolExecutor(6) as pool:
-            found = pool.map(lambda _: self.retriever.search(self.queries, 3), range(18))
-            assert list(found) == [alone] * 18
-
-
-def test_in_memory_rankings_and_scores_are_those_of_bm25s_ties_by_position() -> None:
-    # Words as unevenly frequent as in real text, with many equal scores.
-    rng = np.random.default_rng(0)
-    weights = 1 / np.arange(1, 301)
-    rows = [rng.choice(300, rng.integers(0, 30), p=weights / weights.sum()) for _ in range(200)]
-    texts = [" ".join(f"w{word}" for word in row) for row in rows]
-    documents = [Document(f"d{i}", "", text) for i, text in enumerate(texts)]
-
-    retriever = BM25Retriever(Corpus(documents))
-    index = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
-    index.index([tokenize(document.text) for document in documents], show_progress=False)
-    everything = " ".join(f"w{i}" for i in range(300))
-    for query in ("w0", "w250 w0 w1", everything):
-        scores = index.get_scores([word for word in tokenize(query) if word in index.vocab_dict])
-        order = [i for i in np.argsort(-scores, kind="stable") if scores[i] > 0]
-        for k in (1, 3, 40, 500):
-            found = [(document.id, document.score) for document in retriever.search([query], k)[0]]
-            assert found == [(documents[i].id, float(scores[i])) for i in order[:k]]
 
 
 class Letters:

@@ -78,6 +78,7 @@ def test_a_search_r1_client_gets_one_ranking_per_query(served: Served, count: in
     [
         ({}, 422, "queries: Field required"),
         ({"queries": ["a\ud800", 3]}, 422, "queries.1: Input should be a valid string"),
+        ({"queries": ["a"], "topk": 0}, 422, "topk: .* greater than or equal to 1"),
         ({"queries": ["a"], "topk": 101}, 422, "topk: .* less than or equal to 100"),
         ({"queries": ["a"] * 16_385}, 422, "at most 16384 items"),
         ({"queries": ["poison"]}, 500, "the search failed"),

@@ -10,10 +10,21 @@ import pytest
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import DEFAULT_FILTERS
+from ssp_env.game.game import Game, one_minus_p
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import scripted_player
-from ssp_env.testing.hacks import CHEATS, Finding, Report, Result, find_cheat, probe
+from ssp_env.testing.hacks import (
+    CHEATS,
+    Cheat,
+    Finding,
+    Report,
+    Result,
+    Turn,
+    find_cheat,
+    probe,
+)
+from ssp_env.types import Role
 from ssp_env.worlds.mini import MiniWorld
 
 GAMES = 25
@@ -40,7 +51,7 @@ def test_every_cheat_plays_to_an_end(mini: MiniWorld, spelled: bool) -> None:
     rules = rules_of(mini, spelled=spelled, game={"attempts": 1, "closed_book": True})
     report = probe(rules, map(find_cheat, CHEATS), games=2)
     assert [result.name for result in report.cheats] == list(CHEATS)
-    assert len(CHEATS) == 32
+    assert len(CHEATS) == 34
     for result in report.cheats:
         assert result.finding is not Finding.NOT_PLAYED
         assert (result.games, result.void) == (2, 0), result.name
@@ -89,13 +100,51 @@ def test_what_holds_a_cheat(
         assert found.solver == 1.0
 
 
-def test_playing_dumb_at_the_closed_book_gate_earns_no_more(mini: MiniWorld) -> None:
-    found = result_of(rules_of(mini, game={"closed_book": True}), "sandbag")
-    assert found.beside == "by_heart"
-    assert found.solver_with_gate == 1.0
-    assert found.more_than_honest is not None
-    assert found.more_than_honest.value == 0.0
-    assert found.finding is not Finding.PAYS
+@pytest.mark.parametrize("verifier", ["world", "policy"])
+@pytest.mark.parametrize("cheat", ["sandbag", "sandbag_number", "sandbag_search", "spaces_beside"])
+def test_what_was_not_read_pays_nobody_at_the_closed_book_gate_or_after_it(
+    mini: MiniWorld, cheat: str, verifier: str
+) -> None:
+    game = {"closed_book": True, "verifier": verifier, "proposer_reward": "4p(1-p)"}
+    found = result_of(rules_of(mini, spelled=True, game=game), cheat)
+    assert found.finding is Finding.HELD
+    assert (found.proposer, found.solver) == (0.0, 0.0)
+
+
+def test_the_gate_costs_an_honest_pair_nothing(mini: MiniWorld) -> None:
+    pays = [
+        (honest.proposer, honest.solver)
+        for gate in (False, True)
+        for honest in [probe(rules_of(mini, game={"closed_book": gate}), [], games=GAMES).honest]
+    ]
+    assert pays[0] == pays[1]
+
+
+class AsksForTwo(Cheat):
+    """A solver that is paid as it was, and a proposer that is paid for one word in its question."""
+
+    gains = Role.SOLVER
+    closed_by = "a reward that does not read"
+
+    def ask(self, turn: Turn) -> str:
+        return f"{turn.recall().question} really"
+
+    def solve(self, turn: Turn) -> str:
+        return turn.honest(turn.question.removesuffix(" really"))
+
+
+def test_a_cheat_whose_pay_goes_to_the_other_role_moves_and_a_gift_does_not(
+    mini: MiniWorld,
+) -> None:
+    def reward(game: Game) -> float:
+        return 1.0 if "really" in (game.question or "") else one_minus_p(game)
+
+    rules = rules_of(mini, spelled=True, game={"verifier": "none"}, proposer_reward=reward)
+    moving, gift = probe(rules, [AsksForTwo(), find_cheat("throw")], games=GAMES).cheats
+    assert moving.finding is Finding.MOVES
+    assert moving.more_than_honest is not None
+    assert moving.more_than_honest.low > 0.1
+    assert gift.finding is Finding.HELD
 
 
 def test_an_outage_of_the_partner_voids_what_it_has_not_written(mini: MiniWorld) -> None:

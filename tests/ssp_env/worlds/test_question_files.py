@@ -1,4 +1,4 @@
-"""Files of questions with answers: whose fields are read, and what is refused by its line."""
+"""Files of questions and of answers: whose fields are read, and what is refused by its line."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted import begin
 
-from ssp_env.errors import DataError
-from ssp_env.types import Question
-from ssp_env.worlds.questions import read_questions, shared_questions
+from ssp_env.doors.setup import set_up
+from ssp_env.errors import ConfigError, DataError
+from ssp_env.game.rules import Rules
+from ssp_env.types import GroundTruth, Question
+from ssp_env.worlds.files import FileWorld
+from ssp_env.worlds.questions import read_answers, read_questions, shared_questions
 
 VERL = {
     "data_source": "nq",
@@ -72,15 +76,16 @@ def test_the_fields_of_a_line_say_which_form_it_has(
     assert read_questions(table) == (found, Question("other", "what?", ("this",)))
 
 
-SEEN = "the line has query, ground_truth"
+SEEN = "the line has query, reply"
 
 
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"query": "who?", "ground_truth": "Jane"}, rf"{SEEN}; give question with answers \(ours"),
-        ({"query": "who?", "ground_truth": "Jane"}, r"golden_answers \(FlashRAG\).*target \(verl"),
-        ({"answers": ["Jane"]}, "field 'question': Field required; the line has answers"),
+        ({"query": "who?", "reply": "Jane"}, rf"{SEEN}; give question with answers \(ours"),
+        ({"query": "who?", "reply": "Jane"}, r"golden_answers \(FlashRAG\).*target \(verl"),
+        ({"_id": "1", "text": "who?"}, "no answer in it: the line has _id, text"),
+        ({"answers": ["Jane"]}, "no question in it: the line has answers"),
         ({"question": " ", "answers": ["Jane"]}, "field 'question'"),
         ({"question": "who?", "golden_answers": []}, "field 'golden_answers': .*; not "),
         ({"question": "who?", "golden_answers": "Jane"}, "field 'golden_answers': .*not 'Jane'"),
@@ -89,8 +94,8 @@ SEEN = "the line has query, ground_truth"
             {**VERL, "reward_model": {"ground_truth": {"goal": 3}}},
             "field 'reward_model.ground_truth.target': Field required",
         ),
-        ({**VERL, "prompt": None}, "no question in its prompt"),
-        ({**VERL, "prompt": VERL["prompt"][1:] * 2}, "no question in its prompt.*one user message"),
+        ({**VERL, "prompt": None}, "no question in it"),
+        ({**VERL, "prompt": VERL["prompt"][1:] * 2}, "no question in it.*one user message"),
         ({"id": 1, "question": "what?", "answers": ["x"]}, "id '1' occurs twice"),
     ],
 )
@@ -100,6 +105,39 @@ def test_what_is_not_known_is_refused_by_its_line(
     file = write(tmp_path / "q.jsonl", {"id": 1, "question": "who?", "answers": ["Jane"]}, row)
     with pytest.raises(DataError, match=f"q.jsonl:2: .*{says}"):
         read_questions(file)
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        ({"id": 7, "answer": "Vienna", "aliases": ["Wien"]}, ("7", "Vienna", ("Wien",))),
+        ({"answer": "Vienna"}, ("a1", "Vienna", ())),
+        ({"golden_answers": ["Jane", "J."], "question": "who?"}, ("a1", "Jane", ("J.",))),
+        (VERL, ("a1", "Jane", ("J.",))),
+        ({"ground_truth": "Jane", "sys_question_example": "..."}, ("a1", "Jane", ())),
+    ],
+)
+def test_answers_have_the_forms_of_questions(
+    row: dict[str, Any], found: tuple[Any, ...], tmp_path: Path
+) -> None:
+    assert read_answers(write(tmp_path / "a.jsonl", row)) == ((GroundTruth(*found),), {})
+
+
+def test_the_papers_answers_ask_for_a_number_of_searches(tmp_path: Path) -> None:
+    rows = [{"ground_truth": name, "search_turns": n} for n, name in enumerate(("A", "B", "C"), 2)]
+    corpus = write(tmp_path / "c.jsonl", {"_id": "1", "text": "A, B and C."})
+    world = FileWorld("mine", corpus, write(tmp_path / "a.jsonl", *rows, {"answer": "D"}))
+    assert world.asked_searches == {"a1": 2, "a2": 3, "a3": 4}
+    config = {"max_searches": 4, "asked_searches": [1, 1]}
+    played = begin(rules(world, config), 12)
+    wanted = world.asked_searches
+    assert {g.truth.id: g.start.asked_searches for g in played.games} == {**wanted, "a4": 1}
+    with pytest.raises(ConfigError, match="ask for up to 4 searches; allow as many"):
+        rules(world, {"max_searches": 3, "asked_searches": [1, 1]})
+
+
+def rules(world: FileWorld, game: dict[str, Any]) -> Rules:
+    return set_up({"world": world, "tokenizer": "bytes", "game": game}).rules
 
 
 def test_parquet_is_refused_by_name_where_nothing_reads_it(

@@ -1,0 +1,101 @@
+"""Rows of data files: JSON lines and tab-separated values, plain or gzip, and Parquet."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from ssp_env.disk import opened
+from ssp_env.errors import DataError
+
+_PARQUET = b"PAR1"
+"""First bytes of a Parquet file."""
+
+
+def read_table(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a file, each with its number and fields; the content says what the file is.
+
+    JSON lines hold one object each; blank ones are passed over. Tab-separated values begin with a
+    line of the fields' names, as DPR's do, and quotes in them are doubled. Fields that are null are
+    left out: a table has a column where any of its rows has a value. A ``DataError`` names the
+    file, and the line that is none of these. Parquet needs pyarrow.
+
+    >>> from tempfile import mkdtemp
+    >>> file = Path(mkdtemp(), "psgs.tsv")
+    >>> _ = file.write_text('id\\ttext\\ttitle\\n1\\t"A ""city""."\\tVienna\\n')
+    >>> list(read_table(file))
+    [(2, {'id': '1', 'text': 'A "city".', 'title': 'Vienna'})]
+    """
+    for number, row in _rows(path):
+        yield number, {name: value for name, value in row.items() if value is not None}
+
+
+def fields_of(row: Iterable[str]) -> str:
+    """The fields of a row, in words."""
+    return f"the line has {', '.join(map(str, row)) or 'no fields'}"
+
+
+def _rows(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    with opened(path) as file:
+        first = file.read(len(_PARQUET))
+        if first != _PARQUET:
+            # A byte order mark, which some editors put before the first line, is no part of it.
+            lines = chain([first + file.readline()], file)
+            yield from _lines(path, (line.removeprefix(b"\xef\xbb\xbf") for line in lines))
+            return
+    yield from _parquet(path)
+
+
+def _lines(path: str | Path, raw: Iterator[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+    head = next(raw)
+    if b"\t" in head.strip() and head.lstrip()[:1] not in (b"{", b"["):
+        yield from _tabbed(path, chain([head], raw))
+        return
+    for number, line in enumerate(chain([head], raw), start=1):
+        try:
+            text = line.decode("utf-8")
+            if not text.strip():
+                continue
+            if not isinstance(row := json.loads(text), dict):
+                raise ValueError(f"{type(row).__name__} in place of an object")
+        except (ValueError, RecursionError) as error:
+            what = f"neither JSON Lines, one object per line, nor a table with tabs ({error})"
+            raise DataError(path, what, number) from error
+        yield number, row
+
+
+def _tabbed(path: str | Path, raw: Iterator[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+    csv.field_size_limit(2**31 - 1)
+    rows = csv.reader((line.decode("utf-8") for line in raw), delimiter="\t")
+    try:
+        names = next(rows)
+        for row in rows:
+            if row and len(row) != len(names):
+                what = f"has {len(row)} fields, but {', '.join(names)} are {len(names)}"
+                raise DataError(path, what, rows.line_num)
+            if row:
+                yield rows.line_num, dict(zip(names, row, strict=True))
+    except (csv.Error, UnicodeDecodeError) as error:
+        what = f"is no table of tab-separated values ({error})"
+        raise DataError(path, what, rows.line_num + 1) from error
+
+
+def _parquet(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        fix = "pip install pyarrow, or save it as JSON lines"
+        raise DataError(path, f"is a Parquet file, which pyarrow reads: {fix}") from None
+    try:
+        number = 0
+        for batch in ParquetFile(path).iter_batches():
+            for row in batch.to_pylist():
+                number += 1
+                yield number, row
+    except (ArrowException, OSError) as error:
+        raise DataError(path, f"cannot be read as Parquet: {error}") from error
