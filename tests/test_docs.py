@@ -98,6 +98,16 @@ def test_what_a_document_names_exists(document: Path) -> None:
     assert not missing
 
 
+def test_every_surprise_has_its_proof_and_every_script_its_row() -> None:
+    """That tests and scripts exist, the test above sees to."""
+    lines = (ROOT / "docs" / "surprises.md").read_text(encoding="utf-8").splitlines()
+    rows = [line for line in lines if re.match(r"\| (?!library)", line)]
+    proofs = [re.findall(r"\.\./findings/[\w.-]+\.sh|`[\w/]+\.py:test_\w+`", row) for row in rows]
+    assert not [row for row, proof in zip(rows, proofs, strict=True) if not proof]
+    shown = sorted(Path(proof).name for found in proofs for proof in found if proof[0] == ".")
+    assert shown == sorted(path.name for path in (ROOT / "findings").iterdir())
+
+
 def anchors_of(document: Path) -> set[str]:
     """Anchors of the headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)

@@ -212,7 +212,10 @@ def _check_outcome(game: Game, config: GameConfig) -> None:
             assert game.reason is None
             assert len(game.attempts) == config.attempts
             assert enough, "too few attempts count"
-            assert all(a.verdict and a.reward == float(a.right) for a in counted)
+            free = not config.closed_book or game.origin is Origin.GIVEN
+            earned = [float(a.right and (free or game.has_read(a))) for a in counted]
+            assert all(a.verdict for a in counted)
+            assert [a.reward for a in counted] == earned, "the solver's reward is not its due"
             p = sum(a.right for a in counted) / len(counted)
             expected = 1 - p if config.proposer_reward == "1-p" else 4 * p * (1 - p)
             due = expected if proposed else None

@@ -30,7 +30,6 @@ POLICY = "run/checkpoints/step_000002/policy"
 SWEEP = {"seeds": [0], "set": {"steps": 1}, "arms": {"plain": {}, "strange": NAMED}}
 REFUSED = [
     ("eval", POLICY, "--per-group", "1"),
-    ("eval", "run"),
     ("league", "run", POLICY),
     ("play", "--model", POLICY),
     ("probe", "--model", POLICY),
@@ -91,7 +90,7 @@ def test_what_needs_no_code_imports_none(command: Sequence[str], folder: Path) -
     assert not (folder / "imported").exists()
 
 
-@pytest.mark.parametrize("command", [REFUSED[0], REFUSED[5], REFUSED[6]], ids=" ".join)
+@pytest.mark.parametrize("command", [REFUSED[0], REFUSED[4], REFUSED[5]], ids=" ".join)
 def test_code_that_the_command_line_names_as_well_is_imported(
     command: Sequence[str], folder: Path
 ) -> None:

@@ -125,9 +125,7 @@ class RunDirectory:
         later = [f"step_{step:06d}" for step in saved if step >= lost]
         fix = "begin another run with another --out"
         if len(later) < len(saved):
-            fix = (
-                f"delete {', '.join(later)} in {self.checkpoints}: what came after is played again"
-            )
+            fix = f"delete {', '.join(later)} in {self.checkpoints} to play them again"
         what = f"{self.metrics} has lost its line of step {lost}, which was saved"
         raise RunError(f"{what}; restore the file from a copy, or {fix}")
 
