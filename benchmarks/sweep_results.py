@@ -1,6 +1,6 @@
 """What is kept of a sweep under ``benchmarks/results``: tables, a figure of some curves, and means.
 
-    python -m benchmarks.sweep_results runs/sweeps/gate --panels accuracy.3 question_hops --out DIR
+    python -m benchmarks.sweep_results runs/sweeps/noise --panels accuracy.3 question_hops --out DIR
 
 ``trials.csv`` has a row per trial and ten steps, their means; accuracies are those of evaluations.
 """

@@ -1,4 +1,4 @@
-"""Imports run downwards."""
+"""Imports run downwards; the inside of other libraries is touched in one file each."""
 
 from __future__ import annotations
 
@@ -62,3 +62,42 @@ def test_imports_run_downwards() -> None:
         own = room_of(module)
         rooms = {room_of(imported) for imported in imports(ast.walk(tree))} - {own}
         assert not [room for room in rooms if FLOOR[room] >= FLOOR[own]], module
+
+
+COMPAT = {"ssp_agents.rllib.compat", "ssp_agents.engines.vllm_compat", "ssp_agents.causal_lm"}
+"""The files for the inside of Ray, vLLM and transformers."""
+PUBLIC = {"_replace", "_asdict", "_forward", "_forward_train"}
+"""Documented, for all their underscore: those of named tuples, and of RLlib's modules."""
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in PUBLIC
+
+
+def of_others(tree: ast.Module) -> set[str]:
+    """Private names that a module takes from elsewhere: attributes that it does not define, and
+    imports from other packages."""
+    nodes, defined, taken = list(ast.walk(tree)), set[str](), set[str]()
+    for node in nodes:
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                defined.add(name)
+            case ast.Attribute(attr=name, ctx=ast.Store()) | ast.Name(id=name, ctx=ast.Store()):
+                defined.add(name)
+            case ast.Attribute(attr=name):
+                taken.add(name)
+            case ast.ImportFrom(module=str(module), names=names) if not module.startswith("ssp_"):
+                taken |= {part for n in names for part in f"{module}.{n.name}".split(".")}
+            case ast.Import(names=names):
+                taken |= {part for n in names for part in n.name.split(".")}
+    return {name for name in taken - defined if is_private(name)}
+
+
+def test_private_parts_of_neighbours_are_touched_in_one_file_each() -> None:
+    found = {
+        module: names
+        for module, tree in MODULES.items()
+        if not module.startswith("ssp_env") and module not in COMPAT and (names := of_others(tree))
+    }
+    assert found == {}, "move it to the neighbour's file (COMPAT), with a canary"
+    assert all(of_others(MODULES[module]) for module in COMPAT), "the scan finds what is there"

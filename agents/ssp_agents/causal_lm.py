@@ -68,6 +68,11 @@ def states_behind(lm: Any, ids: Tensor, begun: int) -> Tensor:
     return torch.cat([last, rest.last_hidden_state], dim=1)
 
 
+def is_eager(lm: Any) -> bool:
+    """True if a causal LM computes attention step by step, without a fused kernel."""
+    return bool(lm.config._attn_implementation == "eager")
+
+
 def plain_logits(lm: Any, ids: Tensor) -> Tensor:
     """Logits (rows, length, vocabulary) by a causal LM's own forward pass, without a cache."""
     made: Tensor = lm(input_ids=ids, **_uncached(lm)).logits

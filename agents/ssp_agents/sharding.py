@@ -101,14 +101,14 @@ def _make_room(module: torch.nn.Module, device: torch.device) -> None:
     """Gives tensors on the meta device memory, without numbers; tied ones the same."""
     made: dict[int, Tensor] = {}
     for part in module.modules():
-        tensors: tuple[dict[str, Any], ...] = part._parameters, part._buffers
-        for held in tensors:
-            for name, tensor in held.items():
-                if tensor is not None and tensor.is_meta:
-                    empty = torch.empty_like(tensor, device=device)
-                    if isinstance(tensor, torch.nn.Parameter):
-                        empty = torch.nn.Parameter(empty, tensor.requires_grad)
-                    held[name] = made.setdefault(id(tensor), empty)
+        own: dict[str, Any] = {"recurse": False, "remove_duplicate": False}
+        held = [*part.named_parameters(**own), *part.named_buffers(**own)]
+        for name, tensor in held:
+            if tensor.is_meta:
+                empty = torch.empty_like(tensor, device=device)
+                if isinstance(tensor, torch.nn.Parameter):
+                    empty = torch.nn.Parameter(empty, tensor.requires_grad)
+                setattr(part, name, made.setdefault(id(tensor), empty))
 
 
 def full_tensor(tensor: Tensor) -> Tensor:

@@ -10,10 +10,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from ssp_env.errors import MissingExtra
 from ssp_env.search.base import check_request, passage_text
 from ssp_env.search.postings import BM25Index, Ranking
 from ssp_env.search.store import track
@@ -24,6 +26,13 @@ _MEMORY = 256_000_000
 """Bytes that a build on disk may fill before it writes them out."""
 _CACHED = 2**14
 """Rankings that are kept, by query and ``k``."""
+
+
+def _tantivy() -> Any:
+    try:
+        return import_module("tantivy")
+    except ModuleNotFoundError as error:
+        raise MissingExtra("an index on disk (tantivy)", "text") from error
 
 
 class BM25Retriever:
@@ -58,8 +67,7 @@ class DiskIndex:
     """An index on disk, by tantivy, which has Lucene's k1 and b alone."""
 
     def __init__(self, folder: Path) -> None:
-        import tantivy
-
+        tantivy = _tantivy()
         self._folder = folder
         # To open an index, tantivy makes a lock file in its folder, which may be read-only.
         with TemporaryDirectory(ignore_cleanup_errors=True) as links:
@@ -94,8 +102,7 @@ class DiskIndex:
 
 def build(folder: Path, passages: Passages) -> None:
     """Writes an index on disk, in bounded memory."""
-    import tantivy
-
+    tantivy = _tantivy()
     schema = tantivy.SchemaBuilder()
     schema.add_text_field("words", tokenizer_name="whitespace", index_option="freq")
     schema.add_integer_field("position", fast=True)

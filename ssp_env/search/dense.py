@@ -113,7 +113,7 @@ def build(
         return
 
     index = faiss.IndexFlatIP(encoder.info.dimension)
-    texts = map(passage_text, store.read_from(0))
+    texts = map(passage_text, store)
     for _ in track(range(0, len(store), BLOCK), "encoding passages"):
         index.add(encoder.encode_passages(list(islice(texts, BLOCK))))
     # FAISS's own writer overlooks a disk that fills up at the last bytes.

@@ -174,12 +174,8 @@ class PassageStore(Passages):
         return _document(self._database.execute(_SELECT + "position = ?", (place,)).fetchone())
 
     def __iter__(self) -> Iterator[Document]:
-        return self.read_from(0)
-
-    def read_from(self, start: int) -> Iterator[Document]:
-        """Iterates from a position on, without keeping what was read."""
-        query = _SELECT + "position >= ? ORDER BY position"
-        return map(_document, self._database.execute(query, (start,)))
+        """In their order, without keeping what was read."""
+        return map(_document, self._database.execute(_SELECT + "true ORDER BY position"))
 
     def digest(self) -> str:
         return self.manifest.corpus

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ssp_agents.architecture import TOKENS, Plain
-from ssp_agents.causal_lm import cached_states, head_logits
+from ssp_agents.causal_lm import cached_states, head_logits, is_eager
 from ssp_agents.engines.ragged_cache import RaggedCache
 from ssp_agents.engines.reading import Piece, passes, pieces
 
@@ -68,7 +68,7 @@ class Passes:
         self.model, self._vocab_size = model, vocab_size
         self.device = next(model.parameters()).device
         # Eager attention is there for the bits of published results: all is read in one pass.
-        self._at_once = model.config._attn_implementation == "eager"
+        self._at_once = is_eager(model)
         self.way = Way()
         self.checked = math.inf
         """Distance from the model's own forward pass that was found, in nats."""

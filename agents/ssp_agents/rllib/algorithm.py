@@ -18,7 +18,6 @@ from statistics import fmean
 from typing import Any
 
 import ray
-from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import (
     COMPONENT_ENV_RUNNER,
@@ -36,6 +35,7 @@ from ssp_agents.checksums import check_weights, write_checksums
 from ssp_agents.engines.gap import CHECK_EVERY, Gap, compared_rows, measure
 from ssp_agents.metrics import merge_figures, step_figures
 from ssp_agents.models import load_state
+from ssp_agents.rllib.compat import HookedAlgorithm
 from ssp_agents.rllib.config import SSPConfig
 from ssp_agents.rllib.env_runner import Sample, busiest, records_of, renumber, rounds_of
 from ssp_agents.rllib.learner import ask_learners, freeze_collected, naming_dead_learners
@@ -62,7 +62,7 @@ def _elsewhere(name: str, instead: str) -> Callable[..., Any]:
     return method
 
 
-class SSP(Algorithm):
+class SSP(HookedAlgorithm):
     """Search self-play: play a step's rounds, learn from them, hand the new weights to the players.
 
     The batch strategy, with its pool of verified questions, lives here; each round is sent a copy.
@@ -282,19 +282,17 @@ class SSP(Algorithm):
         return self._evaluated
 
     @classmethod
-    def _should_create_evaluation_env_runners(cls, eval_config: Any) -> bool:
+    def evaluates_apart(cls, eval_config: Any) -> bool:
         # RLlib would also make one that holds a third copy of the model in the main process.
         return bool(eval_config.evaluation_num_env_runners)
 
-    def _compile_iteration_results(self, *, train_results: Any, eval_results: Any) -> Any:
+    def evaluation_to_show(self, results: Any) -> Any:
         # Tune wants to see a metric at every step; RLlib leaves it out where nothing was evaluated.
-        if self.config.evaluation_interval and not eval_results:
+        if self.config.evaluation_interval and not results:
             nothing = evaluation_figures([], self._questions)
             before = {ENV_RUNNER_RESULTS: {**nothing, "training_step": nan}}
-            eval_results = {EVALUATION_RESULTS: self._evaluated or before}
-        return super()._compile_iteration_results(
-            train_results=train_results, eval_results=eval_results
-        )
+            return {EVALUATION_RESULTS: self._evaluated or before}
+        return results
 
     def _call_back(self, name: str, **about: Any) -> None:
         functions = getattr(self.config, f"callbacks_{name}")
@@ -364,7 +362,7 @@ class SSP(Algorithm):
         """RLlib's state, the number of the step, the batch strategy with its questions, and games
         that were played ahead."""
         group = COMPONENT_LEARNER_GROUP, args[0] if args else kwargs.get("components")
-        if self.config.is_sharded and self._check_component(*group, kwargs.get("not_components")):
+        if self.config.is_sharded and self.includes(*group, kwargs.get("not_components")):
             raise UsageError("learners that share a policy have no common state: save_to_path()")
         with naming_dead_learners(self.learner_group):
             state: dict[str, Any] = super().get_state(*args, **kwargs)

@@ -25,6 +25,7 @@ from ssp_agents.config import (
 from ssp_agents.engines.opening import check_same_tokens
 from ssp_agents.given import GivenQuestions, check_unseen
 from ssp_agents.models import shipped_directory
+from ssp_agents.rllib.compat import HookedConfig, attribute_of
 from ssp_agents.rllib.env_runner import SSPEnvRunner
 from ssp_agents.rllib.learner import SSPLearner
 from ssp_agents.rllib.module import MODULE_ID, LLMModule, module_spaces
@@ -88,7 +89,7 @@ REFUSED = {
 ENV_KEYS = ("world", "world_options", "game", "search", "make_rules")
 
 
-class SSPConfig(AlgorithmConfig):
+class SSPConfig(HookedConfig):
     """RLlib's config, with the game in ``environment`` and the learning in ``training``.
 
     ``environment(env_config={...})`` takes ``world`` (a name, or a function that makes one),
@@ -124,8 +125,7 @@ class SSPConfig(AlgorithmConfig):
         self.add_default_connectors_to_module_to_env_pipeline = False
         # Rollouts of an LLM take long; results that come late must not be dropped.
         self.sample_timeout_s = 24 * 3600.0
-        # They would be sent states of connectors, of which there are none.
-        self._dont_auto_sync_env_runner_states = True
+        self.leave_connectors_alone()
         # Else DDP deals gradients to its buckets anew after the first pass of a process, and gloo's
         # ring of three or more adds in another order then: a resumed run would differ in last bits.
         self.torch_ddp_kwargs = {"find_unused_parameters": True}
@@ -288,10 +288,10 @@ class SSPConfig(AlgorithmConfig):
             self.model_dir = str(shipped_directory(shipped))
         game, learning, engine = self.game(), self.learning(), self.engine_config()
         self._refuse_unread()
-        own = getattr(self._rl_module_spec, "module_class", None) not in (None, LLMModule)
+        own = getattr(self.given_module_spec, "module_class", None) not in (None, LLMModule)
         if own and engine.kind == "vllm":
             fix = "vLLM plays the model of model_dir: engine='transformers' plays your module"
-            raise ConfigError("rl_module_spec", self._rl_module_spec, fix)
+            raise ConfigError("rl_module_spec", self.given_module_spec, fix)
         with named("env_config"):
             world = self.env_config.get("world", "mini")
             if isinstance(world, str):
@@ -318,7 +318,7 @@ class SSPConfig(AlgorithmConfig):
         """Refuses settings and callbacks that would be read by nobody, and silently so."""
         untouched = vars(type(self)())
         for name, fix in REFUSED.items():
-            held = next(n for n in (name, f"_{name}", f"{name}_str") if n in untouched)
+            held = attribute_of(name, untouched)
             value, default = getattr(self, held), untouched[held]
             if value is not default and not bool(value == default):
                 raise ConfigError(name, value, f"not used by search self-play; {fix}")
@@ -344,9 +344,7 @@ class SSPConfig(AlgorithmConfig):
             fix = "give a number of questions, at least 1; each is an episode, the only unit"
             raise ConfigError("evaluation_duration", (duration, unit), fix)
 
-    @property
-    def _model_config_auto_includes(self) -> dict[str, Any]:
-        """Settings that every module is given, before the user's own ones."""
+    def module_settings(self) -> dict[str, Any]:
         return {
             "model": self.model_dir,
             "sharding": self.sharding,

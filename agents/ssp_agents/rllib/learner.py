@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,6 @@ import ray
 import torch
 from ray.exceptions import RayActorError, RayError
 from ray.rllib.core import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
-from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from torch import Tensor
 
 from ssp_agents import models, sharding
@@ -24,6 +23,7 @@ from ssp_agents.columns import Columns, columns_of
 from ssp_agents.config import LearningConfig
 from ssp_agents.losses import find_algorithm
 from ssp_agents.precision import autocasting, is_small, passes_dtype, round_frozen
+from ssp_agents.rllib.compat import HookedLearner, await_actor, workers_of
 from ssp_agents.rllib.module import ENTROPY, MODULE_ID, LLMModule, pack
 from ssp_agents.rows import Row
 from ssp_agents.scoring import Scores, TokenScorer, checkpoint_layers
@@ -35,7 +35,7 @@ Weights = dict[str, Any]
 DIED = "learner", "a learner died; go on from the last checkpoint"
 
 
-class SSPLearner(TorchLearner):
+class SSPLearner(HookedLearner):
     """One update over a batch whose rows carry role, advantage and weight.
 
     The frozen reference lives here; it is neither synchronised nor checkpointed. Of a policy with
@@ -56,7 +56,7 @@ class SSPLearner(TorchLearner):
         """Also loads the reference, and prepares the update."""
         self.learning: LearningConfig = self.config.learning()
         super().build()
-        learning, device = self.learning, self._device
+        learning, device = self.learning, self.torch_device
         algorithms = [find_algorithm(learning, role) for role in learning.learning_roles]
         reference: Scorer | None = None
         if learning.kl_coeff > 0 and any(algorithm.kl for algorithm in algorithms):
@@ -86,7 +86,7 @@ class SSPLearner(TorchLearner):
             freeze_collected()
 
     def _load_reference(self) -> TokenScorer:
-        device, sharded = self._device, self.config.is_sharded
+        device, sharded = self.torch_device, self.config.is_sharded
         load = sharding.load_first if sharded else models.load_model
         lm = load(self.config.model_dir)
         at, size = self.learning.temperature, self._policy.vocab_size
@@ -98,32 +98,31 @@ class SSPLearner(TorchLearner):
 
     # -- RLlib's hooks -------------------------------------------------------------------------
 
-    def _map_module_to_device(self, module: Any) -> None:
+    def place(self, modules: Any) -> None:
         """A policy that is shared goes there layer by layer, as shares. Before, the dtype of its
         passes is found."""
-        policy: LLMModule = module[MODULE_ID]
+        policy: LLMModule = modules[MODULE_ID]
         small = is_small(policy.lm)
-        self._holds_much = self._device.type == "cpu" and not small
-        policy.passes_in = passes_dtype(self.learning.dtype, self._device, small=small)
+        self._holds_much = self.torch_device.type == "cpu" and not small
+        policy.passes_in = passes_dtype(self.learning.dtype, self.torch_device, small=small)
         if self.config.is_sharded:
-            sharding.shard(policy, self._device, policy.passes_in, forward="forward_train")
+            sharding.shard(policy, self.torch_device, policy.passes_in, forward="forward_train")
             return
         # Layers that are computed again keep no keys and values; small policies keep their bits.
         again = self.learning.gradient_checkpointing
         policy.reads_once = not small and not again and can_read_once(policy.lm, policy.vocab_size)
         if policy.passes_in is not None and self.learning.lora_rank:
             round_frozen(policy, policy.passes_in)
-        super()._map_module_to_device(module)
+        super().place(modules)
 
-    def _make_modules_ddp_if_necessary(self) -> None:
+    def is_wrapped(self) -> bool:
         """A policy that is shared is not wrapped."""
-        if not self.config.is_sharded:
-            super()._make_modules_ddp_if_necessary()
+        return not self.config.is_sharded
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         """Adam; the update sets its learning rate."""
         learning: LearningConfig = config.learning()
-        params = [p for p in self.get_parameters(self._module[module_id]) if p.requires_grad]
+        params = [p for p in self.get_parameters(self.module[module_id]) if p.requires_grad]
         self.register_optimizer(
             module_id=module_id,
             optimizer=adam(params, learning),
@@ -138,15 +137,11 @@ class SSPLearner(TorchLearner):
         """Keeps the number of the training step, of which the learning rate is a function."""
         self._training_step = int(timesteps["training_step"])
 
-    def _uncompiled_update(
-        self, batch: dict[str, Columns], **kwargs: Any
-    ) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
-        """Learns from a batch. RLlib's ``Learner.update`` calls this, its only hook that leaves the
-        order of passes to us, after the connectors."""
+    def learn(self, batch: Mapping[str, Columns]) -> dict[str, Tensor]:
+        """One optimizer step."""
         figures = self.update_step(batch[MODULE_ID], self._training_step)
         self.metrics.log_dict(figures, key=MODULE_ID, window=1)
-
-        return {}, {MODULE_ID: torch.tensor(figures["loss"])}, {}
+        return {MODULE_ID: torch.tensor(figures["loss"])}
 
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: Columns, fwd_out: dict[str, Any]
@@ -189,7 +184,7 @@ class SSPLearner(TorchLearner):
 
         Computed as in an update, one row at a time, without gradients.
         """
-        device, found = self._device, []
+        device, found = self.torch_device, []
         with torch.no_grad(), autocasting(device, self._dtype):
             for row in rows:
                 # Padding and neighbours would change last digits, and a difference is looked for.
@@ -279,10 +274,10 @@ def naming_dead_learners(learner_group: Any) -> Iterator[None]:
         yield
     except Exception as error:
         # Which error it is depends on who noticed: Ray, RLlib, or the other learners.
-        manager = learner_group._worker_manager  # None in one process
+        manager = workers_of(learner_group)
         for actor in manager.actors().values() if manager else ():
             try:
-                ray.get(actor.__ray_ready__.remote(), timeout=10.0)
+                await_actor(actor, 10.0)
             except RayActorError:
                 raise LearnerDied(*DIED) from error
             except RayError:

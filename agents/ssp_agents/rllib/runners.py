@@ -20,6 +20,7 @@ from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 from ray.util import get_current_placement_group
 
 from ssp_agents.config import check_processors
+from ssp_agents.rllib.compat import workers_of
 from ssp_agents.rllib.module import pack
 from ssp_env.errors import ConfigError, ServiceError
 
@@ -91,7 +92,7 @@ class Runners:
         if group.local_env_runner is not None:
             return [call(group.local_env_runner) for call in calls]
 
-        manager = group._worker_manager
+        manager = workers_of(group)
         waiting, deaths = deque(range(len(calls))), Counter[int]()
         begun: dict[ray.ObjectRef, _Begun] = {}
         results: dict[int, T] = {}
@@ -138,7 +139,7 @@ class Runners:
         self, group: EnvRunnerGroup, begun: dict[ray.ObjectRef, _Begun], looking: bool
     ) -> ray.ObjectRef | None:
         """Waits for a call to end; meanwhile, looks for runners that could take waiting ones."""
-        manager, now = group._worker_manager, time.monotonic()
+        manager, now = workers_of(group), time.monotonic()
         timeout = max(0.0, min(job.deadline for job in begun.values()) - now)
         if looking and len(manager.healthy_actor_ids()) < manager.num_actors():
             timeout = min(timeout, PROBE_EVERY)

@@ -14,7 +14,7 @@ from tokenizers import Regex, pre_tokenizers
 from tokenizers import Tokenizer as RawTokenizer
 from tokenizers.models import WordLevel
 from torch.nn.utils.rnn import pad_sequence
-from transformers import Lfm2Config, Lfm2ForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, Lfm2Config, Lfm2ForCausalLM, PreTrainedTokenizerFast
 
 from ssp_agents.checksums import write_checksums
 from ssp_agents.tiny.traces import Trace, TraceWriter
@@ -81,7 +81,7 @@ def tiny_model(vocab_size: int, generator: torch.Generator, width: int = WIDTH) 
     The stock initialisation stalls at this size; wide embeddings and taps make the difference.
     """
     config = tiny_config(vocab_size, width)
-    model = Lfm2ForCausalLM._from_config(config, attn_implementation="eager")
+    model: Lfm2ForCausalLM = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     # The same variance of what a layer gives out, however many inputs it sums up.
     # Var(sum of w_i x_i) = width Var(w) Var(x).
     spread = 0.06 * math.sqrt(WIDTH / width)

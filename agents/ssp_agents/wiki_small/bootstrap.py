@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
-from transformers import Lfm2ForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, Lfm2ForCausalLM, PreTrainedTokenizerFast
 
 from ssp_agents.tiny import bootstrap as tiny
 from ssp_agents.tiny.traces import Trace
@@ -46,7 +46,8 @@ def wiki_tokenizer() -> PreTrainedTokenizerFast:
 def wiki_model(vocab_size: int, generator: torch.Generator) -> Lfm2ForCausalLM:
     """A fresh model whose attention copies from the start: each layer hands on what it attends to
     (V and O are a rotation and its transpose), and a token attends to its like (Q and K)."""
-    model = Lfm2ForCausalLM._from_config(tiny.tiny_config(vocab_size), attn_implementation="eager")
+    config = tiny.tiny_config(vocab_size)
+    model: Lfm2ForCausalLM = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "embed_tokens" in name:

@@ -16,7 +16,7 @@ import yaml
 
 from ssp_agents.checksums import check_weights
 from ssp_agents.health import Diagnosis
-from ssp_env import disk
+from ssp_env import disk, removed
 from ssp_env.errors import RunError
 from ssp_env.game.record import GameRecord
 from ssp_env.replay.files import SavedGame, SavedRules, game_lines
@@ -98,7 +98,8 @@ class RunDirectory:
             raise RunError(f"{self.path} holds {what}; choose another --out")
         # The checkpoint's own settings: those of the directory may have been edited since.
         step, place = self.latest_checkpoint() or (0, self.path)
-        theirs, ours = flat(self.read_config(place)), flat(config.model_dump(mode="json"))
+        theirs = removed.without_off("", flat(self.read_config(place)))
+        ours = flat(config.model_dump(mode="json"))
         names = [name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name)]
         fixed = {name for name in names if not CHANGEABLE.fullmatch(name)}
         # A server may move, but no other search may take its place.

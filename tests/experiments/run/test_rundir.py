@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from small_runs import make_run
 
 from ssp_agents.checksums import write_checksums
-from ssp_env.errors import ModelError, RunError
+from ssp_env.errors import ConfigError, ModelError, RunError
 from ssp_env.types import World
 from ssp_env.worlds.mini import MiniWorld
 from ssp_experiments.config import RunConfig, load_preset, make_config
@@ -155,6 +155,19 @@ def test_only_settings_that_decide_no_game_may_change(
     # Nor may its file be edited: the checkpoint has its own.
     directory.write_config(changed)
     assert f"other settings ({fixed})" in refused(directory.path, changed, again=True)
+
+
+def test_a_run_of_an_older_version_goes_on_unless_it_used_what_is_gone(tmp_path: Path) -> None:
+    directory = begun(tmp_path / "run", config=(config := make_config(load_preset("tiny"))))
+    held = directory.config.read_text()
+    for folder in (directory.path, *(at for _, at in directory.kept_checkpoints())):
+        older = held.replace("learning:\n", "learning:\n  privileged: 0.0\n")
+        older = older.replace("\ngame:\n", "\ngame:\n  gate_errors: [0.0, 0.0]\n")
+        (folder / "config.yaml").write_text(older)
+    assert make_config(directory.read_config()) == config
+    assert resume(directory, config) == 2
+    with pytest.raises(ConfigError, match=r"privileged = 0\.5: no such setting any more"):
+        make_config({**load_preset("tiny"), "learning": {"privileged": 0.5}})
 
 
 def test_a_run_whose_checkpoints_are_gone_is_left_alone(tmp_path: Path) -> None:
