@@ -217,7 +217,8 @@ def rate(won: Floats, games: int) -> Floats:
     counts[proposers:, :proposers] = (1.0 - won.T) * games + PRIOR
     rating: Floats = ELO * _bradley_terry(counts)
     rating += MEAN - rating[proposers:].mean()
-    return rating
+    # Rounded, so that equal players are equal whatever the order of sums.
+    return rating.round(6)
 
 
 def _bradley_terry(counts: Floats) -> Floats:
