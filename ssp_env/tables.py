@@ -41,10 +41,10 @@ def fields_of(row: Iterable[str]) -> str:
 
 def _rows(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     with opened(path) as file:
-        first = file.read(len(_PARQUET))
-        if first != _PARQUET:
+        first = file.readline()
+        if not first.startswith(_PARQUET):
             # A byte order mark, which some editors put before the first line, is no part of it.
-            lines = chain([first + file.readline()], file)
+            lines = chain([first], file)
             yield from _lines(path, (line.removeprefix(b"\xef\xbb\xbf") for line in lines))
             return
     yield from _parquet(path)

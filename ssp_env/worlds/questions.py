@@ -162,7 +162,7 @@ def read_questions(path: str | Path, group: str = "all") -> tuple[Question, ...]
     >>> read_questions(file)
     (Question(id='q1', text='Who wrote Emma?', answers=('Jane Austen',), group='all'),)
     """
-    rows = identified(path, _asking(path), "q")
+    rows = identified(path, _rows(path, asking=True), "q")
     return tuple(
         Question(name, row.asked(), tuple(row.wordings()), row.group or row.data_source or group)
         for name, row in rows
@@ -185,23 +185,18 @@ def _split(wordings: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     return wordings[0], tuple(wordings[1:])
 
 
-def _rows(path: str | Path) -> Iterator[tuple[int, _Row]]:
+def _rows(path: str | Path, *, asking: bool = False) -> Iterator[tuple[int, _Row]]:
     for line, fields in read_table(path):
         form = next((kind for name, kind in FORMS.items() if name in fields), None)
         if form is None:
             raise DataError(path, f"no answer in it: {fields_of(fields)}; give {WANTED}", line)
         row = validated(path, line, fields, form)
+        if asking and not row.asked().strip():
+            has = f"no question in it: {fields_of(fields)}"
+            raise DataError(path, f"{has}; give {WANTED}, the prompt as one user message", line)
         if row.data_source is not None and row.id is not None:
             # Files that join several data sets number each of them from 0.
             row = row.model_copy(update={"id": f"{row.data_source}/{row.id}"})
-        yield line, row
-
-
-def _asking(path: str | Path) -> Iterator[tuple[int, _Row]]:
-    for line, row in _rows(path):
-        if not row.asked().strip():
-            has = f"no question in it: {fields_of(row.model_fields_set)}"
-            raise DataError(path, f"{has}; give {WANTED}, the prompt as one user message", line)
         yield line, row
 
 

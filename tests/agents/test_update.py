@@ -207,5 +207,5 @@ def test_an_algorithm_that_does_not_fit_is_named(model_dir: Path) -> None:
     with pytest.raises(ConfigError, match=r"solver_algorithm.*its loss has to return \(\d+,\)"):
         Bench(model_dir, learning).update(tensors(rows), 0)
     learning = PLAIN.replace(solver_algorithm=f"{__name__}:SHORT")
-    with pytest.raises(ConfigError, match=r"learning.solver_algorithm.*advantages have to be"):
+    with pytest.raises(ConfigError, match=r"learning.solver_algorithm.*one per reward"):
         credited(rows, learning)

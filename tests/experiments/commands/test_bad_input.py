@@ -142,7 +142,7 @@ def test_a_model_that_does_not_fit_tokenizer_tags_or_budgets(
     (tmp_path / "own" / "tags.json").write_text('{"search": "lookup"}')
     own = refused(f"game.prompts={tmp_path / 'own'}")
     assert "cannot spell the tag <lookup>" in own
-    wiki = ("world=wiki-mini", "game.max_prompt_tokens=512")
+    wiki = ("world=wiki-mini", "game.max_prompt_tokens=2048")
     assert "cannot read documents" in refused(*wiki, "game.verifier=world")
     assert "take a model with a vocabulary for any text" in refused(*wiki)
     passage = {"id": "1", "title": "Vltava", "text": "What is the country of it?"}
@@ -220,7 +220,10 @@ MISTAKES = [
     ("train --rules mine:make --search empty", "leave out search.source"),
     ("train --search htp://127.0.0.1:9", "give an address such as http://"),
     ("train --questions nowhere", "nowhere: no such file (learning.questions)"),
-    ("train --questions strange", "strange:2: a question comes with its answers: the line has"),
+    (
+        "train --questions strange",
+        "strange:2: no question in it: the line has query, ground_truth; give",
+    ),
     ("train --questions strangers", "learning.questions = '1 questions': the tokenizer has no"),
     ("train --questions seen", "'seen': 1 of 1 are evaluation questions (q1; the first: 'what is"),
     (
