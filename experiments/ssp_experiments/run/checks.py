@@ -61,12 +61,14 @@ def check_early(config: RunConfig, out: Path, resume: bool) -> None:
         check_model_directory(Path(config.learning.partner))
     if config.learning.share_given:
         open_given(config.learning)
-    if resume and (latest := RunDirectory(out).latest_checkpoint()):
+    directory = RunDirectory(out)
+    taught = directory.taught.exists()  # which is none of this command's
+    if resume and not taught and (latest := directory.latest_checkpoint()):
         state = latest[1] / "algorithm" / "algorithm_state.pkl"
         if not state.is_file():
             what = f"{state} is missing: restore it from a copy, or delete this checkpoint"
             raise RunError(f"{what} and resume the one before")
-    RunDirectory(out).check(config, resume)
+    directory.check(config, resume)
     check_search(config.search)
 
 

@@ -43,6 +43,7 @@ def given(games: list[GameRecord]) -> list[tuple[str | None, str | None]]:
     return [(g.question, g.question_group) for g in games if g.origin == "given"]
 
 
+@pytest.mark.slow
 def test_one_process_or_two_runners_play_the_same_and_go_on_with_the_same(
     config: SSPConfig, tmp_path: Path
 ) -> None:

@@ -106,6 +106,7 @@ def test_a_runner_that_hangs_is_killed(manager: FaultTolerantActorManager, tmp_p
     assert pool(manager, sample_timeout_s=1.0)(calls(hang)) == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_call_that_ends_every_runner_is_given_up(manager: FaultTolerantActorManager) -> None:
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -111,7 +111,10 @@ def test_parts_of_your_own_are_trained_with_and_resumed(
     del command[command.index("--out") : command.index("--out") + 2]
     assert main(command) == 0
     assert "everything is in runs/tiny-seed0-2/" in capsys.readouterr().out
-    assert main(["train", "--resume", "--steps", "2", "--quiet"]) == 0
+    again = ["train", "--resume", "--steps", "2", "--quiet"]
+    assert main(again) == 2
+    assert "repeat it on the command line" in capsys.readouterr().err
+    assert main([*again, "--rules", "mine_of_this_test:make"]) == 0
     assert "(mini, verifier: Agreeable)" in capsys.readouterr().out
     run = tmp_path / "runs" / "tiny-seed0-2"
     assert metrics(run)[2]["invalid_odd"] > 0
@@ -120,6 +123,7 @@ def test_parts_of_your_own_are_trained_with_and_resumed(
 # -- services ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_server_plays_the_games_of_its_index_and_may_move_before_a_resume(
     policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -226,7 +226,7 @@ def test_interrupted_imitation_goes_on_to_the_same_result(
     for command, says in (
         ([*again, "--games", str(games)], "holds an imitation of other games"),
         ([*again, *sets("learning.kl_coeff=.1")], "say 0.0: leave it out"),
-        ([*again, "--verifier", "policy"], 'Unknown option: "--verifier"'),
+        ([*again, "--verifier", "policy"], "Unknown option: --verifier"),
         ([*words, *proposer, "--out", str(tmp_path / "no")], "nothing valid by proposer"),
         (["train", "--resume", "--out", str(run)], "an imitation, which ssp imitate goes on with"),
         (["imitate", *words[1:], "--lr", "1e30", "--out", str(tmp_path / "no")], "lower --lr"),
