@@ -143,7 +143,7 @@ def mean_curve(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def chart_data(runs: Sequence[Run], arms: Sequence[Arm]) -> list[dict[str, Any]]:
-    """All curves that are not always 0, as plain data.
+    """All curves that are not always 0, and all accuracies, as plain data.
 
     A chart of one run has a curve per figure; of several runs, each figure has a chart with a curve
     per run, and one per arm with the 95% interval over its seeds.
@@ -151,7 +151,11 @@ def chart_data(runs: Sequence[Run], arms: Sequence[Arm]) -> list[dict[str, Any]]
     drawn = []
     for about, names in charts({name for run in runs for name in run.figures}):
         known = {name: [curve(run, name) for run in runs] for name in names}
-        shown = {n: curves for n, curves in known.items() if any(c["y"].any() for c in curves)}
+        shown = {
+            name: curves
+            for name, curves in known.items()
+            if name.startswith(ACCURACY) or any(c["y"].any() for c in curves)
+        }
         if len(runs) == 1 and shown:
             series = [(spoken(name), i, shown[name][0]) for i, name in enumerate(shown)]
             drawn.append({**about, **_plain(series, [])})

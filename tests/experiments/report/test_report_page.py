@@ -212,3 +212,13 @@ def check_followed(run: RunDirectory, port: int) -> None:
     make_run(run.path.with_name("before it in the alphabet"), steps=2)
     assert [len(run["steps"]) for run in ask(port, "/api/state")[1]["runs"]] == [2, 2]
     assert {*ask(port, "/api/index?run=1&steps=1,2")[1]} == {"1", "2"}
+
+
+def test_a_benchmark_of_which_nothing_is_answered_has_its_curve(two_runs: list[str]) -> None:
+    runs = open_runs([two_runs[0]])
+    groups = [name for name in runs[0].figures if re.fullmatch(r"accuracy\.\d", name)]
+    runs[0].figures[groups] *= 0
+    (chart,) = (
+        c for c in curves.chart_data(runs, arms_of(runs)) if c["title"] == "Unseen questions"
+    )
+    assert len([s for s in chart["series"] if s["label"] != "mean"]) == len(groups) > 0
