@@ -3,6 +3,7 @@ model that nothing can play."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -57,4 +58,7 @@ def test_a_run_and_rllib_refuse_a_model_in_the_same_sentence(tmp_path: Path) -> 
     config = SSPConfig().environment(env_config={"world": "mini"}).training(model_dir=str(model))
     with pytest.raises(ModelError, match="no causal mask") as refused:
         config.build_algo()
-    assert done.stderr.strip().splitlines()[-1] == f"ssp: {refused.value}"
+    # The command looks before it has read the weights, at one layer of random ones.
+    said = (done.stderr.strip().splitlines()[-1], f"ssp: {refused.value}")
+    one, two = (re.sub(r"by [\d.e-]+ nats", "by some nats", each) for each in said)
+    assert one == two
