@@ -54,7 +54,8 @@ class Row:
 
 def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
     """Rows of one runner's games, without advantages; void games give none."""
-    proposals, attempts, examples, from_memory = [], [], [], []
+    # Answers from memory, at the closed-book gate, are never paid: nothing is learnt from them.
+    proposals, attempts, examples = [], [], []
     for game in games:
         # R = 1 - mean solve rate for a valid question (or as game.proposer_reward says), and
         # game.invalid_reward for an invalid one. A question that is reused, or put together from
@@ -79,15 +80,10 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
             group = f"example {game.start.seed} {game.slot}"
             row = _row(game, example.trajectory, "proposer", example.reward, group)
             proposals.append(replace(row, logprobs=np.full_like(row.logprobs, np.nan)))
-        if game.closed_book is not None and game.closed_book_reward is not None:
-            # Answers from memory are all paid 0, one group for all of the step: nothing is learnt
-            # from them but by the KL term.
-            reward = game.closed_book_reward
-            from_memory.append(_row(game, game.closed_book, "solver", reward, "closed book"))
 
     kept = proposals if "proposer" in config.learning_roles else []
     if "solver" in config.learning_roles:
-        kept = [*kept, *attempts, *examples, *from_memory]
+        kept = [*kept, *attempts, *examples]
     return kept
 
 

@@ -80,8 +80,6 @@ def reward_of(game: Game, trajectory: Trajectory) -> float | None:
     """Pay of a trajectory of a finished game; ``None`` if nothing is to be learnt from it."""
     if trajectory is game.proposer:
         return game.proposer_reward
-    if trajectory is game.closed_book:
-        return game.closed_book_reward
     number = game.number_of(trajectory)
     return game.attempts[number].reward if number >= 0 else None
 

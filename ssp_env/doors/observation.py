@@ -122,7 +122,6 @@ def info_of(round_: Round) -> Info:
         "attempts": attempts,
         "attempt_rewards": tuple(reward or 0.0 for reward in rewards),
         "attempt_counts": tuple(reward is not None for reward in rewards),
-        "closed_book_reward": 0.0 if turn else game.closed_book_reward or 0.0,
         "outcome": game.outcome.value,
         "reason": "" if turn else game.reason or "",
         "question": "" if turn else game.question or "",

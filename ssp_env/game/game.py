@@ -94,8 +94,6 @@ class Game:
     closed_book: Trajectory | None = None
     """The solver answering from memory, where that gate is on."""
     closed_book_verdict: Verdict | None = None
-    closed_book_reward: float | None = None
-    """Reward of the answer from memory, 0: what is known without reading is not paid."""
     attempts: list[Attempt] = field(default_factory=list)
     proposer_reward: float | None = None
     example: Attempt | None = None
@@ -161,7 +159,7 @@ class Game:
         """Mean reward of a valid game's attempts that count; 0 in a game that was rejected because
         the solver knew the answer."""
         if self.outcome is Outcome.INVALID and self.reason == CLOSED_BOOK:
-            return self.closed_book_reward
+            return 0.0
         if self.outcome is not Outcome.VALID:
             return None
         return sum(attempt.reward or 0.0 for attempt in self.counted) / len(self.counted)
@@ -223,7 +221,7 @@ class Game:
         self.outage = Outage(error.service, error.what, error.calls)
 
         # Verdicts of its attempts are dropped too: a void game is not trained on.
-        self.proposer_reward = self.closed_book_reward = None
+        self.proposer_reward = None
         for attempt in self.attempts:
             attempt.verdict = attempt.reward = None
         for trajectory in self.trajectories():

@@ -196,7 +196,7 @@ def record_game(
     plays = [] if game.proposer is None else [_trajectory(game.proposer)]
     plays += [_trajectory(reading.trajectory, verdict=reading.verdict) for reading in game.readings]
     if game.closed_book is not None:
-        plays.append(_trajectory(game.closed_book, reward=game.closed_book_reward))
+        plays.append(_trajectory(game.closed_book))
     plays += [
         _trajectory(a.trajectory, verdict=a.verdict, reward=a.reward, outage=a.outage)
         for a in game.attempts

@@ -214,7 +214,7 @@ class Referee:
                 game.void(result)
                 continue
 
-            game.closed_book_verdict, game.closed_book_reward = result, 0.0
+            game.closed_book_verdict = result
             if result.correct:
                 self.fail(game, CLOSED_BOOK)
 
