@@ -24,7 +24,7 @@ from ssp_env.worlds import open_world
 from ssp_experiments.commands.questions import as_text, by_step, figures, games_of, written
 from ssp_experiments.config import RunConfig
 from ssp_experiments.options import Chosen, ProbeOptions
-from ssp_experiments.run.checks import build_rules
+from ssp_experiments.run.rules import build_rules
 
 PAYS, NO_RESULT = 1, 3
 """Exit statuses besides 0 and 2 (a mistake of the user's)."""

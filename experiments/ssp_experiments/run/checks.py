@@ -7,8 +7,7 @@ opens all that a run needs, except the weights, and :func:`open_training` what i
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -16,21 +15,19 @@ from typing import Any
 
 from ssp_agents.config import check_processors
 from ssp_agents.given import check_given, check_unseen, open_given
-from ssp_env.config import load, own_code
+from ssp_env.config import load
 from ssp_env.disk import check_file
-from ssp_env.errors import ConfigError, DataError, MissingExtra, ModelError, RunError
-from ssp_env.game.config import GameConfig
-from ssp_env.game.prompts import prompt_file, tags_of
+from ssp_env.errors import ConfigError, DataError, MissingExtra, ModelError
+from ssp_env.game.prompts import tags_of
 from ssp_env.game.round import check_questions
-from ssp_env.game.rules import Parts, Rules, own_judge
-from ssp_env.judge.chat import ChatClient
+from ssp_env.game.rules import Rules
 from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
-from ssp_env.search.index import SearchConfig, check_search, open_search
+from ssp_env.search.index import SearchConfig, check_search
 from ssp_env.tokenizers import BPETokenizer, HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
-from ssp_env.types import Question, World
+from ssp_env.types import Question
 from ssp_env.wording.answers import normalise
-from ssp_env.worlds import check_world, open_world
+from ssp_env.worlds import check_world
 from ssp_experiments.config import (
     RunConfig,
     check_model_directory,
@@ -40,6 +37,7 @@ from ssp_experiments.config import (
 )
 from ssp_experiments.options import Chosen
 from ssp_experiments.run.address import check_ray
+from ssp_experiments.run.rules import build_rules, keep_rules, world_of
 from ssp_experiments.run.rundir import RunDirectory
 
 
@@ -62,12 +60,8 @@ def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     if config.learning.share_given:
         open_given(config.learning)
     directory = RunDirectory(out)
-    taught = directory.taught.exists()  # which is none of this command's
-    if resume and not taught and (latest := directory.latest_checkpoint()):
-        state = latest[1] / "algorithm" / "algorithm_state.pkl"
-        if not state.is_file():
-            what = f"{state} is missing: restore it from a copy, or delete this checkpoint"
-            raise RunError(f"{what} and resume the one before")
+    if resume:
+        directory.check_state()
     directory.check(config, resume)
     check_search(config.search)
 
@@ -172,7 +166,7 @@ def open_training(config: RunConfig) -> tuple[Rules, list[Question]]:
     """As :func:`open_run`; the policy has to be able to read the questions that it is given to
     learn from, and is measured by none of them."""
     rules, questions = open_run(config)
-    _rules[_key(config)] = rules
+    keep_rules(config, rules)
     if config.learning.share_given < 1:
         check_answers(rules)
     if config.learning.share_given:
@@ -243,79 +237,3 @@ def check_lengths(rules: Rules, question: Question, positions: int | None) -> No
     if lengths[role] > config.max_prompt_tokens:
         fix = f"the {role}'s prompt alone takes {lengths[role]} tokens (prompts: {config.prompts})"
         raise ConfigError("game.max_prompt_tokens", config.max_prompt_tokens, fix)
-
-
-# -- world and rules ---------------------------------------------------------------------------
-
-_rules: dict[str, Rules] = {}
-"""Those that this process has open for its run, by the settings that decide them."""
-_worlds: dict[str, World] = {}
-"""The world that was opened last; one of files may have changed since, and is not kept."""
-
-
-@contextmanager
-def kept_open() -> Iterator[None]:
-    """Context of a run, to the end of which its rules stay open."""
-    try:
-        yield
-    finally:
-        _rules.clear()
-
-
-def _key(config: RunConfig) -> str:
-    names = {"world", "world_options", "rules", "model", "game", "judge", "search", "openai"}
-    return config.model_dump_json(include=names)
-
-
-def world_of(config: RunConfig) -> World:
-    """The run's world, which each process opens once."""
-    if (held := _rules.get(_key(config))) is not None:
-        return held.world
-    key = config.model_dump_json(include={"world", "world_options"})
-    if key not in _worlds:
-        world = open_world(config.world, **config.world_options)
-        if config.world == "files":
-            return world
-        _worlds.clear()
-        _worlds[key] = world
-    return _worlds[key]
-
-
-def rules_of(config: RunConfig, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
-    """The run's rules: those that are open here, or else, in another process, its own."""
-    held = _rules.get(_key(config))
-    return build_rules(config, world, tokenizer, game) if held is None else held
-
-
-def build_rules(config: RunConfig, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
-    """The rules of a user's own function, or with the retriever, judge and verifier that the
-    settings name. Processes that play make their own, since connections cannot be sent."""
-    if config.rules:
-        make = load("rules", config.rules)
-        with own_code("rules", config.rules):
-            rules = make(world, tokenizer, game) if callable(make) else make
-        if not isinstance(rules, Rules):
-            fix = "name a function that returns ssp_env Rules, such as Rules.build(...)"
-            raise ConfigError("rules", config.rules, fix)
-        return rules
-
-    parts = Parts()
-    client = chat_client(config)
-    if client is not None:
-        if config.judge == "openai":
-            parts["judge"] = OpenAIJudge(client, prompt_file(game.prompts, "judge.txt"))
-        if game.verifier == "openai":
-            form = game.verification_prompt
-            own = prompt_file(game.prompts, "verify.txt" if form == "documents" else "solve.txt")
-            judge = parts.get("judge") or own_judge(world)
-            parts["verifier"] = OpenAIVerifier(client, judge, own, form, game.max_searches)
-    retriever = open_search(config.search, world)
-    if retriever is not None:
-        parts["retriever"] = retriever
-    return Rules.build(world, tokenizer, game, **parts)
-
-
-def chat_client(config: RunConfig) -> ChatClient | None:
-    """A client of the model behind an API; ``None`` for a run that uses none."""
-    used = "openai" in (config.game.verifier, config.judge)
-    return ChatClient(config.served_model()) if used else None

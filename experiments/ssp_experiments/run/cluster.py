@@ -21,8 +21,8 @@ from ssp_agents.rllib import SSP, SSPConfig
 from ssp_env.errors import ServiceError
 from ssp_experiments.config import RunConfig
 from ssp_experiments.run.address import check_ray
-from ssp_experiments.run.checks import rules_of, world_of
 from ssp_experiments.run.process import quiet_libraries, uninterrupted
+from ssp_experiments.run.rules import rules_of, world_of
 
 
 def algorithm_config(config: RunConfig) -> SSPConfig:

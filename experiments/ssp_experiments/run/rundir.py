@@ -84,6 +84,15 @@ class RunDirectory:
         finally:
             disk.remove_empty(made)
 
+    def check_state(self) -> None:
+        """Refuses a run of ``ssp train`` whose newest checkpoint has lost its state."""
+        if self.taught.exists() or (latest := self.latest_checkpoint()) is None:
+            return
+        state = latest[1] / "algorithm" / "algorithm_state.pkl"
+        if not state.is_file():
+            what = f"{state} is missing: restore it from a copy, or delete this checkpoint"
+            raise RunError(f"{what} and resume the one before")
+
     def _first_step(self, config: RunConfig, resume: bool, taught: str | None = None) -> int:
         if not resume:
             if any(self.path.iterdir()):

@@ -26,10 +26,11 @@ from ssp_env.types import Question
 from ssp_experiments.config import RunConfig
 from ssp_experiments.options import plural
 from ssp_experiments.planner import check_memory
-from ssp_experiments.run.checks import check_settings, kept_open, open_training
+from ssp_experiments.run.checks import check_settings, open_training
 from ssp_experiments.run.cluster import build, started_ray
 from ssp_experiments.run.process import git_commit, interruptible, machine, uninterrupted
 from ssp_experiments.run.progress import Progress, heartbeat
+from ssp_experiments.run.rules import kept_open
 from ssp_experiments.run.rundir import RunDirectory
 from ssp_experiments.run.trackers import Show, tracking
 from ssp_experiments.stats import share

@@ -18,8 +18,9 @@ from ssp_env.errors import ConfigError, ModelError, RunError
 from ssp_env.types import World
 from ssp_env.worlds.mini import MiniWorld
 from ssp_experiments.config import RunConfig, load_preset, make_config
-from ssp_experiments.run.checks import check_early, kept_open, open_training
+from ssp_experiments.run.checks import check_early, open_training
 from ssp_experiments.run.cluster import algorithm_config
+from ssp_experiments.run.rules import kept_open
 from ssp_experiments.run.rundir import RunDirectory
 
 CONFIG = make_config(load_preset("tiny"))
