@@ -63,7 +63,8 @@ def main() -> None:
             f"{report.margin:g}, seed {settings.seed}; {begun}\n\n{table}\n"
         )
         if gate.precision is not None:
-            page += f"\nThe gate: precision {gate.precision:.3f}, recall {gate.recall:.3f}.\n"
+            recall = "" if gate.recall is None else f", recall {gate.recall:.3f}"
+            page += f"\nThe gate: precision {gate.precision:.3f}{recall}.\n"
         (settings.out / f"{name}.md").write_text(page, encoding="utf-8")
 
 

@@ -85,6 +85,7 @@ def test_two_processes_make_the_updates_of_one_in_bfloat16(
         one_process(model_dir, dtype=torch.bfloat16),
         torch.load(folder / f"{name}-torch.bfloat16.pt"),
     )
+    # One process in bfloat16 is up to 2% from itself in float32.
     assert both["norms"] == pytest.approx(half["norms"], rel=0.03)
     assert both["norms"] != pytest.approx(alone["norms"], rel=1e-5), "these are in float32"
 
