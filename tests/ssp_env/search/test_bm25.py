@@ -38,28 +38,18 @@ CORPUS = Corpus(
 )
 
 
-@pytest.fixture(scope="module", params=["memory", "disk"])
-def retriever(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Retriever:
-    if request.param == "memory":
-        return BM25Retriever(CORPUS)
-    folder = tmp_path_factory.mktemp("index")
-    return open_index(build_index(jsonl(folder / "c.jsonl", CORPUS), folder / "i").parent)
-
-
-def test_title_and_text_are_searched_and_equal_scores_are_in_order(retriever: Retriever) -> None:
+def test_title_and_text_are_searched_and_equal_scores_are_in_order(bm25: Retriever) -> None:
     found = {"vienna": "a", "DANUBE!": "ba", "identical": "cd", "šibenik": "e", "北京": "e"}
     found |= dict.fromkeys(("", " \t\n", "\x00\x01\x7f", "?!…", "\ud800", "zzzunknown"), "")
-    assert [ids(ranking) for ranking in retriever.search([*found], 5)] == [*found.values()]
+    assert [ids(ranking) for ranking in bm25.search([*found], 5)] == [*found.values()]
 
 
 class TestBM25(RetrieverTests):
     queries = ("danube", "identical words", "capital of europe")
 
     @pytest.fixture(autouse=True)
-    def take(self, retriever: Retriever) -> None:
-        self.retriever = retriever
+    def take(self, bm25: Retriever) -> None:
+        self.retriever = bm25
 
     def make_retriever(self) -> Retriever:
         return self.retriever

@@ -7,14 +7,12 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from scripted import begin, jsonl
+from scripted import begin
 
 from ssp_env.doors.setup import set_up
 from ssp_env.game.outcome import Outcome
 from ssp_env.players import ClozePlayer, play_by
 from ssp_env.search.base import Corpus, Retriever
-from ssp_env.search.bm25 import BM25Retriever
-from ssp_env.search.index import build_index, open_index
 from ssp_env.search.words import query_words, tokenize
 from ssp_env.types import Document
 from ssp_env.worlds.files import FileWorld
@@ -45,16 +43,6 @@ TEXTS = {
 CORPUS = Corpus([Document(name, "", text) for name, text in TEXTS.items()])
 
 
-@pytest.fixture(scope="module", params=["memory", "disk"])
-def retriever(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Retriever:
-    if request.param == "memory":
-        return BM25Retriever(CORPUS)
-    folder = tmp_path_factory.mktemp("index")
-    return open_index(build_index(jsonl(folder / "c.jsonl", CORPUS), folder / "i").parent)
-
-
 @pytest.mark.parametrize(
     ("query", "found"),
     [
@@ -70,8 +58,8 @@ def retriever(
         ("Búdapest", "en"), ("capital of Hungary", "en"),
     ],
 )  # fmt: skip
-def test_a_query_finds_its_passage(retriever: Retriever, query: str, found: str) -> None:
-    assert [each.id for each in retriever.search([query], 5)[0]][:1] == [found]
+def test_a_query_finds_its_passage(bm25: Retriever, query: str, found: str) -> None:
+    assert [each.id for each in bm25.search([query], 5)[0]][:1] == [found]
 
 
 def test_ascii_text_has_the_words_that_it_always_had() -> None:
