@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ class Known:
         return world if own or (found and there) else None
 
 
-@cache
+@lru_cache(4)
 def _opened(name: str, options: str) -> tuple[World, dict[str, str]]:
     """A world, and the texts of its passages by their ids."""
     world = open_world(name, **json.loads(options))
@@ -88,9 +88,9 @@ def group_of(record: GameRecord, world: World | None) -> str | None:
     return known.get((record.start.truth.id, record.question), record.question_group)
 
 
-@cache
+@lru_cache(4)
 def _groups(world: Any, seed: int) -> dict[tuple[str, str | None], str]:
     try:
         return {(asked.id, asked.text): asked.group for asked in world.questions(seed)}
-    except SSPError:
+    except SSPError:  # it has no questions of its own
         return {}
