@@ -8,10 +8,10 @@ and a step of Adam on adapters of rank 16, through RLlib's learner. Sides take t
 process of its own with one thread, after a short row to warm up. Times are CPU-seconds; memory is
 all that the process has resident at its peak, weights and libraries included.
 
-    python -m benchmarks.learner_speed ../before MODEL_DIR --rows 16 --tokens 850 --begun 560 \
+    python -m benchmarks.learner_speed ../before MODEL_DIR --rows 16 --tokens 850 --prefix 560 \
         --own 60 --sides before now --out learner_group.json
 
-Attempts at questions under one prompt: rows with their first ``--begun`` tokens in common. The
+Attempts at questions under one prompt: rows with their first ``--prefix`` tokens in common. The
 other checkout passes row by row, as its memory asks for; this one all of them together.
 """
 
@@ -51,7 +51,7 @@ def main() -> None:
     options.add_argument("--tokens", type=int, default=1500, help="some 12 GiB of the first side")
     options.add_argument("--own", type=int, default=200, help="tokens that the policy wrote")
     options.add_argument("--rows", type=int, default=1)
-    options.add_argument("--begun", type=int, default=0, help="tokens that rows have in common")
+    options.add_argument("--prefix", type=int, default=0, help="tokens that rows have in common")
     options.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
     settings = options.parse_args()
 
@@ -60,7 +60,7 @@ def main() -> None:
         checkout = ROOT if this else settings.before.resolve()
         at_once = settings.tokens * (settings.rows if this else 1)
         given = {"microbatch_tokens": at_once, "model_dir": str(settings.model), **changes}
-        shape = {name: getattr(settings, name) for name in ("rows", "tokens", "begun", "own")}
+        shape = {name: getattr(settings, name) for name in ("rows", "tokens", "prefix", "own")}
         found = in_checkout(checkout, {"training": given, **shape})
         print(side, found, file=sys.stderr, flush=True)
         return found
@@ -72,7 +72,7 @@ def main() -> None:
         "commit_of_before": commit(settings.before),
         "cpu": units(),
         "rows": {
-            **{name: getattr(settings, name) for name in ("rows", "tokens", "begun", "own")},
+            **{name: getattr(settings, name) for name in ("rows", "tokens", "prefix", "own")},
             "lora_rank": 16,
         },
     }
@@ -99,7 +99,7 @@ def in_checkout(checkout: Path, asked: dict[str, Any]) -> dict[str, float]:
 
 
 def one_side(
-    training: dict[str, Any], rows: int, tokens: int, begun: int, own: int
+    training: dict[str, Any], rows: int, tokens: int, prefix: int, own: int
 ) -> dict[str, float]:
     """Seconds and peak memory of one update, in this process."""
     import numpy as np
@@ -123,7 +123,7 @@ def one_side(
         mask = np.zeros(length, dtype=np.uint8)
         mask[-own:] = 1
         texts = rng.integers(0, 100_000, size=(count, length)).astype(np.int32)
-        texts[:, :begun] = texts[0, :begun]
+        texts[:, :prefix] = texts[0, :prefix]
         nobody = np.full(length, np.nan, dtype=np.float32)  # the importance ratio is 1
         learnt = [Row(ids, mask, nobody, "solver", 0, 1.0, weight=1 / own) for ids in texts]
         result = learner.update(batch=to_batch(learnt), timesteps={"training_step": 1})

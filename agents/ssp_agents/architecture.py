@@ -135,8 +135,8 @@ def check_scoring(lm: Any, vocab_size: int) -> float:
 
 
 @torch.no_grad()
-def can_read_once(lm: Any, vocab_size: int) -> bool:
-    """True if two rows that go on from one reading of their common beginning are scored as by the
+def can_share_prefix(lm: Any, vocab_size: int) -> bool:
+    """True if two rows that share one reading of their common prefix are scored as by the
     model's own forward pass; not so with windows, and with states of any other kind."""
     if not keeps_every_token(lm):
         return False
@@ -144,7 +144,7 @@ def can_read_once(lm: Any, vocab_size: int) -> bool:
     ids = plain.ids.clone()
     ids[1, : TOKENS // 2] = ids[0, : TOKENS // 2]
     mask = (torch.arange(TOKENS, device=ids.device) >= TOKENS // 2).float().expand(2, -1)
-    scores = token_scores(lm, ids, mask, 1.0, vocab_size, entropies=False, once=True)
+    scores = token_scores(lm, ids, mask, 1.0, vocab_size, entropies=False, share_prefix=True)
     own = _logprobs(plain_logits(lm, ids)[:, :-1], vocab_size)
     own = own.gather(2, ids[:, 1:, None]).squeeze(2)[mask[:, 1:] > 0]
     return plain.distance(scores.logprobs, own) <= plain.bound

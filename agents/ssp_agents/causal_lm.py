@@ -45,25 +45,24 @@ def keeps_every_token(lm: Any) -> bool:
     return takes and bool(layers) and all(type(layer) is DynamicLayer for layer in layers)
 
 
-def states_behind(lm: Any, ids: Tensor, begun: int) -> Tensor:
-    """States (rows, length - begun + 1, width) from the last token of a beginning on, the first
-    ``begun`` ids, which all rows (rows, length) have in common and which is read once. Gradients
-    are those of :func:`states`, up to rounding, where
-    :func:`ssp_agents.architecture.can_read_once` says so.
+def states_after_prefix(lm: Any, ids: Tensor, prefix: int) -> Tensor:
+    """States (rows, length - prefix + 1, width) from the last token of a common prefix on, the
+    first ``prefix`` ids of all rows (rows, length), which is read once. Gradients are those of
+    :func:`states`, up to rounding, where :func:`ssp_agents.architecture.can_share_prefix` says so.
 
     >>> import torch, transformers as t
     >>> lm = t.LlamaForCausalLM(t.LlamaConfig(
     ...     vocab_size=9, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
     ...     num_attention_heads=1, num_key_value_heads=1)).eval()
     >>> ids = torch.tensor([[1, 2, 3, 4, 5], [1, 2, 3, 6, 7]])
-    >>> torch.allclose(states_behind(lm, ids, 3), states(lm, ids)[:, 2:], atol=1e-6)
+    >>> torch.allclose(states_after_prefix(lm, ids, 3), states(lm, ids)[:, 2:], atol=1e-6)
     True
     """
     layers, rows = _base(lm), len(ids)
     kept = DynamicCache(config=lm.config)
-    first = layers(input_ids=ids[:1, :begun], past_key_values=kept, use_cache=True)
+    first = layers(input_ids=ids[:1, :prefix], past_key_values=kept, use_cache=True)
     kept.batch_repeat_interleave(rows)
-    rest = layers(input_ids=ids[:, begun:], past_key_values=kept, use_cache=True)
+    rest = layers(input_ids=ids[:, prefix:], past_key_values=kept, use_cache=True)
     last = first.last_hidden_state[:, -1:].expand(rows, -1, -1)
     return torch.cat([last, rest.last_hidden_state], dim=1)
 

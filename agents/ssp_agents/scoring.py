@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from ssp_agents.causal_lm import head_logits, states, states_behind
+from ssp_agents.causal_lm import head_logits, states, states_after_prefix
 from ssp_agents.columns import Columns
 
 LOGITS_PER_CHUNK = 2**25
@@ -32,7 +32,7 @@ def token_scores(
     logits_per_chunk: int = LOGITS_PER_CHUNK,
     *,
     entropies: bool = True,
-    once: bool = False,
+    share_prefix: bool = False,
 ) -> Scores:
     """Log-probabilities of the masked tokens under a model, at their sampling temperature, row by
     row.
@@ -43,13 +43,13 @@ def token_scores(
 
     ``ids`` are int64 (rows, length), right-padded; ``mask`` (rows, length) is above 0 on the tokens
     that count, never at position 0. Logits from ``vocab_size`` on are left out, as in sampling.
-    With ``once``, what all rows begin with is read once, by models that can, see
-    :func:`ssp_agents.architecture.can_read_once`.
+    With ``share_prefix``, a common prefix of the rows is read once, by models that can, see
+    :func:`ssp_agents.architecture.can_share_prefix`.
     """
     # The state at position t predicts the token at t + 1: (rows, length - 1, width).
-    begun = common_beginning(ids, mask) if once else 0
-    read = states_behind(lm, ids[:, :-1], begun) if begun else states(lm, ids[:, :-1])
-    ids, mask = (x[:, max(0, begun - 1) :] for x in (ids, mask))
+    prefix = common_prefix(ids, mask) if share_prefix else 0
+    read = states_after_prefix(lm, ids[:, :-1], prefix) if prefix else states(lm, ids[:, :-1])
+    ids, mask = (x[:, max(0, prefix - 1) :] for x in (ids, mask))
     own = mask[:, 1:] > 0  # (rows, length - 1)
     written, targets = read[own], ids[:, 1:][own]  # (tokens, width), (tokens,)
 
@@ -74,12 +74,12 @@ def token_scores(
     return Scores(logprobs, entropy if entropies else None)
 
 
-def common_beginning(ids: Tensor, mask: Tensor) -> int:
+def common_prefix(ids: Tensor, mask: Tensor) -> int:
     """Tokens that all rows (rows, length) begin with, none of which the policy wrote; 0 for a
     single row, of which nothing is read twice.
 
     >>> ids = torch.tensor([[5, 6, 7, 8], [5, 6, 7, 9]])
-    >>> common_beginning(ids, torch.tensor([[0, 0, 1, 1], [0, 0, 0, 1]]))
+    >>> common_prefix(ids, torch.tensor([[0, 0, 1, 1], [0, 0, 0, 1]]))
     2
     """
     if len(ids) == 1:
@@ -107,11 +107,11 @@ class TokenScorer(torch.nn.Module):
         vocab_size: int,
         *,
         entropies: bool = True,
-        once: bool = False,
+        share_prefix: bool = False,
     ) -> None:
         super().__init__()
         self.lm, self._temperature, self._vocab_size = lm, temperature, vocab_size
-        self._options = {"entropies": entropies, "once": once}
+        self._options = {"entropies": entropies, "share_prefix": share_prefix}
 
     def forward(self, columns: Columns) -> Scores:
         ids, mask = columns["ids"], columns["loss_mask"]

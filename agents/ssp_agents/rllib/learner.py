@@ -18,7 +18,7 @@ from ray.rllib.core import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
 from torch import Tensor
 
 from ssp_agents import models, sharding
-from ssp_agents.architecture import can_read_once
+from ssp_agents.architecture import can_share_prefix
 from ssp_agents.columns import Columns, columns_of
 from ssp_agents.config import LearningConfig
 from ssp_agents.losses import find_algorithm
@@ -90,8 +90,10 @@ class SSPLearner(HookedLearner):
         load = sharding.load_first if sharded else models.load_model
         lm = load(self.config.model_dir)
         at, size = self.learning.temperature, self._policy.vocab_size
-        once = self._policy.reads_once
-        reference = TokenScorer(lm.requires_grad_(False), at, size, entropies=False, once=once)
+        share = self._policy.shares_prefix
+        reference = TokenScorer(
+            lm.requires_grad_(False), at, size, entropies=False, share_prefix=share
+        )
         if sharded:
             sharding.shard(reference, device, self._dtype)
         return reference.to(device)
@@ -110,7 +112,9 @@ class SSPLearner(HookedLearner):
             return
         # Layers that are computed again keep no keys and values; small policies keep their bits.
         again = self.learning.gradient_checkpointing
-        policy.reads_once = not small and not again and can_read_once(policy.lm, policy.vocab_size)
+        policy.shares_prefix = (
+            not small and not again and can_share_prefix(policy.lm, policy.vocab_size)
+        )
         if policy.passes_in is not None and self.learning.lora_rank:
             round_frozen(policy, policy.passes_in)
         super().place(modules)

@@ -43,8 +43,8 @@ class LLMModule(TorchRLModule):
 
     passes_in: torch.dtype | None = None
     """What a learner's passes are computed in, where that is not float32."""
-    reads_once: bool = False
-    """Whether a learner's passes read once what all of their rows begin with."""
+    shares_prefix: bool = False
+    """Whether a learner's passes read a common prefix of their rows once."""
 
     def setup(self) -> None:
         """Loads the model; the learner moves it to its device."""
@@ -70,8 +70,8 @@ class LLMModule(TorchRLModule):
         """Log-probabilities (tokens,) of the policy's own tokens, all rows concatenated, and the
         entropies of the distributions that they are from."""
         ids, mask, temperature = batch["ids"], batch["loss_mask"], batch["temperature"]
-        size, once = self.vocab_size, self.reads_once
-        scores = token_scores(self.lm, ids, mask, temperature, size, once=once)
+        size, share = self.vocab_size, self.shares_prefix
+        scores = token_scores(self.lm, ids, mask, temperature, size, share_prefix=share)
         return {Columns.ACTION_LOGP: scores.logprobs, ENTROPY: scores.entropies}
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:

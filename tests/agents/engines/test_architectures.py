@@ -20,13 +20,13 @@ from transformers.masking_utils import (
 
 from benchmarks.tiny_models import VOCABULARY, tiny_model
 from ssp_agents import causal_lm
-from ssp_agents.architecture import Plain, can_read_once, check_scoring
+from ssp_agents.architecture import Plain, can_share_prefix, check_scoring
 from ssp_agents.causal_lm import head_logits, plain_logits, states
 from ssp_agents.engines.base import StopRule
 from ssp_agents.engines.ragged_cache import RaggedCache
 from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_agents.models import adapt, round_parameters
-from ssp_agents.scoring import common_beginning, token_scores
+from ssp_agents.scoring import common_prefix, token_scores
 from ssp_env.errors import ModelError
 
 WINDOWS = ("mistral", "gemma2", "gemma3_text", "gpt_oss", "olmo3", "llama4_text")
@@ -93,27 +93,29 @@ def test_scores_and_their_gradients_are_the_plain_forward_pass_s(name: str) -> N
             torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-4 * float(two.abs().max() + 1))
 
 
-READ_ONCE = {"llama", "qwen2", "qwen3", "mixtral", "granite", "cohere", "bloom"}
+SHARING = {"llama", "qwen2", "qwen3", "mixtral", "granite", "cohere", "bloom"}
 """Some of those that go on from one reading of what rows have in common."""
 
 
-@pytest.mark.parametrize("name", sorted({*FAMILIES, *READ_ONCE}))
+@pytest.mark.parametrize("name", sorted({*FAMILIES, *SHARING}))
 def test_what_rows_begin_with_is_read_once_to_the_same_gradients(name: str) -> None:
     lm = tiny_model(name)
-    once = can_read_once(lm, VOCABULARY)
-    assert once or name not in READ_ONCE
-    if not once:
+    shares = can_share_prefix(lm, VOCABULARY)
+    assert shares or name not in SHARING
+    if not shares:
         return
     generator = torch.Generator().manual_seed(1)
     ids = torch.randint(5, VOCABULARY, (3, 14), generator=generator)
     ids[:, :7] = ids[0, :7]
     mask = torch.zeros(3, 14)
     mask[0, 6:12], mask[1, 9:11], mask[2, 7:] = 1, 1, 1
-    assert common_beginning(ids, mask) == 6
+    assert common_prefix(ids, mask) == 6
     trained = [weight for weight in lm.parameters() if weight.requires_grad]
     passes: list[int] = []
     with counted_tokens(lm, passes):
-        found = [token_scores(lm, ids, mask, 0.8, VOCABULARY, once=o) for o in (True, False)]
+        found = [
+            token_scores(lm, ids, mask, 0.8, VOCABULARY, share_prefix=o) for o in (True, False)
+        ]
     assert passes == [6, 3 * 7, 3 * 13]
     torch.testing.assert_close(found[0].logprobs, found[1].logprobs, rtol=1e-4, atol=1e-5)
     one, two = (torch.autograd.grad(f.logprobs.sum(), trained, allow_unused=True) for f in found)
