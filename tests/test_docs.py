@@ -1,10 +1,17 @@
-"""The documents hold: their Python runs, the tests that they show pass, what they name exists."""
+"""The documents hold: their code runs and prints what they show, and what they name exists.
+
+A ``text`` block right below a ``python`` block is what the code prints, and a ``console`` block has
+commands behind ``$`` with their output. ``...`` stands for anything, as in a doctest.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import subprocess
+import sys
+from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
 from pathlib import Path
 
 import pytest
@@ -15,17 +22,48 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.
 DOCUMENTS += sorted((ROOT / "docs").rglob("*.md"))
 NOTEBOOKS = sorted(ROOT.glob("docs/notebooks/*.ipynb"))
 
-ALONE = ("README.md", "docs/environment.md", "docs/plug_in.md")
-"""Documents of which each block works when pasted alone; others run top to bottom."""
+ALONE = ("README.md", "docs/environment.md", "docs/interfaces.md", "docs/recipes/rllib.md")
+"""Each block of these documents works when pasted alone; other documents run top to bottom."""
+
+CODE = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
+"""A Python block, and the output below it."""
+
+FLAGS = ELLIPSIS | NORMALIZE_WHITESPACE
+CHECKED = f"""import doctest, io, sys
+class Shown(io.StringIO):
+    def __init__(self):
+        super().__init__()
+        self.before, sys.stdout = sys.stdout, self
+    def check(self, wanted):
+        sys.stdout, found = self.before, self.getvalue()
+        if not doctest.OutputChecker().check_output(wanted, found, {FLAGS}):
+            raise AssertionError(f"the page shows\\n{{wanted}}\\nbut the code prints\\n{{found}}")
+"""
+"""Defines a stand-in for ``sys.stdout`` that compares what was printed."""
 
 NO_TESTS = 5
 """How pytest exits when it collects nothing."""
 
 
 def blocks_of(document: str) -> list[str]:
-    """The Python blocks of a document, each at its own lines."""
-    found = re.finditer(r"^```python\n(.*?)^```", document, re.DOTALL | re.MULTILINE)
-    return ["\n" * document.count("\n", 0, block.start(1)) + block[1] for block in found]
+    """The Python blocks of a document, each at its own lines, with a check of the output."""
+    blocks = []
+    for block in CODE.finditer(document):
+        code = "\n" * document.count("\n", 0, block.start(1)) + block[1]
+        if block[2] is not None:
+            code = f"exec({CHECKED!r}); shown = Shown(){code}shown.check({block[2]!r})\n"
+        blocks.append(code)
+    return blocks
+
+
+def commands_of(document: str) -> list[tuple[str, str]]:
+    """The commands of a document's ``console`` blocks, each with the output below it."""
+    found = []
+    for block in re.findall(r"^```console\n(.*?)^```", document, re.DOTALL | re.MULTILINE):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = re.sub(r"\\\n", "", part).partition("\n")
+            found.append((command, output))
+    return found
 
 
 def name_of(document: Path) -> str:
@@ -72,6 +110,29 @@ def test_python_of_a_document_runs(document: Path, tmp_path: Path) -> None:
     assert ran.returncode in (0, NO_TESTS), f"{ran.stdout}{ran.stderr}"[-8000:]
     shown = len(re.findall(r"^class Test", code, re.MULTILINE))
     assert (ran.returncode == NO_TESTS) == (shown == 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "document", [d for d in DOCUMENTS if commands_of(d.read_text(encoding="utf-8"))], ids=name_of
+)
+def test_commands_of_a_document_print_what_it_shows(document: Path, tmp_path: Path) -> None:
+    """Top to bottom in one directory, which has a link to ``examples``."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1"}
+    for command, output in commands_of(document.read_text(encoding="utf-8")):
+        ran = subprocess.run(
+            ["bash", "-c", command],
+            cwd=tmp_path,
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=300,
+        )
+        same = OutputChecker().check_output(output, ran.stdout, FLAGS)
+        assert same, f"{command}\n--- the page shows\n{output}\n--- it prints\n{ran.stdout}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
