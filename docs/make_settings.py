@@ -22,7 +22,7 @@ INTRODUCTION = """\
 
 `make settings` writes this page. Training takes all sections but `view`: by
 `--set section.name=VALUE`, a preset, or a run's `config.yaml`. Environments take [`game`](#game),
-[`view`](#view) and [`search`](#search) as [keywords](environment.md#keywords).
+[`view`](#view) and [`search`](#search) as [keywords](interfaces.md#keywords).
 """
 
 

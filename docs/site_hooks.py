@@ -24,6 +24,7 @@ from ssp_env.cli import make_app
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
+RECIPES = DOCS / "recipes"
 DEMO = ROOT / "build" / "demo.html"
 """A run as ``ssp report`` writes it; ``make site`` makes it."""
 TOP = {
@@ -59,7 +60,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds all that does not stand in docs/site."""
     made, known = api(config.extra["api"]), set(pages_in(config.nav))
     waiting = [ROOT / name for name in TOP]
-    waiting += sorted([*DOCS.glob("*.md"), *DOCS.glob("notebooks/*.ipynb")])
+    waiting += sorted([*DOCS.glob("*.md"), *RECIPES.glob("*.md"), *DOCS.glob("notebooks/*.ipynb")])
     while waiting:
         source = waiting.pop()
         page = page_of(source)
@@ -134,7 +135,7 @@ def text_of(source: Path) -> tuple[str, dict[str, Content]]:
     if source.suffix == ".md":
         # What test_docs.py reads behind a language, Markdown's extension does not.
         text = re.sub(r"^```python .*$", "```python", text, flags=re.MULTILINE)
-        own = source.parent in (ROOT, DOCS, ROOT / ".github")
+        own = source.parent in (ROOT, DOCS, RECIPES, ROOT / ".github")
         return text if own else UNSEARCHED + text, {}
     name = source.relative_to(ROOT)
     fence = "`" * 8
