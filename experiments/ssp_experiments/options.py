@@ -53,7 +53,7 @@ class Chosen:
     search: str | None = None
     """Server (`ssp serve`) or index directory (`ssp index`), in place of the world's own search."""
     rules: str | None = None
-    """MODULE:FUNCTION of yours that makes the rules (docs/bring_your_own.md)."""
+    """MODULE:FUNCTION of yours that makes the rules (docs/parts.md)."""
     set: Annotated[list[str] | None, Parameter(negative=())] = None
     """Any other setting, as NAME=VALUE (YAML), named as in config.yaml; repeatable."""
 

@@ -1,7 +1,7 @@
 """Tests for parts of your own: one mixin per kind of part, in the manner of dm_env's.
 
 Subclass a mixin in your test suite, name the subclass ``Test...``, override what it asks for (a
-``make_...`` method, a few attributes), and let pytest collect it; ``docs/bring_your_own.md`` has
+``make_...`` method, a few attributes), and let pytest collect it; ``docs/parts.md`` has
 an example of each. Every failure names the broken promise and the fix. Importing them needs neither
 pytest nor torch nor Ray.
 

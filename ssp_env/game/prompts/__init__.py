@@ -1,6 +1,6 @@
 """Prompts: text files with placeholders, turned into token ids.
 
-``docs/bring_your_own.md`` lists the files of a set.
+``docs/parts.md`` lists the files of a set.
 
 These sets ship: ``plain`` (for instruction-following models), ``paper`` (all that the paper's
 prompts ask for, in words of our own), ``compact`` (a sentence or two, for small models that are
