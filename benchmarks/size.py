@@ -1,7 +1,9 @@
 """The size of the code, beside what it may have: ``make size``.
 
 Lines are all lines of tracked Python files, statements those of their syntax trees, settings the
-fields of models that inherit from ``Settings`` and of dataclasses named ``...Config``.
+fields of models that inherit from ``Settings`` and of dataclasses named ``...Config``. Words are
+those of the documents at the top and in docs/, code and generated pages included; what has no letter
+or digit, such as the bars of a table, is no word.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "tests, lines": (35_610, 15_000),
     "benchmarks, lines": (9_498, 2_500),
     "benchmarks/results, MB": (11.3, 2),
-    "README, words": (2_505, 900),
-    "documents with README, words": (49_637, 22_000),
+    "README, words": (2_358, 1_300),
+    "documents with README, words": (44_896, 34_000),
 }
 """Counted by this script at commit 416677d, and the bound (of comments, the least)."""
 
@@ -69,7 +71,7 @@ def main() -> None:
         texts = [name for name in names if re.fullmatch(pattern, name)]
         return {name: (ROOT / name).read_text(encoding="utf-8") for name in texts}
 
-    words = {n: len(text.split()) for n, text in read(r"(docs/.*|[^/]*)\.md").items()}
+    words = {n: len(re.findall(r"\S*\w\S*", text)) for n, text in read(r"(docs/.*|[^/]*)\.md").items()}
     results = [name for name in names if name.startswith("benchmarks/results/")]
     reached = {
         **{f"{name}, lines": tops[name]["lines"] for name in (*PACKAGES, "tests", "benchmarks")},
