@@ -205,31 +205,36 @@ WAYS = {
 }
 HEAD = (
     "# Models\n\n"
-    "No list says which models run. Where a model is loaded, eight tokens of two rows in two "
-    "turns, cached and padded, are compared with the model's own plain forward pass; so is the "
-    "learner's scoring. Within rounding it plays. Else it is refused in one sentence, with the "
-    "distance in nats and the engine that can, where there is one. `engine.kind=vllm` never meets "
-    "the check of "
-    "the other engine's cache.\n\n"
-    "`make models` wrote this page: it builds every causal LM of transformers {transformers} that "
+    "No list says which models run. Where a model is loaded, it plays eight tokens of two rows in "
+    "two turns, cached and padded, and is compared with its own plain forward pass; so is the "
+    "learner's scoring. Within rounding, it plays. Otherwise it is refused in one sentence, with "
+    "the distance in nats and the engine that can play it, where there is one. The check is of the "
+    "`transformers` engine: `engine.kind=vllm` does not meet it.\n\n"
+    "`make models` wrote this page. It builds every causal LM of transformers {transformers} that "
     "can be built from a tiny random config, in float32 on a CPU, checks it as at load, and plays "
-    "two turns of five rows. {built} of {architectures} could be built: {play} play, {refused} are "
-    "refused, {inexact} pass the check and are further than {close} nats from their plain forward "
-    "pass in two turns. It says nothing of the sizes and weights that people have.\n\n"
-    "*Check* is the largest distance at load, in nats; *turns* the same over two turns of up to 40 "
-    "tokens. *vLLM* says whether the registry of vLLM {vllm} names the class, which was not tried. "
-    "*Sliding window* and the like need no entry: a model's own masks are used.\n\n"
-    "| family | transformers engine | check | turns | learner | vLLM | remarks |\n"
-    "|---|---|--:|--:|---|---|---|\n"
+    "two turns of five rows. Of {architectures} families, {built} could be built. Of these, {play} "
+    "play and {refused} are refused; {inexact} passes the check, but is further than {close} nats "
+    "from its plain forward pass in two turns. The page says nothing of the sizes and weights that "
+    "people have.\n\n"
+    "*Distance* is the largest one in nats, at load and over two turns of up to 40 tokens. *vLLM* "
+    "says whether the registry of vLLM {vllm} names the class, which was not tried.\n\n"
+    "| engine | learner | vLLM | distance | remarks | families |\n"
+    "|---|---|---|--:|---|---|\n"
 )
 
 
 def page(result: dict[str, Any]) -> str:
     known = {name: result[name] for name in ("transformers", "vllm")}
     text = HEAD.format(close=CLOSE, **known, **result["counts"])
-    built = [row for row in result["models"] if "not_built" not in row]
-    for row in sorted(built, key=lambda row: ("refused" in row, row["name"])):
-        text += f"| {' | '.join(cells(row))} |\n"
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in result["models"]:
+        if "not_built" not in row:
+            groups.setdefault(cells(row), []).append(row)
+    for (plays, learner, vllm, remarks), rows in sorted(groups.items(), key=_most_first):
+        distances = [row[name] for row in rows for name in ("check", "two_turns") if name in row]
+        largest = f"{max(distances):.0e}" if distances and plays != "refused" else ""
+        families = ", ".join(sorted(row["name"] for row in rows))
+        text += f"| {plays} | {learner} | {vllm} | {largest} | {remarks} | {families} |\n"
     missing = [row["name"] for row in result["models"] if "not_built" in row]
     text += f"\nNot built from small sizes, so untried: {', '.join(missing)}.\n"
     if result["tokenizers"]:
@@ -237,20 +242,25 @@ def page(result: dict[str, Any]) -> str:
         text += "|---|--:|---|---|\n"
         for row in result["tokenizers"]:
             has = "yes" if row["template"] else "no"
-            text += f"| {row['name']} | {row['tokens']:,} | `{row['end']}` | {has} |\n"
+            end = row["end"].replace("|", "\\|")
+            text += f"| {row['name']} | {row['tokens']:,} | `{end}` | {has} |\n"
     return f"{text}\n{headline(result)}\n"
 
 
-def cells(row: dict[str, Any]) -> list[str]:
-    """What the table says of one architecture."""
+def _most_first(group: tuple[tuple[str, ...], list[Any]]) -> tuple[bool, int]:
+    """Those that play first, then by their number."""
+    key, rows = group
+    return key[0] == "refused", -len(rows)
+
+
+def cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """What the table says of one architecture: engine, learner, vLLM and remarks."""
     remarks = "; ".join(WAYS[name] for name in row.get("way", ()))
     if row.get("plays") is False:
         remarks += "; single tokens move its state on otherwise than a text does"
     plays = "refused" if "refused" in row else "plays" if row["plays"] else "plays, inexactly"
     learner = "learns" if "scoring" in row else "refused"
-    vllm = "yes" if row["vllm"] else "no"
-    numbers = [f"{row[name]:.0e}" if name in row else "" for name in ("check", "two_turns")]
-    return [row["name"], plays, *numbers, learner, vllm, reason(row) or remarks.lstrip("; ")]
+    return plays, learner, "yes" if row["vllm"] else "no", reason(row) or remarks.lstrip("; ")
 
 
 def reason(row: dict[str, Any]) -> str:

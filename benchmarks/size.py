@@ -2,8 +2,8 @@
 
 Lines are all lines of tracked Python files, statements those of their syntax trees, settings the
 fields of models that inherit from ``Settings`` and of dataclasses named ``...Config``. Words are
-those of the documents at the top and in docs/, code and generated pages included; what has no letter
-or digit, such as the bars of a table, is no word.
+those of the documents at the top and in docs/, code and generated pages included. What has no
+letter or digit, such as the bar of a table, is no word.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def main() -> None:
         texts = [name for name in names if re.fullmatch(pattern, name)]
         return {name: (ROOT / name).read_text(encoding="utf-8") for name in texts}
 
-    words = {n: len(re.findall(r"\S*\w\S*", text)) for n, text in read(r"(docs/.*|[^/]*)\.md").items()}
+    words = {
+        n: len(re.findall(r"\S*\w\S*", text)) for n, text in read(r"(docs/.*|[^/]*)\.md").items()
+    }
     results = [name for name in names if name.startswith("benchmarks/results/")]
     reached = {
         **{f"{name}, lines": tops[name]["lines"] for name in (*PACKAGES, "tests", "benchmarks")},
