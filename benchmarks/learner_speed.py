@@ -36,6 +36,7 @@ SIDES: dict[str, tuple[bool, dict[str, Any]]] = {
     "before": (False, {}),
     "now": (True, {}),
     "now, float32": (True, {"dtype": "float32"}),
+    "now, bfloat16": (True, {"dtype": "bfloat16"}),
     "now, checkpointed": (True, {"gradient_checkpointing": True}),
 }
 """Whether a side is this checkout, and its settings of learning beside the defaults."""

@@ -111,7 +111,8 @@ class LearningConfig(Settings):
     """Most padded tokens of a learner's forward pass; memory depends on it, results do not."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of a learner's passes; weights, sums and moments stay float32. ``auto``: bfloat16 on GPUs
-    that have it, and on CPUs with AMX for policies of 10 million parameters or more."""
+    that have it, and for policies of 10 million parameters or more on CPUs with AMX or with
+    bfloat16 in AVX-512."""
     gradient_checkpointing: bool | None = None
     """Compute layers again in the backward pass: a third more arithmetic, a twentieth of the
     activations' memory, the same results. ``null``: where `ssp plan` says that memory asks for it.

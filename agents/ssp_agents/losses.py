@@ -26,6 +26,10 @@ all but rules out what the engine sampled, so one of the two is wrong there, or 
 belongs to another policy. The value that SkyRL suggests."""
 
 
+MAX_LOG_RATIO = 20.0
+"""Logarithm beyond which a ratio without a cap no longer grows, as in veRL."""
+
+
 class Tokens(NamedTuple):
     """Tokens that the policy wrote in some rows, row by row; all tensors are (tokens,)."""
 
@@ -138,7 +142,8 @@ def importance_ratio(log_ratios: Tensor, cap: float | None) -> Tensor:
     2008): bounded variance at the price of a small bias.
     """
     if cap is None:
-        return torch.exp(log_ratios)
+        # exp overflows at 89: a clipped ratio of infinity has a loss, and a gradient of NaN.
+        return torch.exp(log_ratios.clamp(max=MAX_LOG_RATIO))
 
     # min(ratio, cap), and its gradient min(ratio, cap) grad log pi rather than 0.
     excess = (log_ratios.detach() - math.log(cap)).clamp(min=0.0)

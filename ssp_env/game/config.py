@@ -23,6 +23,7 @@ FilterName = Literal[
     "unsolved",
     "outvoted",
 ]
+RewardName = Literal["1-p", "4p(1-p)", "min(p,1-p)", "(n-k)/(n-1)", "depth", "evidence", "band"]
 DEFAULT_FILTERS: tuple[FilterName, ...] = (
     "empty_question",
     "no_search",
@@ -87,8 +88,10 @@ class GameConfig(Settings):
     noise_kind: Literal["batch", "corpus", "near"] = "batch"
     """Their source: ``batch`` (what other proposers retrieved, the paper's), ``corpus``
     (any passage), or ``near`` (what a search for the question finds)."""
-    proposer_reward: Literal["1-p", "4p(1-p)"] = "1-p"
-    """Proposer's reward from the mean solve rate p: ``1-p`` (the paper's) or ``4p(1-p)``."""
+    proposer_reward: RewardName = "1-p"
+    """Proposer's reward for a valid question, by its name in :mod:`ssp_env.game.rewards`: from the
+    mean solve rate p ``1-p`` (the paper's), ``4p(1-p)``, ``min(p,1-p)``, ``(n-k)/(n-1)`` or
+    ``band``; from the searches of the shallowest right attempt ``depth``; or ``evidence``."""
     invalid_reward: float = 0.0
     """Proposer's reward for an invalid question; a negative one collapses the paper's game."""
     prompts: str = "plain"

@@ -236,7 +236,7 @@ def shows(document: Document, wordings: Sequence[str]) -> bool:
     return f" {wordings[0]} " in text or mentions(text, wordings) is not None
 
 
-# -- rewards: any function of a game will do; these ship -----------------------------------------
+# -- rewards: any function of a game will do; those of the proposer that ship are in rewards.py ----
 
 ProposerReward = Callable[[Game], float]
 """A valid game, all attempts judged -> the proposer's reward. Invalid games pay ``invalid_reward``
@@ -245,21 +245,6 @@ instead."""
 SolverReward = Callable[[Game, Attempt], float]
 """A game and one of its attempts, judged -> the reward of this attempt. With the closed-book gate,
 a right answer that was not read pays 0 at most, whatever this says."""
-
-
-def one_minus_p(game: Game) -> float:
-    """1 - mean solve rate, as in the paper: the harder a question, the more it pays, even an
-    impossible one (the paper's appendix "Rewards Design")."""
-    # Equation 5: R = 1 - 1/n sum of r_solve.
-    return 1.0 - game.share_right
-
-
-def four_p_one_minus_p(game: Game) -> float:
-    """4 p (1 - p) of the mean solve rate p: most at 1/2, nothing for what is never solved."""
-    return 4.0 * game.share_right * (1.0 - game.share_right)
-
-
-PROPOSER_REWARDS: dict[str, ProposerReward] = {"1-p": one_minus_p, "4p(1-p)": four_p_one_minus_p}
 
 
 def right_answer(game: Game, attempt: Attempt) -> float:

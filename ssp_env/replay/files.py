@@ -22,9 +22,10 @@ from pydantic import TypeAdapter, ValidationError
 from ssp_env.disk import opened, replacing
 from ssp_env.errors import ConfigError, DataError, UsageError
 from ssp_env.game.config import GameConfig
-from ssp_env.game.game import PROPOSER_REWARDS, Game
+from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import LINE, GameRecord, record_game
+from ssp_env.game.rewards import PROPOSER_REWARDS
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import (
     BPETokenizer,

@@ -13,7 +13,6 @@ from typing import Any
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.filters import FILTERS, Filter, Proposal
 from ssp_env.game.game import (
-    PROPOSER_REWARDS,
     Attempt,
     Game,
     ProposerReward,
@@ -33,6 +32,7 @@ from ssp_env.game.record import (
     record_game,
 )
 from ssp_env.game.referee import Referee, Verdicts
+from ssp_env.game.rewards import PROPOSER_REWARDS
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Limits, Trajectory, Waiting

@@ -17,6 +17,7 @@ from ssp_agents.losses import (
     Tokens,
     find_algorithm,
     grpo_advantages,
+    grpo_loss,
     importance_ratio,
     is_vetoed,
     kl_k3,
@@ -178,6 +179,17 @@ def test_ratios_are_cut_off_with_their_gradients(cap: float | None) -> None:
     np.testing.assert_allclose(ratio.detach().numpy(), expected, rtol=1e-12)
     assert logprobs.grad is not None
     np.testing.assert_allclose(logprobs.grad.numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rise", [20.5, 89.0, 1000.0])
+def test_a_clipped_token_that_was_all_but_impossible_has_no_gradient(rise: float) -> None:
+    """The ratio overflows from a rise of 89 nats on; infinity times 0 would be NaN."""
+    logprobs = torch.tensor([rise], requires_grad=True)
+    zeros = torch.zeros(1)
+    tokens = Tokens(logprobs, zeros, zeros + 1, zeros.long())
+    loss = grpo_loss(tokens, LearningConfig(importance_cap=None))
+    loss.sum().backward()
+    assert (loss.item(), logprobs.grad) == (pytest.approx(-1.28), torch.zeros(1))
 
 
 def test_one_impossible_token_vetoes_its_trajectory_alone() -> None:

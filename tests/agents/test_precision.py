@@ -34,7 +34,7 @@ VOCABULARY = 300
     [
         (AMX, False, {"auto": HALF, "float32": FLOAT, "bfloat16": HALF}),
         (AMX, True, {"auto": FLOAT, "float32": FLOAT, "bfloat16": HALF}),
-        (AVX512, False, {"auto": FLOAT, "float32": FLOAT, "bfloat16": HALF}),
+        (AVX512, False, {"auto": HALF, "float32": FLOAT, "bfloat16": HALF}),
         ({"bf16": True}, False, {"auto": FLOAT, "float32": FLOAT, "bfloat16": HALF}),
         (NONE, False, {"auto": FLOAT, "float32": FLOAT, "bfloat16": FLOAT}),
     ],

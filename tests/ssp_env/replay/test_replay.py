@@ -16,9 +16,10 @@ from pydantic import TypeAdapter
 from scripted import again, begin, by_role, play, propose, rules_of, say, spell, written
 
 from ssp_env.errors import ServiceError
-from ssp_env.game.game import Attempt, Game, four_p_one_minus_p
+from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord
+from ssp_env.game.rewards import four_p_one_minus_p
 from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
 from ssp_env.judge.judges import ExactMatchJudge

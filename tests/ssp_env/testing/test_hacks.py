@@ -10,7 +10,8 @@ import pytest
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import DEFAULT_FILTERS
-from ssp_env.game.game import Game, one_minus_p
+from ssp_env.game.game import Game
+from ssp_env.game.rewards import one_minus_p
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import scripted_player
