@@ -24,7 +24,7 @@ from torch import Tensor
 
 from benchmarks.harness import parser, write
 from benchmarks.partners import PARTNERS, Batch, Measured, gradient
-from ssp_agents.columns import Columns, columns_of
+from ssp_agents.batches import Columns, columns_of
 from ssp_agents.config import ROLES, LearningConfig, TrainedRole
 from ssp_agents.engines.base import StopRule
 from ssp_agents.engines.transformers_engine import TransformersEngine

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from ssp_agents.batches import Columns
 from ssp_agents.causal_lm import head_logits, states, states_after_prefix
-from ssp_agents.columns import Columns
 
 LOGITS_PER_CHUNK = 2**25
 """Logits that exist at a time (128 MiB in float32): 220 tokens of a vocabulary of 152,000."""

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssp_agents.columns import Columns, idle, microbatches, of_role, one_of_each
+from ssp_agents.batches import Columns, idle, microbatches, of_role, one_of_each
 from ssp_agents.config import LearningConfig
 from ssp_agents.losses import Tokens, find_algorithm, is_clipped, is_vetoed, kl_k3
 from ssp_agents.metrics import ROLE_NORMS
@@ -89,7 +89,7 @@ class Update:
         self._algorithms = [find_algorithm(learning, role) for role in ROLE_IDS]
 
     def __call__(self, columns: Columns, step: int) -> dict[str, float]:
-        """Learns from one batch: the columns of :func:`ssp_agents.columns.columns_of` as tensors on
+        """Learns from one batch: the columns of :func:`ssp_agents.batches.columns_of` as tensors on
         the policy's device, and the number of the training step, from 0.
 
         Returns:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from two_ranks import columns as tensors
 
-from ssp_agents.columns import MAX_PADDING, microbatches, one_of_each
+from ssp_agents.batches import MAX_PADDING, microbatches, one_of_each
 from ssp_agents.config import LearningConfig
 from ssp_agents.rllib.env_runner import Sample, renumber
 from ssp_agents.rows import Row, credited, deal, deal_to_learners, rows_of, with_loss_weights

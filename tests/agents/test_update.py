@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from learning import some_rows
 from two_ranks import columns as tensors
 
-from ssp_agents.columns import Columns
+from ssp_agents.batches import Columns
 from ssp_agents.config import ALGORITHMS, Aggregation, LearningConfig
 from ssp_agents.losses import Algorithm, grpo_advantages, grpo_loss
 from ssp_agents.metrics import merge_figures

@@ -24,7 +24,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoModelForCausalLM, Qwen2Config
 
-from ssp_agents.columns import columns_of
+from ssp_agents.batches import columns_of
 from ssp_agents.config import LearningConfig
 from ssp_agents.models import adapt, load_model
 from ssp_agents.rows import Row

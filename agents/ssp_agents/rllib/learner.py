@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ssp_agents import models, sharding
 from ssp_agents.architecture import can_share_prefix
-from ssp_agents.columns import Columns, columns_of
+from ssp_agents.batches import Columns, columns_of
 from ssp_agents.config import LearningConfig
 from ssp_agents.losses import find_algorithm
 from ssp_agents.precision import autocasting, is_small, passes_dtype, round_frozen

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from ssp_agents import models
+from ssp_agents.batches import columns_of
 from ssp_agents.checksums import check_weights, write_checksums
-from ssp_agents.columns import columns_of
 from ssp_agents.config import LearningConfig
 from ssp_agents.engines.base import Engine
 from ssp_agents.precision import is_small, passes_dtype, round_frozen

@@ -15,7 +15,7 @@ import torch
 from transformers import Qwen2Config
 from transformers.models.auto import AutoModelForCausalLM
 
-from ssp_agents.columns import columns_of
+from ssp_agents.batches import columns_of
 from ssp_agents.engines.base import Engine, Generation, Request, StopRule, generate
 from ssp_agents.engines.gap import MOST_NATS
 from ssp_agents.rows import Row

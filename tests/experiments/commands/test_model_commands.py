@@ -19,8 +19,8 @@ from safetensors.torch import load_file
 from tests.ssp_env.worlds.few import few_passages
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from ssp_agents.batches import columns_of
 from ssp_agents.checksums import CHECKSUMS
-from ssp_agents.columns import columns_of
 from ssp_agents.models import (
     adapt,
     load_model,

@@ -1,4 +1,4 @@
-"""Columns: the rows of an update as padded arrays, and what a model reads of them."""
+"""Batches: the rows of an update as padded arrays (columns), and what a model reads of them."""
 
 from __future__ import annotations
 
