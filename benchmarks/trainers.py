@@ -31,7 +31,7 @@ from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_agents.losses import ALGORITHMS, Tokens, grpo_loss
 from ssp_agents.models import load_model, tiny_directory
 from ssp_agents.rollout import play
-from ssp_agents.rows import credited, rows_of, with_loss_weights
+from ssp_agents.rows import rows_of, with_advantages, with_loss_weights
 from ssp_agents.scoring import TokenScorer
 from ssp_agents.update import Update
 from ssp_env.game.config import MINI_GAME
@@ -122,7 +122,7 @@ class Played:
 
     def ours(self, learning: LearningConfig, slots: int) -> Measured:
         """What our update makes of the rows; ``slots`` is B."""
-        rows = credited(rows_of(self.games, learning), learning)
+        rows = with_advantages(rows_of(self.games, learning), learning)
         columns = tensors(columns_of(with_loss_weights(rows, learning, slots, GAME)))
         learner, sampler = self._scorers
         optimizer = torch.optim.SGD(self.learner.parameters())

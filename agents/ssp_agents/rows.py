@@ -37,7 +37,7 @@ class Row:
     game: int
     """Slot of its game in its round; once a step's rounds come together, in the whole step."""
     advantage: float
-    """Set by :func:`credited`; 0 before."""
+    """Set by :func:`with_advantages`; 0 before."""
     weight: float = 0.0
     """Factor on the sum of its token losses; see :func:`with_loss_weights`."""
     reward: float = 0.0
@@ -111,7 +111,7 @@ def recorded_row(played: TrajectoryRecord, role: str, game: int = 0) -> Row:
 # -- advantages, over a whole step -------------------------------------------------------------
 
 
-def credited(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
+def with_advantages(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
     """Rows with advantages, without those that nothing is learnt from.
 
     Left out are uniform groups (``drop_uniform_groups``) and rows that have neither advantage nor

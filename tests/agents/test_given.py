@@ -26,7 +26,7 @@ from ssp_agents.metrics import step_figures
 from ssp_agents.rllib.config import SSPConfig
 from ssp_agents.rllib.env_runner import rounds_of
 from ssp_agents.rollout import play
-from ssp_agents.rows import credited, rows_of, with_loss_weights
+from ssp_agents.rows import rows_of, with_advantages, with_loss_weights
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.record import GameRecord, record_game
@@ -144,7 +144,7 @@ def test_what_is_learnt_from_them(solved: Round, asked: list[Question]) -> None:
     rows = rows_of(solved.games, config)
     assert {row.role for row in rows} == {"solver"}
     assert len(rows) == sum(len(game.counted) for game in solved.games)
-    learnt = credited(rows, config)
+    learnt = with_advantages(rows, config)
     rewards = {row.game: {r.reward for r in rows if r.game == row.game} for row in rows}
     # Groups of equal rewards teach nothing: they are left out, and counted.
     assert {row.game for row in learnt} == {g for g, paid in rewards.items() if len(paid) > 1}

@@ -14,7 +14,7 @@ from two_ranks import columns as tensors
 from ssp_agents.batches import MAX_PADDING, microbatches, one_of_each
 from ssp_agents.config import LearningConfig
 from ssp_agents.rllib.env_runner import Sample, renumber
-from ssp_agents.rows import Row, credited, deal, deal_to_learners, rows_of, with_loss_weights
+from ssp_agents.rows import Row, deal, deal_to_learners, rows_of, with_advantages, with_loss_weights
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import Outage, Outcome
@@ -70,7 +70,7 @@ def test_an_example_joins_the_attempts_at_its_question() -> None:
     assert [row.group for row in sampled] == [example.group] * 2
     assert np.isnan(example.logprobs).all()
     assert not any(np.isnan(row.logprobs).any() for row in sampled)
-    advantages = [row.advantage for row in credited([*sampled, example], config)]
+    advantages = [row.advantage for row in with_advantages([*sampled, example], config)]
     assert advantages == pytest.approx([-1.0, -1.0, 2.0])
 
     only_proposer = LearningConfig(learning_roles=("proposer",))
@@ -111,7 +111,7 @@ def config(**changes: object) -> LearningConfig:
 
 def learnable(games: Sequence[Game], settings: LearningConfig) -> list[Row]:
     """The rows of a step that something is learnt from."""
-    return credited(rows_of(games, settings), settings)
+    return with_advantages(rows_of(games, settings), settings)
 
 
 def test_grpo_compares_proposals_about_one_answer() -> None:

@@ -15,7 +15,7 @@ from ssp_agents.models import load_model, tiny_directory
 from ssp_agents.rllib.config import SSPConfig
 from ssp_agents.rllib.learner import SSPLearner
 from ssp_agents.rllib.module import MODULE_ID, to_batch
-from ssp_agents.rows import credited, rows_of, with_loss_weights
+from ssp_agents.rows import rows_of, with_advantages, with_loss_weights
 from ssp_env.game.round import Round, answers_of
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
@@ -49,7 +49,7 @@ def test_the_pages_update_is_that_of_ssp_train(monkeypatch: pytest.MonkeyPatch) 
     learner = SSPLearner(config=config, module_spec=spec)
     learner.build()
     theirs = learner.module[MODULE_ID].lm
-    rows = credited(rows_of(games, learning), learning)
+    rows = with_advantages(rows_of(games, learning), learning)
     rows = with_loss_weights(rows, learning, page.B, rules.config)
     assert len(rows) == len(taught)
     assert {row.role for row in rows} == {"proposer", "solver"}
