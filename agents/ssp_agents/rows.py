@@ -162,7 +162,7 @@ def deal(rows: Sequence[Row], learning: LearningConfig) -> list[tuple[list[Row],
     return [([row for row in rows if turn[row.game] == i], size) for i, size in enumerate(sizes)]
 
 
-def deal_to_learners(rows: Sequence[Row], shards: int) -> list[list[Row]]:
+def shard_rows(rows: Sequence[Row], shards: int) -> list[list[Row]]:
     """Shards of rows: longest first, each to the shard with the fewest tokens.
 
     Rows of one text go to one learner, which reads it once. A shard that would stay empty gets a

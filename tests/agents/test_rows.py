@@ -14,7 +14,7 @@ from two_ranks import columns as tensors
 from ssp_agents.batches import MAX_PADDING, microbatches, one_of_each
 from ssp_agents.config import LearningConfig
 from ssp_agents.rllib.env_runner import Sample, renumber
-from ssp_agents.rows import Row, deal, deal_to_learners, rows_of, with_advantages, with_loss_weights
+from ssp_agents.rows import Row, deal, rows_of, shard_rows, with_advantages, with_loss_weights
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import Outage, Outcome
@@ -204,7 +204,7 @@ def test_shards_hold_every_row_once_are_balanced_and_never_empty(
     lengths: list[int], shards: int
 ) -> None:
     rows = [row(length, game) for game, length in enumerate(lengths)]
-    parts = deal_to_learners(rows, shards)
+    parts = shard_rows(rows, shards)
     assert all(parts)
     assert sorted(r.game for part in parts for r in part if r.weight) == list(range(len(rows)))
     fillers = {len(r.ids) for part in parts for r in part if not r.weight}

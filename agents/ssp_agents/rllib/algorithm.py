@@ -42,7 +42,7 @@ from ssp_agents.rllib.learner import ask_learners, freeze_collected, naming_dead
 from ssp_agents.rllib.module import LEARNER_FOLDER, MODULE_FOLDER, MODULE_ID, describe, to_batch
 from ssp_agents.rllib.results import evaluation_figures, log_step
 from ssp_agents.rllib.runners import Runners, check_cluster
-from ssp_agents.rows import deal, deal_to_learners, with_advantages, with_loss_weights
+from ssp_agents.rows import deal, shard_rows, with_advantages, with_loss_weights
 from ssp_env.errors import UsageError
 from ssp_env.game.record import GameRecord
 from ssp_env.game.strategies import BatchStrategy, update_strategy
@@ -227,7 +227,7 @@ class SSP(HookedAlgorithm):
                 continue
             weighted = with_loss_weights(part, learning, slots, self.config.game())
             # Weights hold B and n of the whole update, so shards may be of any size.
-            shards = deal_to_learners(weighted, learners) if learners else [weighted]
+            shards = shard_rows(weighted, learners) if learners else [weighted]
             batches = [to_batch(shard) for shard in shards]
             given: dict[str, Any] = {"batches": batches} if learners else {"batch": batches[0]}
             with naming_dead_learners(self.learner_group):
