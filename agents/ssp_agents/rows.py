@@ -149,7 +149,7 @@ def with_advantages(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
 # -- weights, over an optimizer update ---------------------------------------------------------
 
 
-def deal(rows: Sequence[Row], learning: LearningConfig) -> list[tuple[list[Row], int]]:
+def split_updates(rows: Sequence[Row], learning: LearningConfig) -> list[tuple[list[Row], int]]:
     """Rows of each optimizer update of a step, and how many slots it stands for.
 
     Games are dealt whole, and in turn, so that every update gets its share of those that give rows

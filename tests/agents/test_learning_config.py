@@ -16,7 +16,7 @@ from ssp_agents.precision import passes_dtype
 from ssp_agents.rllib.config import SSPConfig
 from ssp_agents.rllib.env_runner import SSPEnvRunner, rounds_of
 from ssp_agents.rllib.module import MODULE_ID
-from ssp_agents.rows import deal, rows_of, with_advantages, with_loss_weights
+from ssp_agents.rows import rows_of, split_updates, with_advantages, with_loss_weights
 from ssp_env.game.round import Round
 from ssp_env.game.strategies import update_strategy
 from ssp_env.types import Question
@@ -43,7 +43,7 @@ def dealt(config: SSPConfig, played: Round, settings: Settings) -> Any:
     learning = config.training(**settings).learning()
     rows = with_advantages(rows_of(played.games, learning), learning)
     updates = []
-    for part, size in deal(rows, learning):
+    for part, size in split_updates(rows, learning):
         weighted = with_loss_weights(part, learning, size, config.game())
         updates.append([(r.role, r.game, r.advantage, r.weight) for r in weighted])
     return updates

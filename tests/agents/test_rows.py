@@ -14,7 +14,14 @@ from two_ranks import columns as tensors
 from ssp_agents.batches import MAX_PADDING, microbatches, one_of_each
 from ssp_agents.config import LearningConfig
 from ssp_agents.rllib.env_runner import Sample, renumber
-from ssp_agents.rows import Row, deal, rows_of, shard_rows, with_advantages, with_loss_weights
+from ssp_agents.rows import (
+    Row,
+    rows_of,
+    shard_rows,
+    split_updates,
+    with_advantages,
+    with_loss_weights,
+)
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import Outage, Outcome
@@ -149,7 +156,7 @@ def test_weighted_rows_add_up_to_equations_4_and_5_empty_slots_included() -> Non
 def test_minibatches_keep_games_whole_and_cover_all_slots() -> None:
     settings = config(minibatches=3)
     rows = learnable(step(), settings)
-    parts = deal(rows, settings)
+    parts = split_updates(rows, settings)
     assert [size for _, size in parts] == [3, 3, 2]
     dealt = [{row.game for row in part} for part, _ in parts]
     assert sum(map(len, dealt)) == len(set.union(*dealt)), "a game was torn apart"

@@ -42,7 +42,7 @@ from ssp_agents.rllib.learner import ask_learners, freeze_collected, naming_dead
 from ssp_agents.rllib.module import LEARNER_FOLDER, MODULE_FOLDER, MODULE_ID, describe, to_batch
 from ssp_agents.rllib.results import evaluation_figures, log_step
 from ssp_agents.rllib.runners import Runners, check_cluster
-from ssp_agents.rows import deal, shard_rows, with_advantages, with_loss_weights
+from ssp_agents.rows import shard_rows, split_updates, with_advantages, with_loss_weights
 from ssp_env.errors import UsageError
 from ssp_env.game.record import GameRecord
 from ssp_env.game.strategies import BatchStrategy, update_strategy
@@ -221,7 +221,7 @@ class SSP(HookedAlgorithm):
         learning, learners = self.config.learning(), self.config.num_learners
         rows = with_advantages([row for sample in samples for row in sample.rows], learning)
         updates = []
-        for part, slots in deal(rows, learning):
+        for part, slots in split_updates(rows, learning):
             # Its games were void, or taught nothing: Adam takes no step.
             if not part:
                 continue
