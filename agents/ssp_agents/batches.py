@@ -116,7 +116,7 @@ def one_of_each(part: Columns) -> tuple[Columns, Tensor | None]:
     return read, places[text][own[text]]  # (rows, length - 1) -> (tokens,)
 
 
-def idle(part: Columns) -> Columns:
+def zero_weight_pass(part: Columns) -> Columns:
     """A pass that adds nothing: the last row of a micro-batch, its shortest, with weight 0."""
     last = {name: column[-1:] for name, column in part.items()}
     longest = int(last["lengths"])

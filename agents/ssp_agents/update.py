@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssp_agents.batches import Columns, idle, microbatches, of_role, one_of_each
+from ssp_agents.batches import Columns, microbatches, of_role, one_of_each, zero_weight_pass
 from ssp_agents.config import LearningConfig
 from ssp_agents.losses import Tokens, find_algorithm, is_clipped, is_vetoed, kl_k3
 from ssp_agents.metrics import ROLE_NORMS
@@ -133,8 +133,8 @@ class Update:
         figures: dict[str, Tensor] = {}
         parts = list(microbatches(columns, self.learning.microbatch_tokens))
         if self._agree is not None:
-            # Idle passes, until there are as many as on every other learner.
-            parts += [idle(parts[-1])] * (self._agree(len(parts)) - len(parts))
+            # Passes of weight 0, until there are as many as on every other learner.
+            parts += [zero_weight_pass(parts[-1])] * (self._agree(len(parts)) - len(parts))
 
         for i, part in enumerate(parts, 1):
             # DDP adds up the gradients of all learners once, in the last pass.
@@ -243,8 +243,12 @@ class Update:
         if self.reference is None or not (some or self._agree):
             return kl
 
-        # Where the reference is shared among learners, all of them read, if only an idle row.
-        seen = {name: column[rows] for name, column in part.items()} if some else idle(part)
+        # Where the reference is shared among learners, all of them read, if only a row of weight 0.
+        seen = (
+            {name: column[rows] for name, column in part.items()}
+            if some
+            else zero_weight_pass(part)
+        )
         with torch.no_grad(), self._arithmetic(device):
             reference = _scored(self.reference, seen).logprobs
         if not some:
