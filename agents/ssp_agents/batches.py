@@ -63,7 +63,7 @@ def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
     A group is closed before it would exceed ``max_tokens`` padded tokens, or ``MAX_PADDING`` times
     its true tokens. A single text always fits. Attempts at one question are often equal to the last
     token: such rows stay together and count once, because the model reads each text once, see
-    :func:`one_of_each`. Groups have one more column, ``text`` int64 (rows,), which rises, and is
+    :func:`deduplicated`. Groups have one more column, ``text`` int64 (rows,), which rises, and is
     the same for rows that are equal.
     """
     ids, mask = (columns[name].cpu().numpy() for name in ("ids", "loss_mask"))
@@ -95,7 +95,7 @@ def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
         start = stop
 
 
-def one_of_each(part: Columns) -> tuple[Columns, Tensor | None]:
+def deduplicated(part: Columns) -> tuple[Columns, Tensor | None]:
     """Columns that a model has to read of a micro-batch, or of some of its rows: equal ones once.
 
     Also the place of each of the policy's tokens (of all rows, row by row) among those of the rows

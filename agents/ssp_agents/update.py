@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssp_agents.batches import Columns, microbatches, of_role, one_of_each, zero_weight_pass
+from ssp_agents.batches import Columns, deduplicated, microbatches, of_role, zero_weight_pass
 from ssp_agents.config import LearningConfig
 from ssp_agents.losses import Tokens, find_algorithm, is_clipped, is_vetoed, kl_k3
 from ssp_agents.metrics import ROLE_NORMS
@@ -289,7 +289,7 @@ def give_back_memory() -> None:
 
 def _scored(scorer: Scorer, part: Columns) -> Scores:
     """Scores of each row of a micro-batch, of which equal ones are read once."""
-    read, places = one_of_each(part)
+    read, places = deduplicated(part)
     scores = scorer(read)
     if places is None:
         return scores

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from two_ranks import columns as tensors
 
-from ssp_agents.batches import MAX_PADDING, microbatches, one_of_each
+from ssp_agents.batches import MAX_PADDING, deduplicated, microbatches
 from ssp_agents.config import LearningConfig
 from ssp_agents.rllib.env_runner import Sample, renumber
 from ssp_agents.rows import (
@@ -192,7 +192,7 @@ def test_every_row_is_in_one_group_within_its_bounds_and_equal_ones_are_read_onc
     assert sorted(games) == list(range(len(lengths)))
 
     for part in parts:
-        read, places = one_of_each(part)
+        read, places = deduplicated(part)
         texts, width = read["ids"].shape
         true = int(read["lengths"].sum())
         assert texts == 1 or texts * width <= min(max_tokens, MAX_PADDING * true)
