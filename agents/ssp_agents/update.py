@@ -60,7 +60,7 @@ class Update:
         autocast: torch.dtype | None = None,
         learners: int = 1,
         no_sync: Callable[[], contextlib.AbstractContextManager[Any]] | None = None,
-        agree: Callable[[int], int] | None = None,
+        max_over_learners: Callable[[int], int] | None = None,
         loss: Callable[[Columns, Scores, Tensor], Tensor] | None = None,
         after_pass: Callable[[], object] | None = None,
     ) -> None:
@@ -72,7 +72,7 @@ class Update:
                 :func:`ssp_agents.precision.passes_dtype`; float32 when not given.
             learners: number of those whose gradients DDP *averages*.
             no_sync: context in which DDP does not average yet.
-            agree: gives the largest number of passes of all learners that share the weights of a
+            max_over_learners: gives the largest number of passes of all learners that share the weights of a
                 policy, since they have to pass through it in step.
             loss: minimised, and reported, in place of that of :meth:`objective`, which it gets.
             after_pass: called when a micro-batch is done, such as :func:`give_back_memory`.
@@ -84,7 +84,7 @@ class Update:
         self._autocast = autocast
         self._learners = learners
         self._no_sync = no_sync or contextlib.nullcontext
-        self._agree, self._loss, self._after_pass = agree, loss, after_pass
+        self._max_over_learners, self._loss, self._after_pass = max_over_learners, loss, after_pass
         # By role id; found here, so that a wrong name fails before the first pass.
         self._algorithms = [find_algorithm(learning, role) for role in ROLE_IDS]
 
@@ -132,9 +132,11 @@ class Update:
         self.optimizer.zero_grad(set_to_none=True)
         figures: dict[str, Tensor] = {}
         parts = list(microbatches(columns, self.learning.microbatch_tokens))
-        if self._agree is not None:
+        if self._max_over_learners is not None:
             # Passes of weight 0, until there are as many as on every other learner.
-            parts += [zero_weight_pass(parts[-1])] * (self._agree(len(parts)) - len(parts))
+            parts += [zero_weight_pass(parts[-1])] * (
+                self._max_over_learners(len(parts)) - len(parts)
+            )
 
         for i, part in enumerate(parts, 1):
             # DDP adds up the gradients of all learners once, in the last pass.
@@ -240,7 +242,7 @@ class Update:
         kl, device = torch.zeros_like(logprobs), part["ids"].device
         rows = torch.tensor([a.kl for a in self._algorithms], device=device)[part["role"]]
         some = bool(rows.any())
-        if self.reference is None or not (some or self._agree):
+        if self.reference is None or not (some or self._max_over_learners):
             return kl
 
         # Where the reference is shared among learners, all of them read, if only a row of weight 0.

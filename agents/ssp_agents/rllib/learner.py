@@ -78,7 +78,7 @@ class SSPLearner(HookedLearner):
             autocast=self._dtype,
             learners=max(1, self.config.num_learners),
             no_sync=getattr(self.module[MODULE_ID], "no_sync", None),
-            agree=shared,
+            max_over_learners=shared,
             loss=self._loss_of_hook,
             after_pass=give_back_memory if self._holds_much else None,
         )
