@@ -37,7 +37,13 @@ from ssp_agents.metrics import merge_figures, step_figures
 from ssp_agents.models import load_state
 from ssp_agents.rllib.compat import HookedAlgorithm
 from ssp_agents.rllib.config import SSPConfig
-from ssp_agents.rllib.env_runner import Sample, busiest, records_of, renumber, rounds_of
+from ssp_agents.rllib.env_runner import (
+    Sample,
+    records_of,
+    renumber,
+    rounds_of,
+    slowest_runner_seconds,
+)
 from ssp_agents.rllib.learner import ask_learners, freeze_collected, naming_dead_learners
 from ssp_agents.rllib.module import LEARNER_FOLDER, MODULE_FOLDER, MODULE_ID, describe, to_batch
 from ssp_agents.rllib.results import evaluation_figures, log_step
@@ -165,7 +171,7 @@ class SSP(HookedAlgorithm):
         seconds = {
             "sample": sampled - began + played - learnt,
             "learn": learnt - sampled + time.perf_counter() - played,
-            **busiest(samples),
+            **slowest_runner_seconds(samples),
         }
         self._report(samples, updates, seconds)
 

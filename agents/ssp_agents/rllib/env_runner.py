@@ -251,7 +251,7 @@ def records_of(samples: Iterable[Sample]) -> list[GameRecord]:
     return [record for sample in samples for record in sample.records]
 
 
-def busiest(samples: Sequence[Sample]) -> dict[str, float]:
+def slowest_runner_seconds(samples: Sequence[Sample]) -> dict[str, float]:
     """Wall-clock seconds of a step's games, by part, of the runner that took longest for it."""
     totals: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for sample in samples:
