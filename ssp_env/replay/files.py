@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from ssp_env.disk import opened, replacing
+from ssp_env.disk import open_maybe_gzip, replacing
 from ssp_env.errors import ConfigError, DataError, UsageError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game
@@ -273,7 +273,7 @@ def _json(value: GameRecord | SavedRules) -> bytes:
 def read_games(path: str | Path) -> Iterator[SavedGame]:
     """Reads games one after the other, plain or gzip; ``DataError`` for a line that is wrong or
     was altered."""
-    with opened(path) as file:
+    with open_maybe_gzip(path) as file:
         # A few bytes of gzip can be gigabytes of text: no more than one line is ever held.
         lines = iter(lambda: file.readline(LONGEST_LINE + 1), b"")
         yield from parse_games(lines, path)
