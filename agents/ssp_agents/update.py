@@ -72,8 +72,8 @@ class Update:
                 :func:`ssp_agents.precision.passes_dtype`; float32 when not given.
             learners: number of those whose gradients DDP *averages*.
             no_sync: context in which DDP does not average yet.
-            max_over_learners: gives the largest number of passes of all learners that share the weights of a
-                policy, since they have to pass through it in step.
+            max_over_learners: the largest of a number over all learners. Those that share the
+                weights of a policy have to make equally many passes.
             loss: minimised, and reported, in place of that of :meth:`objective`, which it gets.
             after_pass: called when a micro-batch is done, such as :func:`give_back_memory`.
         """
@@ -134,9 +134,8 @@ class Update:
         parts = list(microbatches(columns, self.learning.microbatch_tokens))
         if self._max_over_learners is not None:
             # Passes of weight 0, until there are as many as on every other learner.
-            parts += [zero_weight_pass(parts[-1])] * (
-                self._max_over_learners(len(parts)) - len(parts)
-            )
+            passes = self._max_over_learners(len(parts))
+            parts += [zero_weight_pass(parts[-1])] * (passes - len(parts))
 
         for i, part in enumerate(parts, 1):
             # DDP adds up the gradients of all learners once, in the last pass.
