@@ -110,10 +110,10 @@ def deduplicated(part: Columns) -> tuple[Columns, Tensor | None]:
     # The first row of each text; ``text`` rises, so that a binary search finds it.
     first = torch.searchsorted(part["text"], numbers)  # (texts,)
     read = {name: column[first] for name, column in part.items()}
-    own = read["loss_mask"][:, 1:] > 0  # (texts, length - 1)
-    # Place of each own token among those that are read: a running count, from 0.
-    places = own.flatten().cumsum(0).view_as(own) - 1
-    return read, places[text][own[text]]  # (rows, length - 1) -> (tokens,)
+    by_policy = read["loss_mask"][:, 1:] > 0  # (texts, length - 1)
+    # Place of each of these tokens among those that are read: a running count, from 0.
+    places = by_policy.flatten().cumsum(0).view_as(by_policy) - 1
+    return read, places[text][by_policy[text]]  # (rows, length - 1) -> (tokens,)
 
 
 def zero_weight_pass(part: Columns) -> Columns:

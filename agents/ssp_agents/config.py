@@ -170,8 +170,8 @@ class LearningConfig(Settings):
     def plays(self, role: str) -> bool:
         """True if the policy that learns plays a role, and not its partner. Verification and the
         closed-book gate are the solver's."""
-        own = "proposer" in self.learning_roles
-        return not self.partner or (role == "proposer") == own
+        is_proposer_trained = "proposer" in self.learning_roles
+        return not self.partner or (role == "proposer") == is_proposer_trained
 
     def algorithm(self, role: str) -> str:
         return self.proposer_algorithm if role == "proposer" else self.solver_algorithm
@@ -224,13 +224,13 @@ class ComputeConfig(Settings):
     @property
     def gpus_of_each(self) -> tuple[float, float]:
         """GPUs that an env runner and a learner ask Ray for."""
-        own = float(self.tensor_parallel), 1.0
-        return {"none": (0.0, 0.0), "own": own, "shared": SHARED}[self.gpus]
+        separate = float(self.tensor_parallel), 1.0
+        return {"none": (0.0, 0.0), "own": separate, "shared": SHARED}[self.gpus]
 
     @property
     def gpus_in_all(self) -> int:
-        own = self.env_runners * self.tensor_parallel + self.learners
-        return {"none": 0, "own": own, "shared": max(1, self.env_runners)}[self.gpus]
+        separate = self.env_runners * self.tensor_parallel + self.learners
+        return {"none": 0, "own": separate, "shared": max(1, self.env_runners)}[self.gpus]
 
 
 # -- settings that have to fit together ----------------------------------------------------------

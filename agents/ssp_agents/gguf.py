@@ -139,8 +139,8 @@ def _pre_tokenizer(split: _Split) -> Any:
     ]
     if split.digits:
         steps.append(pre_tokenizers.Digits(individual_digits=True))
-    own = not split.patterns
-    steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=own))
+    use_default_pattern = not split.patterns
+    steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=use_default_pattern))
     return steps[0] if len(steps) == 1 else pre_tokenizers.Sequence(steps)
 
 

@@ -119,25 +119,25 @@ def with_advantages(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
     """
     advantages, kept = np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
     for role in ROLES:
-        # own: bool (rows,); rewards, groups and found: (rows of this role,).
-        own = np.array([row.role == role for row in rows], dtype=bool)
+        # of_role: bool (rows,); rewards, groups and computed: (rows of this role,).
+        of_role = np.array([row.role == role for row in rows], dtype=bool)
         rewards = np.array([row.reward for row in rows if row.role == role])
-        names = np.array([row.group for row in rows if row.role == role], dtype=np.str_)
-        _, groups = np.unique(names, return_inverse=True)
+        group_names = np.array([row.group for row in rows if row.role == role], dtype=np.str_)
+        _, groups = np.unique(group_names, return_inverse=True)
 
         algorithm = find_algorithm(config, role)
-        found = algorithm.advantage(rewards, groups, config)
-        if np.shape(found) != rewards.shape:
+        computed = algorithm.advantage(rewards, groups, config)
+        if np.shape(computed) != rewards.shape:
             fix = f"its advantages have to be {rewards.shape}, one a trajectory, "
-            fix += f"not {np.shape(found)}"
+            fix += f"not {np.shape(computed)}"
             raise ConfigError(f"learning.{role}_algorithm", config.algorithm(role), fix)
-        advantages[own] = found
+        advantages[of_role] = computed
         # Without KL, a row with A = 0 has no gradient, but its tokens count in a mean over all
         # tokens. With KL, the rows of a group stay or go together.
         if not (algorithm.kl and config.kl_coeff):
-            kept[own] = (found != 0) | (_aggregation(config, role) == "token")
+            kept[of_role] = (computed != 0) | (_aggregation(config, role) == "token")
         elif config.drop_uniform_groups:
-            kept[own] = np.isin(groups, groups[found != 0])
+            kept[of_role] = np.isin(groups, groups[computed != 0])
 
     return [
         replace(row, advantage=float(advantage))

@@ -101,9 +101,9 @@ def _make_room(module: torch.nn.Module, device: torch.device) -> None:
     """Gives tensors on the meta device memory, without numbers; tied ones the same."""
     made: dict[int, Tensor] = {}
     for part in module.modules():
-        own: dict[str, Any] = {"recurse": False, "remove_duplicate": False}
-        held = [*part.named_parameters(**own), *part.named_buffers(**own)]
-        for name, tensor in held:
+        shallow: dict[str, Any] = {"recurse": False, "remove_duplicate": False}
+        tensors = [*part.named_parameters(**shallow), *part.named_buffers(**shallow)]
+        for name, tensor in tensors:
             if tensor.is_meta:
                 empty = torch.empty_like(tensor, device=device)
                 if isinstance(tensor, torch.nn.Parameter):

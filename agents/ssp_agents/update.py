@@ -173,14 +173,14 @@ class Update:
         """
         learning = self.learning
         # Column t of (rows, length) is scored by the logits at t - 1, so position 0 never counts.
-        own = part["loss_mask"][:, 1:] > 0  # (rows, length - 1)
-        counts = own.sum(dim=1)  # (rows,)
+        by_policy = part["loss_mask"][:, 1:] > 0  # (rows, length - 1)
+        counts = by_policy.sum(dim=1)  # (rows,)
         # From one value per row to one per token that the policy wrote: (rows,) -> (tokens,).
         role, advantages, weights = (
             part[name].repeat_interleave(counts) for name in ("role", "advantages", "weights")
         )
         rows = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
-        behaviour = part["behaviour_logprobs"][:, 1:][own]  # (tokens,)
+        behaviour = part["behaviour_logprobs"][:, 1:][by_policy]  # (tokens,)
         # What nobody sampled is learnt from as if the policy had, with a ratio of 1.
         behaviour = torch.where(behaviour.isnan(), logprobs.detach(), behaviour)
         # log(pi / mu) of each token: (tokens,).
@@ -205,8 +205,8 @@ class Update:
                 raise ConfigError(f"learning.{name}_algorithm", learning.algorithm(name), fix)
             losses = losses.masked_scatter(chosen, of_tokens)
             if algorithm.clips is not None:
-                found = is_clipped(algorithm.clips(tokens).detach(), tokens.advantages, learning)
-                clipped, clippable = clipped.masked_scatter(chosen, found), clippable | chosen
+                stopped = is_clipped(algorithm.clips(tokens).detach(), tokens.advantages, learning)
+                clipped, clippable = clipped.masked_scatter(chosen, stopped), clippable | chosen
         # sum_i w_i sum_t loss_it, and the same of the KL: scalars.
         loss = (counted * losses).sum()
         kl = (counted * self._kl(part, logprobs, counts)).sum()
@@ -215,7 +215,7 @@ class Update:
         with torch.no_grad():
             # Sums in place of means: micro-batches and learners add them up, merge_figures divides.
             trained = weights > 0  # (tokens,)
-            sampled = trained & ~part["behaviour_logprobs"][:, 1:][own].isnan()
+            sampled = trained & ~part["behaviour_logprobs"][:, 1:][by_policy].isnan()
             ratios = log_ratios.exp() * sampled
             sums |= {
                 "trained_tokens": trained.sum(),

@@ -173,9 +173,9 @@ class TransformersEngine:
             cache = part[0][1].cache
             if len(part) == len(cache.lengths) and cache is not self._cache:
                 continue
-            own = cache.select(self.passes.tensor([kept.row for _, kept in part]))
+            copy = cache.select(self.passes.tensor([kept.row for _, kept in part]))
             for row, (key, kept) in enumerate(part):
-                self._kept[key] = Kept(own, row, kept.seen)
+                self._kept[key] = Kept(copy, row, kept.seen)
 
     def _take(self, first: int, tokens: Tensor, logprobs: Tensor) -> list[Turn]:
         """Hands the rows from ``first`` on their tokens; returns the turns that these finish."""
@@ -240,8 +240,8 @@ class TransformersEngine:
         fresh = self.passes.nothing()
         known = {}
         for ids, turns in sequences.items():
-            own = (self._kept[turn.key] for turn in turns if turn.key in self._kept)
-            known[ids] = next((kept for kept in own if self.passes.continues(kept, ids)), fresh)
+            cached = (self._kept[turn.key] for turn in turns if turn.key in self._kept)
+            known[ids] = next((kept for kept in cached if self.passes.continues(kept, ids)), fresh)
         if not self.passes.shares:
             return known
 

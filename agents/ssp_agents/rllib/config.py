@@ -288,8 +288,8 @@ class SSPConfig(HookedConfig):
             self.model_dir = str(shipped_directory(shipped))
         game, learning, engine = self.game(), self.learning(), self.engine_config()
         self._refuse_unread()
-        own = getattr(self.given_module_spec, "module_class", None) not in (None, LLMModule)
-        if own and engine.kind == "vllm":
+        user_module = getattr(self.given_module_spec, "module_class", None) not in (None, LLMModule)
+        if user_module and engine.kind == "vllm":
             fix = "vLLM plays the model of model_dir: engine='transformers' plays your module"
             raise ConfigError("rl_module_spec", self.given_module_spec, fix)
         with named("env_config"):
@@ -318,15 +318,15 @@ class SSPConfig(HookedConfig):
         """Refuses settings and callbacks that would be read by nobody, and silently so."""
         untouched = vars(type(self)())
         for name, fix in REFUSED.items():
-            held = attribute_of(name, untouched)
-            value, default = getattr(self, held), untouched[held]
+            attribute = attribute_of(name, untouched)
+            value, default = getattr(self, attribute), untouched[attribute]
             if value is not default and not bool(value == default):
                 raise ConfigError(name, value, f"not used by search self-play; {fix}")
 
         for cls in force_list(self.callbacks_class):
             for name, theirs in vars(RLlibCallback).items():
-                own = getattr(cls, name, theirs) is not theirs
-                if name.startswith("on_") and name not in CALLED and own:
+                overridden = getattr(cls, name, theirs) is not theirs
+                if name.startswith("on_") and name not in CALLED and overridden:
                     fix = f"self-play never calls {name}; it calls {', '.join(CALLED)}"
                     raise ConfigError("callbacks_class", cls, fix)
 

@@ -230,8 +230,8 @@ def rounds_of(
         stop = min(first + size, batch)
         # Of all groups, the share that lies between the round's first slot and its last.
         slots = (stop * groups // batch - first * groups // batch) * game.proposals
-        own = [*islice(left, stop - first - slots)]
-        rounds.append({"step": step, "number": number, "slots": slots, "given": own})
+        of_round = [*islice(left, stop - first - slots)]
+        rounds.append({"step": step, "number": number, "slots": slots, "given": of_round})
     return rounds
 
 

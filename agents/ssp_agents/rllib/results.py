@@ -45,8 +45,8 @@ def evaluation_figures(
     accuracy = {}
     played = [game for game in games if game.outcome != "void"]
     for group in sorted({question.group for question in questions}):
-        own = [game for game in played if game.question_group == group]
-        accuracy[group] = _mean([any(attempt.right for attempt in g.attempts) for g in own])
+        of_group = [game for game in played if game.question_group == group]
+        accuracy[group] = _mean([any(attempt.right for attempt in g.attempts) for g in of_group])
     return {**episode_figures(games), names.NUM_EPISODES: len(played), "accuracy": accuracy}
 
 

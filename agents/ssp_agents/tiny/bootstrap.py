@@ -196,14 +196,14 @@ def endless(stream: Iterator[Trace], rng: np.random.Generator) -> Iterator[list[
 
 
 def spoken_loss(
-    model: Lfm2ForCausalLM, batch: Sequence[Trace], **asked: Any
+    model: Lfm2ForCausalLM, batch: Sequence[Trace], **outputs: Any
 ) -> tuple[torch.Tensor, Any]:
     """Mean cross-entropy of the player's own tokens, in nats, and what the layers gave out, with
     what they were asked for; being causal, they ignore the right padding."""
-    ids, own = padded(batch, "ids"), padded(batch, "mask")[:, 1:] > 0
-    read = model.model(input_ids=ids[:, :-1], use_cache=False, **asked)
-    logits = model.lm_head(read.last_hidden_state[own])  # (own tokens, vocabulary)
-    loss = torch.nn.functional.cross_entropy(logits, ids[:, 1:][own])
+    ids, by_policy = padded(batch, "ids"), padded(batch, "mask")[:, 1:] > 0
+    read = model.model(input_ids=ids[:, :-1], use_cache=False, **outputs)
+    logits = model.lm_head(read.last_hidden_state[by_policy])  # (tokens, vocabulary)
+    loss = torch.nn.functional.cross_entropy(logits, ids[:, 1:][by_policy])
     if not math.isfinite(float(loss.detach())):
         raise FloatingPointError("the bootstrap diverged: its loss is not finite")
     return loss, read

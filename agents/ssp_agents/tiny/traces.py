@@ -61,13 +61,13 @@ class Trace:
 
     def show(self, ids: Sequence[int]) -> range:
         """Appends tokens that are not the player's; returns their places."""
-        self.write(ids, own=0)
+        self.write(ids, mask=0)
         return range(len(self.ids) - len(ids), len(self.ids))
 
-    def write(self, ids: Sequence[int], source: Sequence[int] = (), own: int = 1) -> None:
+    def write(self, ids: Sequence[int], source: Sequence[int] = (), mask: int = 1) -> None:
         """Appends the player's own tokens, and where they are copied from, if they are."""
         self.ids.extend(ids)
-        self.mask.extend([own] * len(ids))
+        self.mask.extend([mask] * len(ids))
         self.source.extend(source or [-1] * len(ids))
 
 
