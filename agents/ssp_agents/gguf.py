@@ -180,6 +180,8 @@ def _fields(file: Path, names: Iterable[str]) -> list[Any]:
 def _tensors(file: Path, names: Iterable[str]) -> tuple[list[int], list[str]]:
     from gguf import GGUFReader
 
-    found = {tensor.name: tensor for tensor in GGUFReader(file).tensors}
-    held = [found[name] for name in names]
-    return [int(tensor.n_bytes) for tensor in held], [tensor.tensor_type.name for tensor in held]
+    by_name = {tensor.name: tensor for tensor in GGUFReader(file).tensors}
+    tensors = [by_name[name] for name in names]
+    return [int(tensor.n_bytes) for tensor in tensors], [
+        tensor.tensor_type.name for tensor in tensors
+    ]

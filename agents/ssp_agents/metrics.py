@@ -24,7 +24,7 @@ def step_figures(
     known = [game for game in accepted if game.truly_correct is not None]
     trajectories = [trajectory for game in games for trajectory in game.trajectories]
     verdicts = [game.verification for game in proposed if game.verification is not None]
-    asked = [game.question for game in proposed if game.question is not None]
+    questions = [game.question for game in proposed if game.question is not None]
     reasons = Counter(game.reason for game in proposed if game.reason is not None)
 
     figures: dict[str, float | None] = {
@@ -52,7 +52,7 @@ def step_figures(
         **{f"share_{hops}hop": _mean(g.hops == hops for g in known) for hops in (1, 2, 3, 4)},
         "question_words": _mean(len((game.question or "").split()) for game in accepted),
         # The share of questions that another one nearly repeats.
-        "repeated_share": _mean(sum(nearly_same(a, b) for b in asked) > 1 for a in asked),
+        "repeated_share": _mean(sum(nearly_same(a, b) for b in questions) > 1 for a in questions),
     }
     for role in ("proposer", "solver"):
         plays = [trajectory for trajectory in trajectories if trajectory.role == role]

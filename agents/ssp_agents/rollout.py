@@ -78,16 +78,16 @@ def answer(
     once = replace(rules, config=rules.config.replace(attempts=1))
     records: list[GameRecord] = []
     for first in range(0, len(questions), at_once):
-        asked = questions[first : first + at_once]
+        portion = questions[first : first + at_once]
         # Question n is slot n of one round, in whatever portions it is played: seeds stay the same.
         starts = [
             Start((_EVALUATION, seed), n, n, q.truth, Origin.GIVEN, question=q.text)
-            for n, q in asked
+            for n, q in portion
         ]
         round_ = play(Round.of_starts(once, starts), engine, temperature=temperature)
         records += [
             record_game(game, rules, engine.weights_version, question.group)
-            for game, (_, question) in zip(round_.games, asked, strict=True)
+            for game, (_, question) in zip(round_.games, portion, strict=True)
         ]
     return records
 
@@ -259,37 +259,37 @@ class _Scheduler:
         queries = [play.trajectory.query or "" for play in plays]
         search = partial(search_each, self._rules.retriever, k=self._rules.config.top_k)
         if remote:
-            self._call(lambda: search(queries), partial(self._found, plays))
+            self._call(lambda: search(queries), partial(self._append_documents, plays))
         else:
-            self._found(plays, search(queries))
+            self._append_documents(plays, search(queries))
 
-    def _found(self, plays: Sequence[_Play], found: Sequence[_Found]) -> None:
-        for play, documents in zip(plays, found, strict=True):
+    def _append_documents(self, plays: Sequence[_Play], results: Sequence[_Found]) -> None:
+        for play, documents in zip(plays, results, strict=True):
             take_found(self._rules, play.game, play.trajectory, documents)
 
         # Documents may end a trajectory (its budget), and an outage its whole game.
         self._submit([play for play in plays if not play.trajectory.done])
         self._finish([play for play in plays if play.trajectory.done])
-        self._end_voided(found)
+        self._end_voided(results)
 
     def _judge(self, plays: Sequence[_Play]) -> None:
         """Has attempts that are over judged while others write, if the judge is remote."""
         if not is_remote(self._rules.judge):
             return
 
-        asked = [
+        ended = [
             (play.game, play.attempt)
             for play in plays
             if play.attempt is not None and play.attempt.outage is None and play.game.accepted
         ]
-        if not asked:
+        if not ended:
             return
 
         referee = self._round.referee
-        pairs = [(game, attempt.trajectory) for game, attempt in asked]
+        pairs = [(game, attempt.trajectory) for game, attempt in ended]
 
         def then(verdicts: list[Verdict | ServiceError]) -> None:
-            referee.take_verdicts(asked, verdicts)
+            referee.take_verdicts(ended, verdicts)
             self._end_voided(verdicts)
 
         self._call(lambda: referee.verdicts(pairs), then)

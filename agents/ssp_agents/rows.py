@@ -167,7 +167,7 @@ def shard_rows(rows: Sequence[Row], shards: int) -> list[list[Row]]:
 
     Rows of one text go to one learner, which reads it once. A shard that would stay empty gets a
     row of weight 0, because a learner without rows hangs its peers."""
-    dealt: list[list[Row]] = [[] for _ in range(shards)]
+    parts: list[list[Row]] = [[] for _ in range(shards)]
     loads = [0] * shards
     texts: dict[tuple[bytes, bytes], list[Row]] = {}
     # Ties are broken by game and role, so that any order of rows is dealt in the same way.
@@ -177,14 +177,14 @@ def shard_rows(rows: Sequence[Row], shards: int) -> list[list[Row]]:
     # Largest first, to the least loaded: at most 4/3 of the best split's longest (Graham 1969).
     for equal in texts.values():
         lightest = loads.index(min(loads))
-        dealt[lightest].extend(equal)
+        parts[lightest].extend(equal)
         loads[lightest] += len(equal[0].ids)
 
-    for part in dealt:
+    for part in parts:
         if not part:
             part.append(replace(min(rows, key=lambda row: len(row.ids)), weight=0.0))
 
-    return dealt
+    return parts
 
 
 def _aggregation(config: LearningConfig, role: str) -> Aggregation:

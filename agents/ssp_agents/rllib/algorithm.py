@@ -317,8 +317,8 @@ class SSP(HookedAlgorithm):
         if module_id != MODULE_ID:
             return None
         copy: RLModule = self.config.rl_module_spec.build().eval()
-        held = self._publish(half=False)
-        load_state(copy, ray.get(held) if isinstance(held, ray.ObjectRef) else held)
+        weights = self._publish(half=False)
+        load_state(copy, ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights)
         return copy
 
     def set_weights(self, weights: dict[str, dict[str, Any]]) -> None:
@@ -334,8 +334,8 @@ class SSP(HookedAlgorithm):
     def _publish(self, half: bool) -> Any:
         """The present weights: tensors of a learner in this process, or a reference to arrays that
         the first remote learner put into Ray's object store. Readers get them from that node."""
-        found = ask_learners(self.learner_group, methodcaller("publish", half))
-        return next(weights for weights in found if weights is not None)
+        published = ask_learners(self.learner_group, methodcaller("publish", half))
+        return next(weights for weights in published if weights is not None)
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         return self._runners.revive(env_runner_group)

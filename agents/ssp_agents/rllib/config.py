@@ -172,14 +172,14 @@ class SSPConfig(HookedConfig):
     @property
     def gpus(self) -> Gpus:
         """Way in which env runners and learners use GPUs."""
-        asked = self.num_gpus_per_env_runner, self.num_gpus_per_learner
-        if asked[1] == 1 and asked[0] >= 1 and float(asked[0]).is_integer():
+        gpus = self.num_gpus_per_env_runner, self.num_gpus_per_learner
+        if gpus[1] == 1 and gpus[0] >= 1 and float(gpus[0]).is_integer():
             return "own"
-        if asked not in ((0, 0), SHARED):
+        if gpus not in ((0, 0), SHARED):
             fix = "two of a kind may meet on a GPU, or some sees none; give 1 and 1 for GPUs of "
             fix += f"their own, or {SHARED[0]} and {SHARED[1]} for one of each on every GPU"
-            raise ConfigError("num_gpus_per_env_runner, num_gpus_per_learner", asked, fix)
-        return "shared" if asked == SHARED else "none"
+            raise ConfigError("num_gpus_per_env_runner, num_gpus_per_learner", gpus, fix)
+        return "shared" if gpus == SHARED else "none"
 
     @property
     def is_sharded(self) -> bool:
@@ -261,9 +261,9 @@ class SSPConfig(HookedConfig):
             groups.setdefault(question.group, []).append(question)
 
         in_turn = chain.from_iterable(zip_longest(*groups.values()))
-        found = [question for question in in_turn if question is not None][:count]
-        check_unseen(self.learning(), found)
-        return found
+        questions = [question for question in in_turn if question is not None][:count]
+        check_unseen(self.learning(), questions)
+        return questions
 
     def validate(self) -> None:
         """Checks our settings before RLlib checks its own, and before anything is built."""

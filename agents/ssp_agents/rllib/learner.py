@@ -188,15 +188,15 @@ class SSPLearner(HookedLearner):
 
         Computed as in an update, one row at a time, without gradients.
         """
-        device, found = self.torch_device, []
+        device, scores = self.torch_device, []
         with torch.no_grad(), autocasting(device, self._dtype):
             for row in rows:
                 # Padding and neighbours would change last digits, and a difference is looked for.
                 columns = columns_of([row])
                 part = {n: torch.as_tensor(c, device=device) for n, c in columns.items()}
-                found.append(self._score(part).logprobs.float().cpu().numpy())
+                scores.append(self._score(part).logprobs.float().cpu().numpy())
 
-        return np.concatenate(found)
+        return np.concatenate(scores)
 
     # -- weights that leave a learner ----------------------------------------------------------
 
