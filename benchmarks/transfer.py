@@ -27,17 +27,17 @@ import torch
 import ssp_agents
 from benchmarks.harness import headline, origin, parser
 from ssp_agents.models import load_model
-from ssp_agents.tiny.bootstrap import descend, endless, rate, save_policy, spoken_loss
-from ssp_agents.tiny.traces import TraceWriter as MiniWriter
-from ssp_agents.wiki_small import bootstrap as wiki
-from ssp_agents.wiki_small.traces import TraceWriter as WikiWriter
+from ssp_agents.shipped.tiny.bootstrap import descend, endless, rate, save_policy, spoken_loss
+from ssp_agents.shipped.tiny.traces import TraceWriter as MiniWriter
+from ssp_agents.shipped.wiki_small import bootstrap as wiki
+from ssp_agents.shipped.wiki_small.traces import TraceWriter as WikiWriter
 from ssp_env.disk import new_folder, write_atomically
 from ssp_env.game.config import MINI_GAME, WIKI_GAME
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_experiments.report.curves import panels, save_figure, spoken_group
 from ssp_experiments.stats import over_runs
 
-SHIPPED = Path(ssp_agents.__file__).parent / "wiki_small" / "checkpoint"
+SHIPPED = Path(ssp_agents.__file__).parent / "shipped" / "wiki_small" / "checkpoint"
 LESSONS, LR = 1800, 2e-3
 """Optimizer steps of the base policy, in turns on either world; highest learning rate."""
 SIMPLE = 0.4

@@ -19,7 +19,7 @@ from transformers import Lfm2Config, Lfm2ForCausalLM
 
 from ssp_agents.engines.base import Engine, Generation
 from ssp_agents.rollout import play
-from ssp_agents.tiny.bootstrap import save_policy, tiny_config, tiny_tokenizer
+from ssp_agents.shipped.tiny.bootstrap import save_policy, tiny_config, tiny_tokenizer
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.protocol import Tags

@@ -43,7 +43,7 @@ _CONVERTED = 2
 
 
 def shipped_directory(world: str) -> Path:
-    return Path(__file__).parent / SHIPPED[world] / "checkpoint"
+    return Path(__file__).parent / "shipped" / SHIPPED[world] / "checkpoint"
 
 
 def tiny_directory() -> Path:

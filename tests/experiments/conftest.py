@@ -20,7 +20,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny policy with random weights."""
-    from ssp_agents.tiny.bootstrap import save_policy, tiny_model, tiny_tokenizer
+    from ssp_agents.shipped.tiny.bootstrap import save_policy, tiny_model, tiny_tokenizer
 
     folder = tmp_path_factory.mktemp("models") / "untrained"
     save_policy(tiny_model(len(tiny_tokenizer()), torch.Generator().manual_seed(0)), folder)

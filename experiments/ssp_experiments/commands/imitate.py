@@ -23,8 +23,8 @@ from ssp_agents.rollout import play
 from ssp_agents.rows import Row, recorded_row, with_loss_weights
 from ssp_agents.scoring import TokenScorer, checkpoint_layers
 from ssp_agents.sharding import load_shares, save_shares
+from ssp_agents.shipped.wiki_small.traces import TraceWriter as WikiTraceWriter
 from ssp_agents.update import Update, adam, give_back_memory
-from ssp_agents.wiki_small.traces import TraceWriter as WikiTraceWriter
 from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.record import GameRecord, record_game

@@ -20,7 +20,7 @@ from ssp_agents.engines.base import Engine, Generation, Request, StopRule, gener
 from ssp_agents.engines.gap import MOST_NATS
 from ssp_agents.rows import Row
 from ssp_agents.scoring import TokenScorer
-from ssp_agents.tiny.bootstrap import tiny_model
+from ssp_agents.shipped.tiny.bootstrap import tiny_model
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 

@@ -37,7 +37,7 @@ from ssp_agents.engines.vllm_engine import VLLMEngine, arguments
 from ssp_agents.models import adapt, is_adapter, load_model, state_of, tiny_directory
 from ssp_agents.rllib import SSPConfig
 from ssp_agents.rollout import play
-from ssp_agents.tiny.bootstrap import save_policy, tiny_tokenizer
+from ssp_agents.shipped.tiny.bootstrap import save_policy, tiny_tokenizer
 from ssp_env.errors import ModelError, ServiceError, UsageError
 from ssp_env.game.game import Game
 from ssp_env.game.record import record_game

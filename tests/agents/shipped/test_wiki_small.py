@@ -11,9 +11,9 @@ import pytest
 import torch
 from tests.ssp_env.worlds.few import few_passages
 
-from ssp_agents.wiki_small import bootstrap as module
-from ssp_agents.wiki_small.bootstrap import bootstrap, wiki_tokenizer
-from ssp_agents.wiki_small.traces import TraceWriter
+from ssp_agents.shipped.wiki_small import bootstrap as module
+from ssp_agents.shipped.wiki_small.bootstrap import bootstrap, wiki_tokenizer
+from ssp_agents.shipped.wiki_small.traces import TraceWriter
 from ssp_env.game.config import WIKI_GAME
 from ssp_env.game.protocol import Tags
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer
@@ -67,7 +67,7 @@ def test_a_stopped_bootstrap_ends_with_the_same_weights(
     few_passages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_SAVED_EVERY", 1)
-    monkeypatch.setattr("ssp_agents.tiny.bootstrap.POOL", 4)
+    monkeypatch.setattr("ssp_agents.shipped.tiny.bootstrap.POOL", 4)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     for folder in (whole, parts):
         folder.mkdir()

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ssp_agents.tiny.traces import Trace
+from ssp_agents.shipped.tiny.traces import Trace
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import Prompts
 from ssp_env.tokenizers.base import Tokenizer

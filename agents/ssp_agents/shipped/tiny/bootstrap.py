@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, Lfm2Config, Lfm2ForCausalLM, PreTrainedTokenizerFast
 
 from ssp_agents.checksums import write_checksums
-from ssp_agents.tiny.traces import Trace, TraceWriter
+from ssp_agents.shipped.tiny.traces import Trace, TraceWriter
 from ssp_env.game.config import GameConfig
 from ssp_env.game.protocol import Tags
 from ssp_env.tokenizers import HuggingFaceTokenizer

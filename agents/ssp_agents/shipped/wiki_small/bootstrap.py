@@ -14,9 +14,9 @@ from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, Lfm2ForCausalLM, PreTrainedTokenizerFast
 
-from ssp_agents.tiny import bootstrap as tiny
-from ssp_agents.tiny.traces import Trace
-from ssp_agents.wiki_small.traces import TraceWriter
+from ssp_agents.shipped.tiny import bootstrap as tiny
+from ssp_agents.shipped.tiny.traces import Trace
+from ssp_agents.shipped.wiki_small.traces import TraceWriter
 from ssp_env.disk import replacing
 from ssp_env.errors import RunError
 from ssp_env.game.config import GameConfig

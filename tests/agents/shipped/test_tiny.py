@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ssp_agents.tiny import bootstrap as bootstrap_module
-from ssp_agents.tiny.bootstrap import bootstrap, save_policy
-from ssp_agents.tiny.traces import Trace, TraceWriter
+from ssp_agents.shipped.tiny import bootstrap as bootstrap_module
+from ssp_agents.shipped.tiny.bootstrap import bootstrap, save_policy
+from ssp_agents.shipped.tiny.traces import Trace, TraceWriter
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.outcome import Ending
 from ssp_env.game.round import Round
