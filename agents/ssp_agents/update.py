@@ -213,25 +213,15 @@ class Update:
 
         sums = {"loss": loss + learning.kl_coeff * kl, "policy_loss": loss, "kl": kl}
         with torch.no_grad():
-            # Sums in place of means: micro-batches and learners add them up, merge_figures divides.
             trained = weights > 0  # (tokens,)
             sampled = trained & ~part["behaviour_logprobs"][:, 1:][by_policy].isnan()
-            ratios = log_ratios.exp() * sampled
+            sums |= _token_sums(trained, sampled, log_ratios, learning.importance_cap)
+            sums |= _entropy_sums(trained, role, entropies)
             sums |= {
-                "trained_tokens": trained.sum(),
-                "example_tokens": (trained & ~sampled).sum(),
-                "sampled_tokens": sampled.sum(),
-                "logprob_gap_sum": (log_ratios.abs() * sampled).sum(),
-                "ratio_sum": ratios.sum(),
                 "clipped_tokens": (clipped & sampled).sum(),
                 "clippable_tokens": (clippable & sampled).sum(),
-                "truncated_tokens": (ratios > (learning.importance_cap or math.inf)).sum(),
                 "vetoed_rows": (vetoed & (part["weights"] > 0)).sum(),
             }
-            for name, number in ROLE_IDS.items() if entropies is not None else ():
-                trained_of_role = trained & (role == number)
-                sums[f"{name}_tokens"] = trained_of_role.sum()
-                sums[f"{name}_entropy_sum"] = (entropies * trained_of_role).sum()
 
         return sums["loss"], {name: value.detach().double() for name, value in sums.items()}
 
@@ -275,6 +265,36 @@ class Update:
 
     def _arithmetic(self, device: torch.device) -> contextlib.AbstractContextManager[Any]:
         return autocasting(device, self._autocast)
+
+
+# Sums in place of means: micro-batches and learners add them up, merge_figures divides.
+
+
+def _token_sums(
+    trained: Tensor, sampled: Tensor, log_ratios: Tensor, cap: float | None
+) -> dict[str, Tensor]:
+    """Sums over a micro-batch's tokens: those that are learnt from, those of them that the policy
+    sampled, and how far it has moved from the one that sampled; all arguments are (tokens,)."""
+    ratios = log_ratios.exp() * sampled
+    return {
+        "trained_tokens": trained.sum(),
+        "example_tokens": (trained & ~sampled).sum(),
+        "sampled_tokens": sampled.sum(),
+        "logprob_gap_sum": (log_ratios.abs() * sampled).sum(),
+        "ratio_sum": ratios.sum(),
+        "truncated_tokens": (ratios > (cap or math.inf)).sum(),
+    }
+
+
+def _entropy_sums(trained: Tensor, roles: Tensor, entropies: Tensor | None) -> dict[str, Tensor]:
+    """Tokens of each role and the sum of their entropies, where these are measured; all arguments
+    are (tokens,)."""
+    sums: dict[str, Tensor] = {}
+    for name, number in ROLE_IDS.items() if entropies is not None else ():
+        trained_of_role = trained & (roles == number)
+        sums[f"{name}_tokens"] = trained_of_role.sum()
+        sums[f"{name}_entropy_sum"] = (entropies * trained_of_role).sum()
+    return sums
 
 
 def give_back_memory() -> None:
