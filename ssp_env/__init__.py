@@ -11,10 +11,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from ssp_env.doors import register_all
-from ssp_env.doors.aec import SearchSelfPlayEnv, env, raw_env
-from ssp_env.doors.one_role import ProposerEnv, ProposerVectorEnv, SolverEnv, SolverVectorEnv
-from ssp_env.doors.turns import GameBatch, TextGame, TextRole
+from ssp_env.envs import register_all
+from ssp_env.envs.aec import SearchSelfPlayEnv, env, raw_env
+from ssp_env.envs.one_role import ProposerEnv, ProposerVectorEnv, SolverEnv, SolverVectorEnv
+from ssp_env.envs.turns import GameBatch, TextGame, TextRole
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.config import MINI_GAME, SMALL_GAME, SMALL_VIEW, GameConfig, ViewConfig
 from ssp_env.game.filters import Filter, Proposal
@@ -94,6 +94,6 @@ register_all()
 def __getattr__(name: str) -> Any:
     # Imported on first use, since it brings Ray along.
     if name == "rllib":
-        return import_module("ssp_env.doors.rllib")
+        return import_module("ssp_env.envs.rllib")
 
     raise AttributeError(f"module 'ssp_env' has no attribute {name!r}")

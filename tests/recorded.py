@@ -1,5 +1,5 @@
-"""Games that a script has played through our own door, and a server that plays the same ones: what
-a partner records of them has to equal them."""
+"""Games that a script has played through our own interface, and a server that plays the same ones:
+what a partner records of them has to equal them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scripted_model import ChatServer, Reply
 
 import ssp_env
 from ssp_env import Game, Rules, TextPlayer, Trajectory
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 from ssp_env.types import Role
 
 SETUP: dict[str, Any] = {"world": "mini", "tokenizer": "bpe"}
@@ -65,7 +65,7 @@ class Recorded:
 
 def by_trajectory(games: list[Game]) -> list[tuple[str, int, float | None]]:
     """Role, attempt and reward of each trajectory, in order."""
-    from ssp_env.doors.chat import reward_of
+    from ssp_env.envs.chat import reward_of
 
     return [
         (t.role.value, game.number_of(t), reward_of(game, t))

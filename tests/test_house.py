@@ -14,7 +14,7 @@ FLOORS = (
     ("search", "judge"),
     ("game", "worlds"),
     ("players", "replay"),
-    ("doors",),
+    ("envs",),
     ("ssp_env", "commands", "testing"),
     *(("cli",), ("ssp_agents",), ("ssp_experiments",)),
 )

@@ -1,4 +1,4 @@
-"""Plays whole rounds against an inference engine: the batched door to the game."""
+"""Plays whole rounds against an inference engine: the batched interface to the game."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ from tinker_cookbook.rl.types import (
 )
 
 import ssp_env
-from ssp_env.doors.chat import reward_of
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.chat import reward_of
+from ssp_env.envs.setup import set_up
 from ssp_env.errors import require_version
 from ssp_env.game.trajectory import Waiting
 from ssp_env.types import Role
@@ -124,7 +124,7 @@ class SspGroupBuilder(EnvGroupBuilder):
     seed: int
     games: int = 4
     setup: Mapping[str, Any] = field(default_factory=dict)
-    """Keywords of every door, as plain data or picklable parts."""
+    """Keywords of every interface, as plain data or picklable parts."""
 
     async def make_envs(self) -> Sequence[Env]:
         """All seats that may have a turn."""

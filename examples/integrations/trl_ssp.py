@@ -20,9 +20,9 @@ from transformers import StoppingCriteria, StoppingCriteriaList
 from trl import GRPOTrainer
 
 import ssp_env
-from ssp_env.doors.chat import reward_of
-from ssp_env.doors.setup import Setup, set_up
-from ssp_env.doors.turns import Turn
+from ssp_env.envs.chat import reward_of
+from ssp_env.envs.setup import Setup, set_up
+from ssp_env.envs.turns import Turn
 from ssp_env.errors import ConfigError, require_version
 from ssp_env.game.outcome import Ending
 from ssp_env.tokenizers.base import end_ids

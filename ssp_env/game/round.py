@@ -1,8 +1,8 @@
 """A round: the games of one step, played together through propose, filter, verify and solve.
 
-This is the one state machine of the package. Every door asks it which trajectories wait for tokens,
-hands those tokens over, and reads the games off at the end. What has to be decided on the way, it
-asks the :class:`~ssp_env.game.referee.Referee`."""
+This is the one state machine of the package. Every interface asks it which trajectories wait for
+tokens, hands those tokens over, and reads the games off at the end. What has to be decided on the
+way, it asks the :class:`~ssp_env.game.referee.Referee`."""
 
 from __future__ import annotations
 

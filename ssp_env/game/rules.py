@@ -27,7 +27,7 @@ from ssp_env.types import Immutable, Passages, Role, World
 
 
 class Parts(TypedDict, total=False):
-    """The exchangeable parts of a game; all of them are optional, behind every door."""
+    """The exchangeable parts of a game; all of them are optional, behind every interface."""
 
     retriever: Retriever | None
     """A retriever of your own; the world's when not given: its index, or BM25 over its corpus."""
@@ -103,7 +103,7 @@ class Rules(Immutable):
     ) -> Rules:
         """Checks that everything fits together before any game starts; a part that is ``None``
         counts as not given."""
-        expect("tokenizer", tokenizer, Tokenizer, "give a Tokenizer; names are for the doors")
+        expect("tokenizer", tokenizer, Tokenizer, "give a Tokenizer; names are for the interfaces")
         expect("game", config, GameConfig, "give a GameConfig")
         given: Mapping[str, Any] = parts
         for name in given.keys() - Parts.__annotations__.keys():

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
@@ -28,7 +28,8 @@ class PlayerTests:
     """Tests a :class:`~ssp_env.players.base.Player` in every role."""
 
     setup: Mapping[str, Any] = {"world": "small"}
-    """Keywords of its games, as every door takes them (see :class:`~ssp_env.doors.setup.Setup`)."""
+    """Keywords of its games, as every interface takes them (see
+    :class:`~ssp_env.envs.setup.Setup`)."""
     games: int = 4
 
     def make_player(self, rules: Rules) -> Player:

@@ -10,7 +10,7 @@ from recorded import SETUP
 
 import ssp_env
 from ssp_env import Rules
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 
 skyrl_gym = pytest.importorskip(
     "skyrl_gym", reason="skyrl-gym is not installed; run: make integrations"

@@ -19,9 +19,9 @@ from pydantic import Field
 from verifiers.v1.dialects.chat import message_to_wire
 
 from ssp_env import Rules, ServiceError, Trajectory
-from ssp_env.doors.chat import failure_of, play_turns, reward_of
-from ssp_env.doors.episode import Episode
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.chat import failure_of, play_turns, reward_of
+from ssp_env.envs.episode import Episode
+from ssp_env.envs.setup import set_up
 from ssp_env.errors import require_version
 from ssp_env.net import http_client
 
@@ -34,7 +34,7 @@ KINDS: dict[str, type[vf.RolloutError]] = {"search": vf.ToolsetError, "engine": 
 
 
 class SspTasksetConfig(vf.TasksetConfig):
-    """Which games are played; see the keywords of every door in docs/environment.md."""
+    """Which games are played; see the keywords of every interface in docs/environment.md."""
 
     world: str = "wiki-mini"
     world_options: dict[str, Any] = Field(default_factory=dict)

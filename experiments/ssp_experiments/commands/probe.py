@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 from ssp_env.errors import RunError, ServiceError, one_of
 from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.judge.chat import ChatClient

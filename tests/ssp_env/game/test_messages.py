@@ -10,7 +10,7 @@ import pytest
 from scripted import everything
 from test_prompts import ASKED, chatty
 
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 from ssp_env.errors import ConfigError, TokenizerError
 from ssp_env.game.outcome import Ending
 from ssp_env.game.prompts import Prompts

@@ -25,7 +25,7 @@ from scripted import (
 )
 
 import ssp_env
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 from ssp_env.game.config import MINI_GAME, GameConfig, ViewConfig
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.rules import fingerprint

@@ -10,7 +10,7 @@ import pytest
 from scripted import everything, spell, word_tokenizer
 
 import ssp_env
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 from ssp_env.errors import ConfigError, TokenizerError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Attempt

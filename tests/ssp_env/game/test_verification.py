@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from all_doors import ROOMY
+from all_interfaces import ROOMY
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, prompt_of, propose, records, rules_of, say, solve

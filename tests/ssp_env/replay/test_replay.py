@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from all_doors import ROOMY
+from all_interfaces import ROOMY
 from pydantic import TypeAdapter
 from scripted import again, begin, by_role, play, propose, rules_of, say, spell, written
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from scripted import begin
 
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.game.rules import Rules
 from ssp_env.types import GroundTruth, Question

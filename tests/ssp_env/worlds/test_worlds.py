@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 from ssp_env.errors import ConfigError, DataError, MissingExtra
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.rules import Rules, fingerprint

@@ -1,14 +1,14 @@
-"""The same turns through every door: tokens, masks, rewards, flags and infos are the same."""
+"""The same turns through every interface: tokens, masks, rewards, flags and infos are the same."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-import all_doors as doors
+import all_interfaces as interfaces
 import numpy as np
 import pytest
-from all_doors import ROOMY
+from all_interfaces import ROOMY
 from scripted import Script, by_role, propose, say, solve
 
 import ssp_env
@@ -33,20 +33,22 @@ TIGHT = {
 def test_scripted_games(mini: MiniWorld, tokenizer: Tokenizer, verifier: str, hops: int) -> None:
     script = by_role(propose(hops), solve)
     game = {"verifier": verifier, "verifications": (1, 1), "attempts": 1, **ROOMY}
-    games = doors.through_all_doors(script, True, world=mini, tokenizer=tokenizer, game=game)
+    games = interfaces.through_all_interfaces(
+        script, True, world=mini, tokenizer=tokenizer, game=game
+    )
     assert {told.record.outcome for told in games} == {"valid"}
 
 
 def test_several_readings_and_attempts(mini: MiniWorld, words: Tokenizer) -> None:
-    """The door of batches asks for those of a game together, and tells what came of them."""
+    """The interface of batches asks for those of a game together, and tells what came of them."""
     script = by_role(propose(1), solve)
     game = {"verifier": "policy", "verifications": (2, 3), "attempts": 2}
     setup: dict[str, Any] = {"world": mini, "tokenizer": words, "game": game}
-    whole = doors.aec(5, script, **setup)
+    whole = interfaces.aec(5, script, **setup)
     assert len([t for t in whole.record.trajectories if t.role is Role.VERIFIER]) == 3
-    assert doors.rllib(5, script, **setup) == whole
-    assert doors.text(5, script, **setup) == whole.unseen
-    (together,) = doors.batch(range(5, 6), script, **setup)
+    assert interfaces.rllib(5, script, **setup) == whole
+    assert interfaces.text(5, script, **setup) == whole.unseen
+    (together,) = interfaces.batch(range(5, 6), script, **setup)
     assert together == replace(whole.unseen, infos=together.infos)
     assert together.infos[-1] == whole.infos[-1]
 
@@ -55,7 +57,7 @@ def test_masks_of_legal_moves_and_one_hot_windows(mini: MiniWorld, words: Tokeni
     view = ssp_env.ViewConfig(window=24, one_hot=True, legal_moves=True)
     script = by_role(propose(1), solve)
     setup = {"world": mini, "tokenizer": words, "game": {"attempts": 1}, "view": view}
-    games = doors.through_all_doors(script, True, **setup)
+    games = interfaces.through_all_interfaces(script, True, **setup)
     masks = {seen[2] for told in games for seen in told.seen}
     assert len(masks) > 10, "masks follow the turn"
 
@@ -86,7 +88,9 @@ def test_random_tokens(mini: MiniWorld, tokenizer: Tokenizer) -> None:
     setup = {"world": mini, "tokenizer": tokenizer, "game": TIGHT}
     endings = set()
     for seed in range(12):
-        for told in doors.through_all_doors(random_turns(seed, tokenizer), texts=False, **setup):
+        for told in interfaces.through_all_interfaces(
+            random_turns(seed, tokenizer), texts=False, **setup
+        ):
             endings.add((told.record.outcome, told.record.reason))
     assert len(endings) > 2, "the games are no test if they all end alike"
 
@@ -122,14 +126,14 @@ LOST = say("<search> mentor </search>", "<answer> what </answer>")
         (propose(1), solve, "verifier"),
     ],
 )
-def test_void_games_behind_every_door(
+def test_void_games_behind_every_interface(
     mini: MiniWorld, proposer: Script, solver: Script, service: str
 ) -> None:
     down = Down(mini.corpus)
     down.service = service
     setup = {"world": mini, "game": GAME, "retriever": down}
     setup |= {} if service == "search" else {service: down}
-    for told in doors.through_all_doors(by_role(proposer, solver), texts=True, **setup):
+    for told in interfaces.through_all_interfaces(by_role(proposer, solver), texts=True, **setup):
         assert told.flags == (False, True)
         assert told.rewards == {"proposer": 0.0, "solver": 0.0}
         assert (told.infos[-1]["outcome"], told.infos[-1]["reason"]) == ("void", service)

@@ -1,4 +1,5 @@
-"""One game after another from a seed, the same ones behind every door; other roles are played."""
+"""One game after another from a seed, the same ones behind every interface; other roles are
+played."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from ssp_env.doors.observation import Info, info_of
+from ssp_env.envs.observation import Info, info_of
 from ssp_env.errors import (
     ConfigError,
     RenderModeError,
@@ -40,7 +41,7 @@ RENDER_MODES = ["ansi", "human"]
 class Episode:
     """A game of both roles, or of one, where a player plays the rest.
 
-    After ``reset(seed)``, the k-th game is the same whichever door it is played through."""
+    After ``reset(seed)``, the k-th game is the same whichever interface it is played through."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class Episode:
         render_mode: str | None = None,
     ) -> None:
         """``role`` is the one that is yours, both when not given; the others as of
-        :class:`~ssp_env.doors.one_role.OneRoleEnv`."""
+        :class:`~ssp_env.envs.one_role.OneRoleEnv`."""
         if role is not None:
             one_of("role", role, ("proposer", "solver"))
             role = Role(role)

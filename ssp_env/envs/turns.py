@@ -11,9 +11,9 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.doors.episode import Episode
-from ssp_env.doors.observation import Info, Observer, info_of
-from ssp_env.doors.setup import Setup, set_up
+from ssp_env.envs.episode import Episode
+from ssp_env.envs.observation import Info, Observer, info_of
+from ssp_env.envs.setup import Setup, set_up
 from ssp_env.errors import ServiceError, UsageError, whole_number
 from ssp_env.game.game import Game
 from ssp_env.game.round import Round, advance_all
@@ -148,7 +148,7 @@ class GameBatch:
         return [info_of(round_) for round_ in self._rounds]
 
 
-class TextDoor:
+class _TextTurns:
     """A game of strings: each step returns the text that its writer has not seen yet.
 
     That is the prompt at the beginning of a trajectory, later the results of a search, and nothing
@@ -162,7 +162,7 @@ class TextDoor:
     ) -> tuple[str, Info]:
         """Begins a game at your first turn: its prompt, and info as in the AEC env.
 
-        Arguments as of :meth:`~ssp_env.doors.episode.Episode.reset`."""
+        Arguments as of :meth:`~ssp_env.envs.episode.Episode.reset`."""
         self._episode.reset(seed, options)
         return self._show(), self._episode.info
 
@@ -186,16 +186,16 @@ class TextDoor:
         return trajectory.text_from(trajectory.mask.rfind(1) + 1)
 
 
-class TextGame(TextDoor):
+class TextGame(_TextTurns):
     """Both roles; ``info["role"]`` is the next one to write.
 
-    Keywords are those of :class:`~ssp_env.doors.setup.Setup`; ``bpe`` is a good tokenizer here."""
+    Keywords are those of :class:`~ssp_env.envs.setup.Setup`; ``bpe`` is a good tokenizer here."""
 
     def __init__(self, **setup: Unpack[Setup]) -> None:
         super().__init__(Episode(set_up(setup).rules))
 
 
-class TextRole(TextDoor):
+class TextRole(_TextTurns):
     """One role, with a number as its reward; a player plays the rest."""
 
     def __init__(
@@ -206,5 +206,5 @@ class TextRole(TextDoor):
         **setup: Unpack[Setup],
     ) -> None:
         """``role`` is ``solver`` (one attempt per episode) or ``proposer``; other arguments as of
-        :class:`~ssp_env.doors.one_role.OneRoleEnv`."""
+        :class:`~ssp_env.envs.one_role.OneRoleEnv`."""
         super().__init__(Episode(set_up(setup).rules, role, other, questions))

@@ -1,4 +1,5 @@
-"""The RLlib door, with RLlib's episodes and env runners; `examples/rllib_ppo.py` learns by it."""
+"""The RLlib interface, with RLlib's episodes and env runners; `examples/rllib_ppo.py` learns by
+it."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from ray.rllib.execution.rollout_ops import synchronous_parallel_sample
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
 import ssp_env
-import ssp_env.doors.rllib
-from ssp_env.doors.rllib import CountAbsentAgents, SearchSelfPlayMultiAgentEnv
+import ssp_env.envs.rllib
+from ssp_env.envs.rllib import CountAbsentAgents, SearchSelfPlayMultiAgentEnv
 from ssp_env.errors import ServiceError
 from ssp_env.players import MiniPlayer, Player, RandomLegalPlayer
 from ssp_env.search.bm25 import BM25Retriever

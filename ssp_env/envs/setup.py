@@ -1,4 +1,4 @@
-"""From plain settings or objects of your own to rules: one way in, for every door."""
+"""From plain settings or objects of your own to rules: one way in, for every interface."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ C = TypeVar("C", GameConfig, ViewConfig)
 
 
 class Setup(Parts, total=False):
-    """Keywords of every door; all of them are optional.
+    """Keywords of every interface; all of them are optional.
 
     Names and mappings are plain data, as a sweep needs them."""
 
@@ -57,11 +57,12 @@ class ResolvedSetup(NamedTuple):
 
 
 _OF_SOME = ("other", "questions", "render_mode", "role")
-"""Keywords that some doors take beside these, to be offered for an unknown one."""
+"""Keywords that some interfaces take beside these, to be offered for an unknown one."""
 
 
 def set_up(setup: Setup) -> ResolvedSetup:
-    """Rules and view from a door's keywords, with everything checked before any game starts."""
+    """Rules and view from an interface's keywords, with everything checked before any game
+    starts."""
     given = cast(dict[str, Any], setup)
     for name in given.keys() - Setup.__annotations__.keys():
         hint = nearest(name, {*Setup.__annotations__, *_OF_SOME} - {name})

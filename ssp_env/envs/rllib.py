@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from ssp_env.doors.aec import PROPOSER, SOLVER, SearchSelfPlayEnv
+from ssp_env.envs.aec import PROPOSER, SOLVER, SearchSelfPlayEnv
 from ssp_env.errors import MissingExtra, UsageError
 from ssp_env.game.game import Game
 
@@ -29,12 +29,12 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
     """The AEC env's game, in RLlib's form: only the agent whose turn it is gets an observation.
 
     Observations are dicts with the keys that RLlib's ``ActionMaskingTorchRLModule`` looks for:
-    ``observations`` (see :class:`~ssp_env.doors.observation.Observer`) and ``action_mask``, float32
+    ``observations`` (see :class:`~ssp_env.envs.observation.Observer`) and ``action_mask``, float32
     (vocabulary,). At the end, all agents that have played get their last observation and their
     reward, and end together, but for the solver of an invalid game, which RLlib never saw."""
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
-        """``config`` is RLlib's ``env_config``: the fields of :class:`~ssp_env.doors.setup.Setup`,
+        """``config`` is RLlib's ``env_config``: the fields of :class:`~ssp_env.envs.setup.Setup`,
         and ``render_mode``."""
         super().__init__()
         self._env = SearchSelfPlayEnv(**dict(config or {}))
@@ -59,7 +59,7 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
     ) -> tuple[_PerAgent, _PerAgent]:
         """Begins a game that has a first turn: RLlib cannot end an episode in its reset.
 
-        Arguments as of :meth:`~ssp_env.doors.episode.Episode.reset`."""
+        Arguments as of :meth:`~ssp_env.envs.episode.Episode.reset`."""
         self._env.reset(seed=seed, options=options)
         return self._seen([self._env.agent_selection])
 

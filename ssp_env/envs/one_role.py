@@ -12,9 +12,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from ssp_env.doors.episode import RENDER_MODES, Episode, advance_episodes
-from ssp_env.doors.observation import Info, Observation, Observer, Watcher
-from ssp_env.doors.setup import Setup, set_up
+from ssp_env.envs.episode import RENDER_MODES, Episode, advance_episodes
+from ssp_env.envs.observation import Info, Observation, Observer, Watcher
+from ssp_env.envs.setup import Setup, set_up
 from ssp_env.errors import ConfigError, UsageError, whole_number
 from ssp_env.game.game import Game
 from ssp_env.players import Player
@@ -67,7 +67,7 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
     ) -> tuple[Observation, Info]:
         """Begins an episode at the role's first turn; games that end before it are dealt anew.
 
-        Arguments as of :meth:`~ssp_env.doors.episode.Episode.reset`."""
+        Arguments as of :meth:`~ssp_env.envs.episode.Episode.reset`."""
         super().reset(seed=seed)
         self.episode.reset(seed, options)
         return _look(self._watcher, self.episode)
@@ -154,7 +154,7 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Begins an episode in every env: ``seed + i`` seeds env ``i``, or the ``i``-th of a list.
 
-        ``options`` as of :meth:`~ssp_env.doors.episode.Episode.reset`; ``reset_mask`` among them,
+        ``options`` as of :meth:`~ssp_env.envs.episode.Episode.reset`; ``reset_mask`` among them,
         bool (num_envs,), says which envs begin anew."""
         if not isinstance(seed, list):
             first = None if seed is None else whole_number("seed", seed, 0)

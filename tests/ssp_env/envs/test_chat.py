@@ -13,8 +13,8 @@ from recorded import SETUP, Recorded, by_trajectory
 from scripted_model import completion, hang_up
 
 import ssp_env
-from ssp_env.doors import chat
-from ssp_env.doors.chat import Conversation, play_chat
+from ssp_env.envs import chat
+from ssp_env.envs.chat import Conversation, play_chat
 from ssp_env.errors import ConfigError, require_version
 from ssp_env.tokenizers import HuggingFaceTokenizer
 

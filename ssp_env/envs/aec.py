@@ -9,9 +9,9 @@ import numpy as np
 from pettingzoo import AECEnv
 from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 
-from ssp_env.doors.episode import RENDER_MODES, Episode
-from ssp_env.doors.observation import Observation, Observer, Watcher
-from ssp_env.doors.setup import Setup, set_up
+from ssp_env.envs.episode import RENDER_MODES, Episode
+from ssp_env.envs.observation import Observation, Observer, Watcher
+from ssp_env.envs.setup import Setup, set_up
 from ssp_env.errors import one_of
 from ssp_env.game.game import Game
 from ssp_env.game.trajectory import Trajectory
@@ -24,7 +24,7 @@ def env(render_mode: str | None = None, **setup: Unpack[Setup]) -> AECEnv:
     """The environment with PettingZoo's check of the order of calls; it checks tokens itself.
 
     ``render_mode`` is ``ansi`` (a string), ``human`` (colours on the terminal, after each turn) or
-    ``None``; for the others see :class:`~ssp_env.doors.setup.Setup`."""
+    ``None``; for the others see :class:`~ssp_env.envs.setup.Setup`."""
     return OrderEnforcingWrapper(SearchSelfPlayEnv(render_mode, **setup))
 
 
@@ -36,7 +36,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
     reward, and the solver's mean over its attempts; an invalid game pays ``invalid_reward`` and 0
     (or what the solver's answer to the closed book earns), and terminates like a valid one. A void
     game pays nothing and is truncated. ``infos`` report the outcome. Observations:
-    :class:`~ssp_env.doors.observation.Observer`."""
+    :class:`~ssp_env.envs.observation.Observer`."""
 
     metadata: ClassVar[dict[str, Any]] = {
         "name": "ssp/SearchSelfPlay-v0",
@@ -62,7 +62,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         return self._observer.action_space
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Starts a game; arguments as of :meth:`~ssp_env.doors.episode.Episode.reset`."""
+        """Starts a game; arguments as of :meth:`~ssp_env.envs.episode.Episode.reset`."""
         self.episode.reset(seed, options)
         self.agents = list(self.possible_agents)
         self.agent_selection = PROPOSER

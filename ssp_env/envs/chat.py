@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
-from ssp_env.doors.episode import Episode
-from ssp_env.doors.setup import Setup, set_up
+from ssp_env.envs.episode import Episode
+from ssp_env.envs.setup import Setup, set_up
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
 from ssp_env.game.game import Game
 from ssp_env.game.rules import waits_for_others
@@ -118,7 +118,7 @@ async def play_chat(
         sampling: further fields of each request, such as ``temperature`` or ``logprobs``.
         timeout: seconds for one call; failed ones are repeated for half a minute.
         role: play this role alone, and let ``other`` play the rest; both when not given. This and
-            what follows as of :class:`~ssp_env.doors.turns.TextRole`.
+            what follows as of :class:`~ssp_env.envs.turns.TextRole`.
 
     Returns:
         The conversations of the policy, in the order in which they began. If the server stays away,

@@ -1,5 +1,5 @@
-"""Every door, driven by the same script, and what came of it in one form. Needs Ray (imported,
-never started). Vectors are compared with single envs in doors/test_turns.py."""
+"""Every interface, driven by the same script, and what came of it in one form. Needs Ray (imported,
+never started). Vectors are compared with single envs in envs/test_turns.py."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.types import Role, World
 
 Seen = tuple[str, bytes, bytes, dict[str, Any]]
-"""Role, tokens, mask and info, as a token-level door shows them."""
+"""Role, tokens, mask and info, as a token-level interface shows them."""
 
 
 @dataclass
 class Outcome:
-    """All that a door told of a game."""
+    """All that an interface told of a game."""
 
     record: GameRecord
     rewards: dict[str, float]
@@ -31,7 +31,7 @@ class Outcome:
     infos: list[dict[str, Any]]
     """At the beginning of each turn, and at the end."""
     seen: list[Seen] = field(default_factory=list)
-    """Before each token; nothing behind doors that take whole turns."""
+    """Before each token; nothing behind interfaces that take whole turns."""
 
     def of(self, role: Role) -> Outcome:
         """What one role has seen of it."""
@@ -42,7 +42,7 @@ class Outcome:
 
     @property
     def unseen(self) -> Outcome:
-        """As a door of whole turns tells it."""
+        """As an interface of whole turns tells it."""
         return replace(self, seen=[])
 
 
@@ -121,7 +121,7 @@ def aec(seed: int, script: Script, **setup: Any) -> Outcome:
 
 
 def rllib(seed: int, script: Script, **setup: Any) -> Outcome:
-    from ssp_env.doors.rllib import SearchSelfPlayMultiAgentEnv
+    from ssp_env.envs.rllib import SearchSelfPlayMultiAgentEnv
 
     env = SearchSelfPlayMultiAgentEnv(setup)
     shown = env.reset(seed=seed)
@@ -146,7 +146,7 @@ def rllib(seed: int, script: Script, **setup: Any) -> Outcome:
 
 
 def text(seed: int, script: Script, role: Role | None = None, **setup: Any) -> Outcome:
-    """A door of texts, of both roles or of one."""
+    """An interface of texts, of both roles or of one."""
     if role is None:
         env: Any = ssp_env.TextGame(**setup)
     else:
@@ -178,7 +178,7 @@ def batch(seeds: range, script: Script, **setup: Any) -> list[Outcome]:
 
 
 def single(role: Role, seed: int, script: Script, **setup: Any) -> Outcome:
-    """A Gymnasium door, of one role."""
+    """A Gymnasium interface, of one role."""
     kind = ssp_env.SolverEnv if role is Role.SOLVER else ssp_env.ProposerEnv
     env = kind(other=ScriptPlayer(script), **setup)
     shown = env.reset(seed=seed)
@@ -197,14 +197,14 @@ def single(role: Role, seed: int, script: Script, **setup: Any) -> Outcome:
 ROOMY = {"max_prompt_tokens": 3000, "max_response_tokens": 3000, "max_document_tokens": 500}
 """Budgets for tokenizers of many tokens a word."""
 SEEDS = range(5, 7)
-"""Of the games that all doors are compared by."""
+"""Of the games that all interfaces are compared by."""
 
 
 _RETRIEVERS: dict[World, BM25Retriever] = {}
 
 
-def through_all_doors(script: Script, texts: bool, **setup: Any) -> list[Outcome]:
-    """Plays the games of ``SEEDS`` through each door, compares, and returns them."""
+def through_all_interfaces(script: Script, texts: bool, **setup: Any) -> list[Outcome]:
+    """Plays the games of ``SEEDS`` through each interface, compares, and returns them."""
     world = setup["world"]
     if "retriever" not in setup:
         own = _RETRIEVERS[world] = _RETRIEVERS.get(world) or BM25Retriever(world.corpus)
@@ -216,7 +216,7 @@ def through_all_doors(script: Script, texts: bool, **setup: Any) -> list[Outcome
         assert not texts or text(seed, script, **setup) == told.unseen
         for role in (Role.PROPOSER, Role.SOLVER):
             own = told.of(role)
-            if own.seen:  # otherwise, the one-role doors deal another game
+            if own.seen:  # otherwise, the one-role interfaces deal another game
                 assert single(role, seed, script, **setup) == own
                 assert not texts or text(seed, script, role, **setup) == own.unseen
     return whole

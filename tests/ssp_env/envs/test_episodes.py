@@ -1,5 +1,5 @@
-"""Games one after another: seeds and options decide them alike behind every door, players may fail,
-and games that end before one's turn are dealt anew."""
+"""Games one after another: seeds and options decide them alike behind every interface, players may
+fail, and games that end before one's turn are dealt anew."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from all_doors import ScriptPlayer
+from all_interfaces import ScriptPlayer
 from scripted import by_role, propose
 
 import ssp_env
-from ssp_env.doors.episode import Episode
-from ssp_env.doors.rllib import SearchSelfPlayMultiAgentEnv
+from ssp_env.envs.episode import Episode
+from ssp_env.envs.rllib import SearchSelfPlayMultiAgentEnv
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.game import Game
 from ssp_env.game.protocol import Tags
@@ -25,7 +25,7 @@ from ssp_env.worlds.mini import MiniWorld, SmallWorld
 
 SMALL = SmallWorld()
 
-DOORS: dict[str, tuple[Callable[..., Any], Any]] = {
+INTERFACES: dict[str, tuple[Callable[..., Any], Any]] = {
     "env": (ssp_env.env, 5),
     "raw_env": (ssp_env.raw_env, 5),
     "rllib": (SearchSelfPlayMultiAgentEnv, {"proposer": 5}),
@@ -37,41 +37,44 @@ DOORS: dict[str, tuple[Callable[..., Any], Any]] = {
     "TextGame": (ssp_env.TextGame, "what"),
     "TextRole": (ssp_env.TextRole, "what"),
 }
-"""Every door, from a setup, and a proper action of it."""
-OWN = [name for name in DOORS if name != "env"]
-"""Doors whose calls no wrapper checks."""
+"""Every interface, from a setup, and a proper action of it."""
+OWN = [name for name in INTERFACES if name != "env"]
+"""Interfaces whose calls no wrapper checks."""
 
 
-def made(door: str, **setup: Any) -> Any:
+def made(interface: str, **setup: Any) -> Any:
     setup = {"world": SMALL, **setup}
-    return DOORS[door][0](setup) if door == "rllib" else DOORS[door][0](**setup)
+    make = INTERFACES[interface][0]
+    return make(setup) if interface == "rllib" else make(**setup)
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_every_door_names_what_is_wrong(door: str) -> None:
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_every_interface_names_what_is_wrong(interface: str) -> None:
     empty = SmallWorld()
     empty.answers = ()
     with pytest.raises(ConfigError, match=r"retreiver = None.*did you mean 'retriever'"):
-        made(door, retreiver=None)
+        made(interface, retreiver=None)
     with pytest.raises(ConfigError, match=r"world.answers = .*give it some, or play questions"):
-        made(door, world=empty)
+        made(interface, world=empty)
 
 
-@pytest.mark.parametrize("door", OWN)
-def test_steps_at_the_wrong_time(door: str) -> None:
-    env, action = made(door), DOORS[door][1]
+@pytest.mark.parametrize("interface", OWN)
+def test_steps_at_the_wrong_time(interface: str) -> None:
+    env, action = made(interface), INTERFACES[interface][1]
     with pytest.raises(UsageError, match=r"call reset\(\) first"):
         env.step(action)
-    if "Vector" in door or door == "GameBatch":  # one begins anew, the other takes no turn
+    if (
+        "Vector" in interface or interface == "GameBatch"
+    ):  # one begins anew, the other takes no turn
         return
 
     env.reset(seed=0)
-    if door == "rllib":
+    if interface == "rllib":
         with pytest.raises(UsageError, match="the turn of 'proposer'"):
             env.step({"solver": 5})
-    end = "" if "Text" in door else env.rules.tokenizer.eos_id
+    end = "" if "Text" in interface else env.rules.tokenizer.eos_id
     while env.game.outcome == "pending":
-        env.step({"proposer": end} if door == "rllib" else end)
+        env.step({"proposer": end} if interface == "rllib" else end)
     env.agents = []  # after PettingZoo's dead steps
     with pytest.raises(UsageError, match=r"the game is over: call reset\(\)"):
         env.step(action)
@@ -81,16 +84,16 @@ def test_steps_at_the_wrong_time(door: str) -> None:
 PLAYED = ("env", "ProposerEnv", "SolverEnv", "TextGame", "TextRole", "rllib")
 
 
-def game_of(door: Any) -> Game:
-    return getattr(door, "unwrapped", door).game  # type: ignore[no-any-return]
+def game_of(interface: Any) -> Game:
+    return getattr(interface, "unwrapped", interface).game  # type: ignore[no-any-return]
 
 
 def begun(game: Game) -> tuple[Any, ...]:
     return game.start, game.question, [t.ids for t in game.trajectories()]
 
 
-@pytest.mark.parametrize("door", PLAYED)
-def test_a_seed_decides_this_and_the_following_games(mini: MiniWorld, door: str) -> None:
+@pytest.mark.parametrize("interface", PLAYED)
+def test_a_seed_decides_this_and_the_following_games(mini: MiniWorld, interface: str) -> None:
     def games(env: Any, seed: Any) -> list[Any]:
         told = []
         for own in (seed, None, None):
@@ -98,7 +101,7 @@ def test_a_seed_decides_this_and_the_following_games(mini: MiniWorld, door: str)
             told.append(begun(game_of(env)))
         return told
 
-    env, other = made(door, world=mini), made(door, world=mini)
+    env, other = made(interface, world=mini), made(interface, world=mini)
     first = games(env, 11)
     assert games(env, 11) == games(other, 11) == first
     if not isinstance(env, gym.Env):  # Gymnasium itself wants a plain int
@@ -117,16 +120,16 @@ def test_batches_deal_what_single_envs_deal(mini: MiniWorld) -> None:
             assert begun(game) == begun(episode.game)
 
 
-@pytest.mark.parametrize("door", PLAYED)
-def test_options_name_the_subject(mini: MiniWorld, door: str) -> None:
-    env, truth = made(door, world=mini), mini.answers[4]
+@pytest.mark.parametrize("interface", PLAYED)
+def test_options_name_the_subject(mini: MiniWorld, interface: str) -> None:
+    env, truth = made(interface, world=mini), mini.answers[4]
     env.reset(seed=1, options={"answer": truth})
     assert game_of(env).truth is truth
     env.reset(seed=1, options={"answer": truth.answer})
     assert game_of(env).truth == GroundTruth("given", truth.answer)
     env.reset(options={"answer": None})
     assert game_of(env).truth in mini.answers
-    if door != "ProposerEnv":
+    if interface != "ProposerEnv":
         question = mini.questions(0, 1)[0]
         env.reset(options={"question": question})
         assert game_of(env).question == question.text

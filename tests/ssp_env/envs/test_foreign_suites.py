@@ -78,7 +78,7 @@ def test_rllib_check(case: dict[str, Any]) -> None:
         warnings.simplefilter("default")  # what Ray's modules warn about when they are imported
         from ray.rllib.utils.pre_checks.env import check_multiagent_environments
 
-        from ssp_env.doors.rllib import SearchSelfPlayMultiAgentEnv
+        from ssp_env.envs.rllib import SearchSelfPlayMultiAgentEnv
     env = SearchSelfPlayMultiAgentEnv(case)
     check_multiagent_environments(env)
     eos = env.rules.tokenizer.eos_id

@@ -1,4 +1,4 @@
-"""Mistakes at the doors: each is refused by a sentence that names what to change."""
+"""Mistakes at the interfaces: each is refused by a sentence that names what to change."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def about(**options: Any) -> object:
     return ssp_env.TextGame(world=SMALL).reset(options=options)
 
 
-def step(door: Any, action: Any) -> object:
-    door.reset(seed=0)
-    return door.step(action)
+def step(interface: Any, action: Any) -> object:
+    interface.reset(seed=0)
+    return interface.step(action)
 
 
 MISTAKES: Mapping[str, tuple[Callable[[], object], str]] = {
@@ -58,7 +58,7 @@ MISTAKES: Mapping[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_at_a_door_is_told(name: str) -> None:
+def test_a_mistake_at_an_interface_is_told(name: str) -> None:
     make, sentence = MISTAKES[name]
     with pytest.raises(SSPError, match=sentence):
         make()

@@ -1,7 +1,7 @@
 """Observations and infos: an agent's trajectory as arrays, its legal tokens, and the game's state.
 
-Infos are the same behind every door and follow from seed and tokens. Their keys and lengths are the
-same at every step and no value is ``None``: clients keep infos in arrays."""
+Infos are the same behind every interface and follow from seed and tokens. Their keys and lengths
+are the same at every step and no value is ``None``: clients keep infos in arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.doors.setup import ResolvedSetup
+from ssp_env.envs.setup import ResolvedSetup
 from ssp_env.game.legal import LegalMoves
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory
@@ -23,7 +23,7 @@ Info = dict[str, Any]
 
 
 class Observer(Immutable):
-    """Spaces and observations behind every token-level door; copies of a game share them.
+    """Spaces and observations behind every token-level interface; copies of a game share them.
 
     An observation is a dict. ``observation`` is int32 (``rules.longest_trajectory``,), the
     trajectory padded on the right; with ``view.window`` int32 (window,), its end, padded on the
