@@ -69,10 +69,12 @@ def aec() -> Measure:
 
 
 def batch() -> Measure:
-    """Tokens of whole turns in 64 games of ``GameBatch``."""
+    """Tokens of whole turns in 64 games of ``TurnVectorEnv``."""
     import ssp_env
 
-    games = ssp_env.GameBatch(64, **setup())
+    # An older checkout calls it GameBatch.
+    make: Any = getattr(ssp_env, "TurnVectorEnv", None) or ssp_env.GameBatch
+    games = make(64, **setup())
     encode, seeds = games.rules.tokenizer.encode, count()
 
     def measure() -> dict[str, float]:

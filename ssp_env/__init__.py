@@ -14,7 +14,7 @@ from typing import Any
 from ssp_env.envs import register_all
 from ssp_env.envs.aec import SearchSelfPlayEnv, env, raw_env
 from ssp_env.envs.one_role import ProposerEnv, ProposerVectorEnv, SolverEnv, SolverVectorEnv
-from ssp_env.envs.turns import GameBatch, TextGame, TextRole
+from ssp_env.envs.turns import TextGame, TextRole, TurnVectorEnv
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.config import MINI_GAME, SMALL_GAME, SMALL_VIEW, GameConfig, ViewConfig
 from ssp_env.game.filters import Filter, Proposal
@@ -46,7 +46,6 @@ __all__ = [
     "Document",
     "Filter",
     "Game",
-    "GameBatch",
     "GameConfig",
     "GroundTruth",
     "Judge",
@@ -75,6 +74,7 @@ __all__ = [
     "TextRole",
     "Tokenizer",
     "Trajectory",
+    "TurnVectorEnv",
     "UsageError",
     "Verdict",
     "Verifier",

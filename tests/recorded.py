@@ -42,16 +42,16 @@ class Recorded:
         self.turns: dict[str, str] = {}
         self.writing: dict[tuple[int, ...], str] = {}
         player = Careless(self.rules)
-        batch = ssp_env.GameBatch(count, rules=self.rules)
-        open_turns = batch.reset(seed=seed)
+        env = ssp_env.TurnVectorEnv(count, rules=self.rules)
+        open_turns = env.reset(seed=seed)
         while open_turns:
             written = [player.write(turn.trajectory) for turn in open_turns]
             for turn, text in zip(open_turns, written, strict=True):
                 runs = [(0, turn.trajectory.prompt_length, False), *turn.trajectory.runs()]
                 said = [self.rules.tokenizer.decode(turn.ids[a:b]) for a, b, _ in runs]
                 self.turns["\n".join(said)] = self.writing[tuple(turn.ids)] = text
-            open_turns = batch.step([self.rules.tokenizer.encode(text) for text in written])
-        self.games: list[Game] = batch.games
+            open_turns = env.step([self.rules.tokenizer.encode(text) for text in written])
+        self.games: list[Game] = env.games
 
     def next_turn(self, contents: str) -> Reply:
         """The turn that was written after these messages, whatever was dropped from them."""

@@ -27,13 +27,13 @@ class Turn:
     """A turn that waits for the tokens of its role."""
 
     game: int
-    """Index of its game in the batch."""
+    """Index of its game in the environment."""
     trajectory: Trajectory
     """The tokens so far, and the budgets; only to be read."""
     attempt: int
     """Index of its attempt in the game, from 0 up; -1 where the turn is of no attempt."""
     attempts: int
-    _batch: GameBatch = field(repr=False, compare=False)
+    _env: TurnVectorEnv = field(repr=False, compare=False)
 
     @property
     def role(self) -> Role:
@@ -54,11 +54,12 @@ class Turn:
 
         With the view's ``legal_moves``, every token with which a well-formed turn can go on;
         without, everything but padding."""
-        return self._batch.observer.mask(self.trajectory, written)
+        return self._env.observer.mask(self.trajectory, written)
 
 
-class GameBatch:
-    """Independent games side by side; their searches go to the retriever as one batch.
+class TurnVectorEnv:
+    """Independent games side by side, a whole turn per step; their searches go to the retriever as
+    one batch.
 
     The ``n`` attempts of a game are played at the same time, so a game may have several turns open.
     Game ``i`` after ``reset(seed)`` is the AEC env's game after ``reset(seed + i)``."""

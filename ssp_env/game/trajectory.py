@@ -246,7 +246,7 @@ class Trajectory:
 
     def feed_text(self, text: str) -> None:
         if not isinstance(text, str):
-            fix = "token ids go to feed_turn(), or to GameBatch"
+            fix = "token ids go to feed_turn(), or to TurnVectorEnv"
             what = f"a turn, such as a player's write() returns, is one string, not {text!r:.200}"
             raise UsageError(f"{what}; {fix}")
         # It goes on the transcript, as a policy's own tokens would.

@@ -160,7 +160,7 @@ def text(seed: int, script: Script, role: Role | None = None, **setup: Any) -> O
 
 
 def batch(seeds: range, script: Script, **setup: Any) -> list[Outcome]:
-    env = ssp_env.GameBatch(len(seeds), **setup)
+    env = ssp_env.TurnVectorEnv(len(seeds), **setup)
     turns = env.reset(seed=seeds[0])
     infos: list[list[Any]] = [[info] for info in env.infos]
     while not env.done:

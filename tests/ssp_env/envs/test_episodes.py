@@ -33,7 +33,7 @@ INTERFACES: dict[str, tuple[Callable[..., Any], Any]] = {
     "ProposerEnv": (ssp_env.ProposerEnv, 5),
     "SolverVectorEnv": (lambda **setup: ssp_env.SolverVectorEnv(2, **setup), [5, 5]),
     "ProposerVectorEnv": (lambda **setup: ssp_env.ProposerVectorEnv(2, **setup), [5, 5]),
-    "GameBatch": (lambda **setup: ssp_env.GameBatch(2, **setup), [[5], [5]]),
+    "TurnVectorEnv": (lambda **setup: ssp_env.TurnVectorEnv(2, **setup), [[5], [5]]),
     "TextGame": (ssp_env.TextGame, "what"),
     "TextRole": (ssp_env.TextRole, "what"),
 }
@@ -63,9 +63,7 @@ def test_steps_at_the_wrong_time(interface: str) -> None:
     env, action = made(interface), INTERFACES[interface][1]
     with pytest.raises(UsageError, match=r"call reset\(\) first"):
         env.step(action)
-    if (
-        "Vector" in interface or interface == "GameBatch"
-    ):  # one begins anew, the other takes no turn
+    if "Vector" in interface:  # one begins anew, the other takes no turn
         return
 
     env.reset(seed=0)
@@ -111,7 +109,7 @@ def test_a_seed_decides_this_and_the_following_games(mini: MiniWorld, interface:
 
 
 def test_batches_deal_what_single_envs_deal(mini: MiniWorld) -> None:
-    batch = ssp_env.GameBatch(3, world=mini)
+    batch = ssp_env.TurnVectorEnv(3, world=mini)
     episodes = [Episode(batch.rules) for _ in range(3)]
     for again in (2**63 - 3, None):
         batch.reset(seed=again)

@@ -12,7 +12,7 @@ import pytest
 from scripted import jsonl
 
 import ssp_env
-from ssp_env import GameBatch, SolverVectorEnv, TextRole, World
+from ssp_env import SolverVectorEnv, TextRole, TurnVectorEnv, World
 from ssp_env.errors import ConfigError, SSPError
 from ssp_env.game.rules import Rules
 from ssp_env.judge.judges import F1Judge
@@ -38,8 +38,11 @@ def step(interface: Any, action: Any) -> object:
 
 
 MISTAKES: Mapping[str, tuple[Callable[[], object], str]] = {
-    "text as tokens": (lambda: step(GameBatch(1), ["<search> x </search>"]), "encode text first"),
-    "too many turns": (lambda: step(GameBatch(1), [[1], [2]]), "1 turns are open"),
+    "text as tokens": (
+        lambda: step(TurnVectorEnv(1), ["<search> x </search>"]),
+        "encode text first",
+    ),
+    "too many turns": (lambda: step(TurnVectorEnv(1), [[1], [2]]), "1 turns are open"),
     "a token beyond": (lambda: step(ssp_env.env(), 10**6), "action space 0 .."),
     "too few actions": (lambda: step(SolverVectorEnv(2), [1]), "2 envs want one token id each"),
     "tokens as text": (lambda: step(TextRole(), [1]), "one string"),

@@ -137,7 +137,7 @@ def test_games_are_played_together_and_each_attempt_is_told_apart(mini: MiniWorl
         return index.search(queries, k)
 
     retriever: Any = SimpleNamespace(search=search)
-    batch = ssp_env.GameBatch(6, world=mini, retriever=retriever, game={"attempts": 3})
+    batch = ssp_env.TurnVectorEnv(6, world=mini, retriever=retriever, game={"attempts": 3})
     encode, script = batch.rules.tokenizer.encode, by_role(propose(1), solve)
     turns, open_turns = batch.reset(seed=1), []
     while turns:
@@ -158,7 +158,7 @@ def test_games_are_played_together_and_each_attempt_is_told_apart(mini: MiniWorl
 
 def test_turns_carry_the_mask_of_legal_moves() -> None:
     """Before a turn, and after each of its tokens, as the AEC env shows it token by token."""
-    batch, env = ssp_env.GameBatch(1, world="small"), ssp_env.raw_env(world="small")
+    batch, env = ssp_env.TurnVectorEnv(1, world="small"), ssp_env.raw_env(world="small")
     rng = np.random.default_rng(0)
     turns = batch.reset(seed=4)
     env.reset(seed=4)

@@ -127,7 +127,7 @@ def test_a_question_cannot_ask_for_two_answers(
 ) -> None:
     """The paper's form of verification and its filters let two of these attacks through."""
     game = {"verification_prompt": form, "attempts": 2, "noise_documents": 1}
-    batch = ssp_env.GameBatch(1, world=cities, tokenizer="bytes", game=game)
+    batch = ssp_env.TurnVectorEnv(1, world=cities, tokenizer="bytes", game=game)
     proposer = say("<search> Paris </search>", f"<question> {ATTACK} </question>")
     turns = batch.reset(seed=0)
     while turns:
