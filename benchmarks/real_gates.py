@@ -26,9 +26,9 @@ from typing import Any
 from benchmarks.harness import origin, parser
 from ssp_agents.engines.base import Engine
 from ssp_agents.rollout import answer, play
+from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.outcome import Ending
 from ssp_env.game.record import RETRY, TrajectoryRecord, record_game
-from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question
@@ -145,8 +145,8 @@ def proposed(
     rows: list[dict[str, Any]] = json.loads(file.read_text()) if file.is_file() else []
     while len(rows) < count:
         size = min(PORTION, count - len(rows))
-        round_ = Round(rules, answers_of(rules.world), size, [seed, len(rows)])
-        for game in play(round_, engine(), temperature=1.0).games:
+        batch = GameBatch(rules, answers_of(rules.world), size, [seed, len(rows)])
+        for game in play(batch, engine(), temperature=1.0).games:
             record = record_game(game, rules)
             proposal, question = record.trajectories[0], record.trajectories[0].result
             rows.append(

@@ -1,6 +1,6 @@
 """The same games in four trainers: advantages, loss mask, loss and gradient of each, side by side.
 
-One seeded round of the tiny policy, whose weights are then moved, so that importance ratios leave 1
+One seeded batch of the tiny policy, whose weights are then moved, so that importance ratios leave 1
 and clipping stops gradients. Our update and those of TRL, verl and SkyRL get the same tokens,
 masks, log-probabilities and rewards: once each with its own defaults, then set alike. Weights and
 passes are in float64, so that what differs is the formulas. A partner that is not installed is left
@@ -34,8 +34,8 @@ from ssp_agents.rollout import play
 from ssp_agents.rows import rows_of, with_advantages, with_loss_weights
 from ssp_agents.scoring import TokenScorer
 from ssp_agents.update import Update
+from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.config import MINI_GAME
-from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds import open_world
@@ -92,14 +92,14 @@ REINFORCE = "REINFORCE of the proposer"
 
 
 class Played:
-    """A round of the tiny policy, and what each role is trained on."""
+    """A batch of the tiny policy, and what each role is trained on."""
 
     def __init__(self, seed: int) -> None:
         tokenizer = HuggingFaceTokenizer.load(tiny_directory())
         rules = Rules.build(open_world("mini"), tokenizer, GAME)
         stop = StopRule.of(GAME, tokenizer)
         engine = TransformersEngine(load_model(tiny_directory()), tokenizer, stop)
-        begun = Round(rules, answers_of(rules.world), SLOTS, [seed])
+        begun = GameBatch(rules, answers_of(rules.world), SLOTS, [seed])
         self.games = play(begun, engine, temperature=1.0).games
 
         self.sampler, self.learner = (load_model(tiny_directory()).double() for _ in range(2))

@@ -16,12 +16,12 @@ from ssp_env.envs.aec import SearchSelfPlayEnv, env, raw_env
 from ssp_env.envs.one_role import ProposerEnv, ProposerVectorEnv, SolverEnv, SolverVectorEnv
 from ssp_env.envs.turns import TextGame, TextRole, TurnVectorEnv
 from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import MINI_GAME, SMALL_GAME, SMALL_VIEW, GameConfig, ViewConfig
 from ssp_env.game.filters import Filter, Proposal
 from ssp_env.game.game import Attempt, Game, ProposerReward, SolverReward
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.pool import PooledQuestion
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy
 from ssp_env.game.trajectory import Trajectory
@@ -46,6 +46,7 @@ __all__ = [
     "Document",
     "Filter",
     "Game",
+    "GameBatch",
     "GameConfig",
     "GroundTruth",
     "Judge",
@@ -62,7 +63,6 @@ __all__ = [
     "Question",
     "Retriever",
     "Role",
-    "Round",
     "Rules",
     "SearchSelfPlayEnv",
     "ServiceError",

@@ -46,7 +46,8 @@ class LearningConfig(Settings):
     batch_size: PositiveInt = 256
     """Questions per step (the paper's B)."""
     round_size: PositiveInt = 32
-    """Questions of a round, which one env runner plays and whose games share noise documents."""
+    """Questions of a batch of games, which one env runner plays and whose games share noise
+    documents."""
     minibatches: PositiveInt = 2
     """Optimizer updates per step, each on a part of the games."""
     questions: str | tuple[Question, ...] = ""
@@ -257,7 +258,8 @@ def given_per_step(learning: LearningConfig, game: GameConfig) -> int:
 
 
 def played_at_once(game: GameConfig, learning: LearningConfig) -> int:
-    """Trajectories that an env runner plays side by side, at most: all attempts of a round."""
+    """Trajectories that an env runner plays side by side, at most: all attempts of a batch of
+    games."""
     return min(learning.batch_size, learning.round_size) * game.attempts
 
 
@@ -272,14 +274,16 @@ def check_settings(
             fix = f"{learning.algorithm(role)} compares {name}: give at least 2"
             raise ConfigError(f"game.{name}", getattr(game, name), fix)
 
-    # A step is rounds of whole groups, one at least per env runner.
+    # A step is game batches of whole groups, one at least per env runner.
     batch, size = learning.batch_size, learning.round_size
     for name, value in (("batch_size", batch), ("round_size", min(size, batch))):
         if value % game.proposals:
             raise ConfigError(f"learning.{name}", value, "must be a multiple of game.proposals")
-    rounds, runners = -(-batch // size), compute.env_runners
-    if runners > rounds:
-        what = f"of {runners} env runners, only {rounds} would play a step of {batch} questions"
+    game_batches, runners = -(-batch // size), compute.env_runners
+    if runners > game_batches:
+        what = (
+            f"of {runners} env runners, only {game_batches} would play a step of {batch} questions"
+        )
         most = batch // runners // game.proposals * game.proposals
         fix = f"give at most {most}" if most else "there have to be fewer runners"
         raise ConfigError("learning.round_size", size, f"{what}; {fix}")

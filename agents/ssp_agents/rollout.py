@@ -1,4 +1,4 @@
-"""Plays whole rounds against an inference engine: the batched interface to the game."""
+"""Plays whole game batches against an inference engine: the batched interface to the game."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from ssp_agents.engines.base import Engine, Request
 from ssp_env.errors import ServiceError
+from ssp_env.game.batch import GameBatch, take_found, take_retry
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Round, take_found, take_retry
 from ssp_env.game.rules import Rules, is_remote, waits_for_others
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.judge.base import Verdict
@@ -47,18 +47,18 @@ class Sampled:
 sampled = Sampled()
 
 
-def play(round_: Round, engine: Engine, *, temperature: float) -> Round:
-    """Lets the engine play a round to its end, in place; temperature 0 is greedy. Verification has
-    one of its own.
+def play(batch: GameBatch, engine: Engine, *, temperature: float) -> GameBatch:
+    """Lets the engine play a batch of games to its end, in place; temperature 0 is greedy.
+    Verification has one of its own.
 
     No trajectory waits for another one of its phase, and searches, judges and verifiers of other
-    machines are asked in threads beside the engine. What is sampled follows from the round's seed,
-    the trajectory's place in it and the tokens so far. So whatever finishes first, games are the
-    same, up to the last digits of the arithmetic of batches; where all services are of this
+    machines are asked in threads beside the engine. What is sampled follows from the game batch's
+    seed, the trajectory's place in it and the tokens so far. So whatever finishes first, games are
+    the same, up to the last digits of the arithmetic of batches; where all services are of this
     process, they are the same to the last bit.
     """
-    _Scheduler(round_, engine, temperature).play()
-    return round_
+    _Scheduler(batch, engine, temperature).play()
+    return batch
 
 
 def answer(
@@ -79,15 +79,16 @@ def answer(
     records: list[GameRecord] = []
     for first in range(0, len(questions), at_once):
         portion = questions[first : first + at_once]
-        # Question n is slot n of one round, in whatever portions it is played: seeds stay the same.
+        # Question n is slot n of one game batch, in whatever portions it is played: seeds stay the
+        # same.
         starts = [
             Start((_EVALUATION, seed), n, n, q.truth, Origin.GIVEN, question=q.text)
             for n, q in portion
         ]
-        round_ = play(Round.of_starts(once, starts), engine, temperature=temperature)
+        batch = play(GameBatch.of_starts(once, starts), engine, temperature=temperature)
         records += [
             record_game(game, rules, engine.weights_version, question.group)
-            for game, (_, question) in zip(round_.games, portion, strict=True)
+            for game, (_, question) in zip(batch.games, portion, strict=True)
         ]
     return records
 
@@ -103,15 +104,15 @@ class _Play:
 
 
 class _Scheduler:
-    """Moves a round through its phases; keeps what each trajectory waits for.
+    """Moves a batch of games through its phases; keeps what each trajectory waits for.
 
     A trajectory is with the engine (``_writing``), or waits for its search to be sent (``_due``) or
     for a remote service, called in a thread (``_calls``). Results are dealt with in this one alone.
     """
 
-    def __init__(self, round_: Round, engine: Engine, temperature: float) -> None:
-        self._round, self._engine, self._temperature = round_, engine, temperature
-        self._rules = round_.rules
+    def __init__(self, batch: GameBatch, engine: Engine, temperature: float) -> None:
+        self._batch, self._engine, self._temperature = batch, engine, temperature
+        self._rules = batch.rules
         self._writing: dict[int, _Play] = {}
         self._due: list[_Play] = []
         self._threads: ThreadPoolExecutor | None = None
@@ -120,7 +121,7 @@ class _Scheduler:
         """Trajectories and calls of the present phase that are not over."""
 
     def play(self) -> None:
-        """Plays the round to its end; after an error, engine and threads are free again."""
+        """Plays the game batch to its end; after an error, engine and threads are free again."""
         try:
             self._begin_phase()
 
@@ -145,7 +146,7 @@ class _Scheduler:
     def _begin_phase(self) -> None:
         """Asks for the turns of a phase."""
         plays = []
-        for game in self._round.games:
+        for game in self._batch.games:
             if game.outcome is not Outcome.PENDING:
                 continue
             # Verdicts are an attempt's; proposals and readings have none of their own.
@@ -165,16 +166,17 @@ class _Scheduler:
             self._count_down()
 
     def _count_down(self) -> None:
-        """Counts something that the round waited for; after the last, its next phase begins."""
+        """Counts something that the game batch waited for; after the last, its next phase
+        begins."""
         self._awaited -= 1
-        if self._awaited or self._round.done:
+        if self._awaited or self._batch.done:
             return
 
         # It verifies and judges what is left, which may wait for other machines.
         if waits_for_others(self._rules):
-            self._call(self._round.advance, lambda _: self._begin_phase())
+            self._call(self._batch.advance, lambda _: self._begin_phase())
         else:
-            self._round.advance()
+            self._batch.advance()
             self._begin_phase()
 
     def _call(self, call: Callable[[], T], then: Callable[[T], None]) -> None:
@@ -216,7 +218,7 @@ class _Scheduler:
             # It does not say which requests it lost, so all of them are.
             plays = list(self._writing.values())
             self._writing.clear()
-            self._round.void([play.trajectory for play in plays], error)
+            self._batch.void([play.trajectory for play in plays], error)
             self._finish(plays)
             return
         finally:
@@ -285,7 +287,7 @@ class _Scheduler:
         if not ended:
             return
 
-        referee = self._round.referee
+        referee = self._batch.referee
         pairs = [(game, attempt.trajectory) for game, attempt in ended]
 
         def then(verdicts: list[Verdict | ServiceError]) -> None:

@@ -35,7 +35,8 @@ class Row:
     """float32 (length,): behaviour log-probabilities; NaN in an example, which nobody sampled."""
     role: str
     game: int
-    """Slot of its game in its round; once a step's rounds come together, in the whole step."""
+    """Slot of its game in its game batch; once a step's game batches come together, in the whole
+    step."""
     advantage: float
     """Set by :func:`with_advantages`; 0 before."""
     weight: float = 0.0

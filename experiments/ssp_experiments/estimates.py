@@ -325,7 +325,7 @@ def estimate(shape: Shape, config: RunConfig, memory: float) -> Estimate:
     proposed = learning.batch_size - given_per_step(learning, game)
     tokens = (proposed + learning.batch_size * game.attempts) * row
 
-    # Rows that an engine samples at once: those of a round, or as many as its cache holds.
+    # Rows that an engine samples at once: those of a batch of games, or as many as its cache holds.
     at_once = played_at_once(game, learning)
     rate = RATE * compute.tensor_parallel * OF_PARAMETERS / shape.parameters
     if config.engine.kind == "vllm":
@@ -334,9 +334,9 @@ def estimate(shape: Shape, config: RunConfig, memory: float) -> Estimate:
         rate *= min(1, min(at_once, cache / (HALF * shape.cached * row)) / OF_ROWS)
     else:
         rate *= TRANSFORMERS * min(1, at_once / OF_ROWS)
-    # Runners play whole rounds, so the last ones may leave some of them without work.
-    rounds = math.ceil(learning.batch_size / learning.round_size)
-    busiest = math.ceil(rounds / runners) / rounds
+    # Runners play whole game batches, so the last ones may leave some of them without work.
+    game_batches = math.ceil(learning.batch_size / learning.round_size)
+    busiest = math.ceil(game_batches / runners) / game_batches
     play = SAMPLED * tokens * busiest / max(1.0, min(rate, FASTEST))
 
     # Per token and parameter: 2 forward and 4 backward, 2 to compute layers again, 2 of the KL.

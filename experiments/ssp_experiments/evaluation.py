@@ -22,9 +22,9 @@ from ssp_agents.engines.base import Engine, StopRule
 from ssp_agents.engines.opening import open_engine
 from ssp_env.disk import replacing
 from ssp_env.errors import ServiceError, UsageError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.outcome import Outage
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.judge.base import Judge, JudgeTask, Verdict
 from ssp_env.judge.judges import ExactMatchJudge
@@ -45,8 +45,8 @@ JUDGES: Mapping[str, Judge] = {"lenient": LenientJudge(), "exact": ExactMatchJud
 FIGURES = ("avg", "pass", "majority", "f1", "searches")
 COLUMNS = ("judge", "group", "question", *FIGURES, "lost", "why_void")
 
-Answers = Callable[[Round], Round]
-"""Plays a round to its end."""
+Answers = Callable[[GameBatch], GameBatch]
+"""Plays a batch of games to its end."""
 Row = dict[str, Any]
 
 
@@ -68,10 +68,10 @@ def answer(
     rules: Rules, questions: Sequence[Question], answers: Answers, seed: Sequence[int]
 ) -> list[GameRecord]:
     """Answers questions side by side, as often as ``attempts`` of the rules; one record each."""
-    round_ = answers(Round.of_questions(rules, questions, seed))
+    batch = answers(GameBatch.of_questions(rules, questions, seed))
     return [
         record_game(game, rules, question_group=question.group)
-        for game, question in zip(round_.games, questions, strict=True)
+        for game, question in zip(batch.games, questions, strict=True)
     ]
 
 

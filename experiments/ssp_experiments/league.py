@@ -25,9 +25,9 @@ from ssp_agents.engines.base import Engine
 from ssp_agents.rollout import play
 from ssp_env.disk import make_directories, remove_empty, write_atomically
 from ssp_env.errors import ConfigError, RunError, ServiceError
+from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question
@@ -154,29 +154,29 @@ def play_league(
         solver = engine_of(config, rules, folder)
         for row, asked in enumerate(proposals):
             places, questions = [*asked], [*asked.values()]
-            rounds = (
-                Round.of_questions(tried, questions[i : i + size], [_SOLVE, config.seed, i])
+            game_batches = (
+                GameBatch.of_questions(tried, questions[i : i + size], [_SOLVE, config.seed, i])
                 for i in range(0, len(questions), size)
             )
-            games = _play(rounds, solver, config)
+            games = _play(game_batches, solver, config)
             solved[row, column, places] = [game.share_right for game in games]
             paid[row, column, places] = [rules.proposer_reward(game) for game in games]
     return League(list(players), hops, solved, paid, attempts, config.seed)
 
 
 def _propose(engine: Engine, config: RunConfig, rules: Rules, answers: int) -> dict[int, Question]:
-    """A proposer's valid questions, by the answer's place. Rounds are of the size that training
-    has, since noise documents come from them."""
-    # A round is played to its end, so the proposer's own solver tries each question; once will do,
-    # unless the attempts decide whether it is valid.
+    """A proposer's valid questions, by the answer's place. Batches of games are of the size that
+    training has, since noise documents come from them."""
+    # A batch of games is played to its end, so the proposer's own solver tries each question; once
+    # will do, unless the attempts decide whether it is valid.
     attempts = rules.config.attempts if rules.attempt_filters else 1
     once = replace(rules, config=rules.config.replace(attempts=attempts, proposals=1))
     # All proposers get the same answers, each once unless there are fewer.
     rng = np.random.default_rng([_PROPOSE, config.seed])
     dealt = iter(answers_of(rules.world)(rng, answers))
     size = config.learning.round_size
-    rounds = (
-        Round(
+    game_batches = (
+        GameBatch(
             once,
             lambda _, count: [*islice(dealt, count)],
             min(size, answers - i),
@@ -186,15 +186,18 @@ def _propose(engine: Engine, config: RunConfig, rules: Rules, answers: int) -> d
     )
     return {
         place: Question(f"league-{place}", game.question, game.truth.wordings, "league")
-        for place, game in enumerate(_play(rounds, engine, config))
+        for place, game in enumerate(_play(game_batches, engine, config))
         if game.outcome is Outcome.VALID and game.question is not None
     }
 
 
-def _play(rounds: Iterable[Round], engine: Engine, config: RunConfig) -> list[Game]:
-    """Games of these rounds; a void one ends the league: not all would play the same games."""
+def _play(game_batches: Iterable[GameBatch], engine: Engine, config: RunConfig) -> list[Game]:
+    """Games of these game batches; a void one ends the league: not all would play the same
+    games."""
     temperature = config.learning.temperature
-    games = [game for each in rounds for game in play(each, engine, temperature=temperature).games]
+    games = [
+        game for each in game_batches for game in play(each, engine, temperature=temperature).games
+    ]
     for game in games:
         outage = game.outage or next((a.outage for a in game.attempts if a.outage), None)
         if outage is not None:

@@ -60,11 +60,11 @@ async def play_turns(episode: Episode, write: Write) -> None:
             return error
 
     while not episode.over:
-        turns = episode.round.pending()
+        turns = episode.batch.pending()
         for trajectory, text in zip(turns, await asyncio.gather(*map(written, turns)), strict=True):
             # An outage of another turn may have ended it.
             if isinstance(text, ServiceError):
-                episode.round.void([trajectory], text)
+                episode.batch.void([trajectory], text)
             elif not trajectory.done:
                 trajectory.feed_text(text)
                 shown[trajectory.key] = len(trajectory.ids)

@@ -23,9 +23,9 @@ from ssp_env.errors import (
     one_of,
     whole_number,
 )
+from ssp_env.game.batch import GameBatch, advance_all, check_questions
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.round import Round, advance_all, check_questions
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.game.transcript import LiveView, render_ansi
@@ -84,7 +84,7 @@ class Episode:
         self._questions, self._live = questions, LiveView(rules)
         self._rng: np.random.Generator | None = None
         self._options: Mapping[str, Any] | None = None
-        self._round: Round | None = None
+        self._batch: GameBatch | None = None
         self._own: Trajectory | None = None
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
@@ -115,18 +115,18 @@ class Episode:
             self._live.show(self.game)
 
     @property
-    def round(self) -> Round:
-        if self._round is None:
+    def batch(self) -> GameBatch:
+        if self._batch is None:
             raise UsageError("call reset() first")
-        return self._round
+        return self._batch
 
     @property
     def game(self) -> Game:
-        return self.round.games[0]
+        return self.batch.games[0]
 
     @property
     def over(self) -> bool:
-        return self.round.done
+        return self.batch.done
 
     @property
     def trajectory(self) -> Trajectory:
@@ -176,9 +176,9 @@ class Episode:
         if subject is None and self._questions is not None:
             subject = self._questions[int(self._rng.integers(len(self._questions)))]
         if isinstance(subject, Question):
-            self._round = Round.of_questions(self.rules, [subject], seed)
+            self._batch = GameBatch.of_questions(self.rules, [subject], seed)
         else:
-            self._round = Round(self.rules, partial(_answers, self.rules, subject), 1, seed)
+            self._batch = GameBatch(self.rules, partial(_answers, self.rules, subject), 1, seed)
         self._own = None
 
 
@@ -188,19 +188,19 @@ def advance_episodes(episodes: Sequence[Episode]) -> None:
     All are of one role, and share the player of the other roles."""
     redeals = Counter[Episode]()
     while True:
-        advance_all([episode.round for episode in episodes])
+        advance_all([episode.batch for episode in episodes])
 
         # All other roles' turns, the verifier's and the closed book's too, are written in one call.
         player = episodes[0].other
         if player is not None:
-            others = [(e.round, t) for e in episodes for t in e.round.pending() if t.role != e.role]
+            others = [(e.batch, t) for e in episodes for t in e.batch.pending() if t.role != e.role]
             if others:
                 _play_others(player, others)
                 continue
 
         for episode in episodes:
-            episode._own = next(iter(episode.round.pending()), episode._own)
-            episode.info = info_of(episode.round)
+            episode._own = next(iter(episode.batch.pending()), episode._own)
+            episode.info = info_of(episode.batch)
 
         idle = [e for e in episodes if e._own is None and e.needs_turn]
         if not idle:
@@ -216,13 +216,13 @@ def advance_episodes(episodes: Sequence[Episode]) -> None:
             episode._deal()
 
 
-def _play_others(other: Player, turns: Sequence[tuple[Round, Trajectory]]) -> None:
+def _play_others(other: Player, turns: Sequence[tuple[GameBatch, Trajectory]]) -> None:
     try:
         other.play([trajectory for _, trajectory in turns])
     except ServiceError as error:
-        for round_, trajectory in turns:
+        for batch, trajectory in turns:
             if trajectory.waiting is Waiting.POLICY:  # not written
-                round_.void([trajectory], error)
+                batch.void([trajectory], error)
         return
 
     for _, trajectory in turns:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssp_env.envs.setup import ResolvedSetup
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.legal import LegalMoves
-from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.types import Immutable
 
@@ -104,17 +104,17 @@ class Watcher:
         return {"observation": self._row.copy(), "action_mask": mask}
 
 
-def info_of(round_: Round) -> Info:
-    """Infos of a round of one game, at the beginning of a turn or when it is over;
+def info_of(batch: GameBatch) -> Info:
+    """Infos of a batch of one game, at the beginning of a turn or when it is over;
     ``docs/environment.md`` says what each is."""
-    game, attempts = round_.games[0], round_.rules.config.attempts
-    turn = next(iter(round_.pending()), None)
+    game, attempts = batch.games[0], batch.rules.config.attempts
+    turn = next(iter(batch.pending()), None)
 
     # As long as the game's attempts could be, whether or not they were made.
     rewards = [attempt.reward for attempt in game.attempts]
     rewards += [None] * (attempts - len(rewards))
     return {
-        "phase": round_.phase.value,
+        "phase": batch.phase.value,
         "role": turn.role.value if turn else "",
         "tokens_left": turn.tokens_left if turn else 0,
         "searches_left": turn.limits.max_searches - len(turn.searches) if turn else 0,

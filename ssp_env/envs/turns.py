@@ -15,8 +15,8 @@ from ssp_env.envs.episode import Episode
 from ssp_env.envs.observation import Info, Observer, info_of
 from ssp_env.envs.setup import Setup, set_up
 from ssp_env.errors import ServiceError, UsageError, whole_number
+from ssp_env.game.batch import GameBatch, advance_all
 from ssp_env.game.game import Game
-from ssp_env.game.round import Round, advance_all
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import Player
 from ssp_env.types import Question, Role
@@ -69,7 +69,7 @@ class TurnVectorEnv:
         self._resolved = set_up(setup)
         self.rules = self._resolved.rules
         self._episodes = [Episode(self.rules) for _ in range(num_games)]
-        self._rounds: list[Round] = []
+        self._batches: list[GameBatch] = []
 
     @cached_property
     def observer(self) -> Observer:
@@ -81,7 +81,7 @@ class TurnVectorEnv:
         first = None if seed is None else whole_number("seed", seed, 0)
         for i, episode in enumerate(self._episodes):
             episode.begin(None if first is None else first + i)
-        self._rounds = [episode.round for episode in self._episodes]
+        self._batches = [episode.batch for episode in self._episodes]
         return self.turns
 
     @property
@@ -89,9 +89,9 @@ class TurnVectorEnv:
         """The open turns, by game; none when all games are over."""
         attempts = self.rules.config.attempts
         return [
-            Turn(i, t, round_.games[0].number_of(t), attempts, self)
-            for i, round_ in enumerate(self._rounds)
-            for t in round_.pending()
+            Turn(i, t, batch.games[0].number_of(t), attempts, self)
+            for i, batch in enumerate(self._batches)
+            for t in batch.pending()
         ]
 
     def step(
@@ -104,7 +104,7 @@ class TurnVectorEnv:
                 are dropped.
             logprobs: behaviour log-probability of each; zeros when not given.
         """
-        if not self._rounds:
+        if not self._batches:
             raise UsageError("call reset() first")
 
         turns = self.turns
@@ -124,29 +124,29 @@ class TurnVectorEnv:
                 raise UsageError(f"turn {i}: {error}") from error
         for trajectory, (whole, own) in checked:
             trajectory.take_turn(whole, own)
-        advance_all(self._rounds)
+        advance_all(self._batches)
         return self.turns
 
     def void(self, turns: Sequence[Turn], error: ServiceError) -> list[Turn]:
-        """Voids these turns, whose player failed for good, as :meth:`Round.void` does; games of
+        """Voids these turns, whose player failed for good, as :meth:`GameBatch.void` does; games of
         other turns go on. The error's ``service`` becomes the reason."""
         for turn in turns:
-            self._rounds[turn.game].void([turn.trajectory], error)
-        advance_all(self._rounds)
+            self._batches[turn.game].void([turn.trajectory], error)
+        advance_all(self._batches)
         return self.turns
 
     @property
     def done(self) -> bool:
-        return all(round_.done for round_ in self._rounds)
+        return all(batch.done for batch in self._batches)
 
     @property
     def games(self) -> list[Game]:
-        return [round_.games[0] for round_ in self._rounds]
+        return [batch.games[0] for batch in self._batches]
 
     @property
     def infos(self) -> list[Info]:
         """The AEC env's ``infos``; with several open turns, those of the first one."""
-        return [info_of(round_) for round_ in self._rounds]
+        return [info_of(batch) for batch in self._batches]
 
 
 class _TextTurns:

@@ -55,7 +55,7 @@ class Start(Immutable):
 
     seed: tuple[int, ...]
     slot: int
-    """The game's place in the round; with the seed it decides all randomness of the game."""
+    """The game's place in the batch; with the seed it decides all randomness of the game."""
     group: int
     """Games of one answer share a group (GRPO for the proposer)."""
     truth: GroundTruth
@@ -75,7 +75,7 @@ class Start(Immutable):
 
 @dataclass
 class Game:
-    """State and record of one game; :class:`~ssp_env.game.round.Round` moves it along."""
+    """State and record of one game; :class:`~ssp_env.game.batch.GameBatch` moves it along."""
 
     start: Start
     proposer: Trajectory | None = None
@@ -119,7 +119,7 @@ class Game:
     @cached_property
     def rng(self) -> np.random.Generator:
         """Decides what its prompt asks for and which documents are noise."""
-        # Streams of a seed: 0 is the round's, 1 this one and 2 the order of documents.
+        # Streams of a seed: 0 is the batch's, 1 this one and 2 the order of documents.
         return np.random.default_rng([*self.start.seed, 1, self.slot])
 
     @cached_property

@@ -1,8 +1,8 @@
 """The referee: decides whether a question stands, which answers are right, and what a game pays.
 
-A :class:`~ssp_env.game.round.Round` moves games along and asks the referee whenever something has
-to be found or decided. A ``ServiceError`` of a part of the rules is an outage; any other exception
-is a mistake of its code and propagates."""
+A :class:`~ssp_env.game.batch.GameBatch` moves games along and asks the referee whenever something
+has to be found or decided. A ``ServiceError`` of a part of the rules is an outage; any other
+exception is a mistake of its code and propagates."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ from ssp_env.types import Role
 RESET_EVERY = 10
 """Steps after which ``periodic_reset`` forgets its questions (the paper's)."""
 MOST_WAVES = 1000
-"""Waves of one step. A :class:`~ssp_env.game.round.Round` refuses a strategy that asks for more."""
+"""Waves of one step. A :class:`~ssp_env.game.batch.GameBatch` refuses a strategy that asks for
+more."""
 
 
 class BatchStrategy:
@@ -35,8 +36,8 @@ class BatchStrategy:
     def wants_more(self, valid: int, slots: int, waves: int) -> bool:
         """True if another wave of proposals is to be played.
 
-        Must return ``False`` once all slots are full, and eventually in any case: a round raises a
-        ``UsageError`` after :data:`MOST_WAVES`.
+        Must return ``False`` once all slots are full, and eventually in any case: a batch of games
+        raises a ``UsageError`` after :data:`MOST_WAVES`.
 
         Args:
             valid: verified questions of this step so far.
@@ -50,11 +51,11 @@ class BatchStrategy:
     ) -> list[PooledQuestion]:
         """Questions for the empty slots: at most ``empty`` of them, which may be 0.
 
-        ``fresh`` holds the round's verified questions, which nobody has tried to solve yet."""
+        ``fresh`` holds the batch's verified questions, which nobody has tried to solve yet."""
         return []
 
     def keep(self, questions: Sequence[PooledQuestion]) -> None:
-        """Takes the questions of a round's valid games, with their turns, for later steps."""
+        """Takes the questions of a batch's valid games, with their turns, for later steps."""
 
     def get_state(self) -> dict[str, Any]:
         """The state as plain data (JSON)."""
@@ -286,11 +287,13 @@ class _Drawer:
         return [item for item in found if item.searches <= most]
 
 
-def update_strategy(strategy: BatchStrategy, rounds: Iterable[Sequence[PooledQuestion]]) -> None:
-    """Brings a strategy up to date with a step that was played with copies of it: ``rounds`` are
-    the questions of each round's valid games, in order."""
+def update_strategy(
+    strategy: BatchStrategy, game_batches: Iterable[Sequence[PooledQuestion]]
+) -> None:
+    """Brings a strategy up to date with a step that was played with copies of it: ``game_batches``
+    are the questions of each batch's valid games, in order."""
     strategy.begin_step()
-    for verified in rounds:
+    for verified in game_batches:
         strategy.keep(verified)
 
 

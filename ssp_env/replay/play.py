@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.filters import FILTERS, Filter, Proposal
 from ssp_env.game.game import (
     Attempt,
@@ -33,7 +34,6 @@ from ssp_env.game.record import (
 )
 from ssp_env.game.referee import Referee, Verdicts
 from ssp_env.game.rewards import PROPOSER_REWARDS
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Limits, Trajectory, Waiting
 from ssp_env.game.verification import NoiseDocument, Retrieved
@@ -103,8 +103,8 @@ def replay(
 def _play(record: GameRecord, rules: Rules) -> Game:
     """Plays the saved tokens of a game; turns that an outage cut off come last."""
     recorded = RecordedReferee(rules, record)
-    round_ = Round.of_starts(rules, [record.start], recorded)
-    game, then = round_.games[0], record.named()
+    batch = GameBatch.of_starts(rules, [record.start], recorded)
+    game, then = batch.games[0], record.named()
     turns = {name: _turns(t) for name, t in then.items()}
 
     while waiting := {name: t for name, t in named(game).items() if t.waiting is Waiting.POLICY}:
@@ -131,10 +131,10 @@ def _play(record: GameRecord, rules: Rules) -> Game:
             hit = {name: t.outage for name, t in then.items() if t.outage is not None}
             # The last attempt to be hit made the game void, if it is.
             for name in sorted(hit, key=lambda name: hit[name] == record.outage):
-                round_.void([named(game)[name]], _error(hit[name]))
+                batch.void([named(game)[name]], _error(hit[name]))
             if not all(t.done for t in waiting.values()):
                 game.void(recorded.outage("engine", "the rest of a turn"))
-        round_.advance()
+        batch.advance()
 
     return game
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ssp_env.envs.setup import set_up
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.pool import PooledQuestion
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import MOST_WAVES, BatchStrategy
 from ssp_env.game.trajectory import Trajectory, Waiting
@@ -36,19 +36,19 @@ class PlayerTests:
         missing("make_player(self, rules)")
 
     def test_every_turn_is_written(self) -> None:
-        round_ = self._deal(self.games)
-        player = self.make_player(round_.rules)
+        batch = self._deal(self.games)
+        player = self.make_player(batch.rules)
         player.play([])
-        while pending := round_.pending():
+        while pending := batch.pending():
             self._play(player, pending)
-            round_.advance()
+            batch.advance()
 
     def test_it_writes_in_its_own_trajectories_alone(self) -> None:
-        round_ = self._deal(2)
-        mine, other = round_.pending()
+        batch = self._deal(2)
+        mine, other = batch.pending()
 
         prompt, before = list(mine.ids), list(other.ids)
-        self.make_player(round_.rules).play([mine])
+        self.make_player(batch.rules).play([mine])
         assert other.ids == before, "the player wrote in a trajectory that it was not handed"
         assert mine.ids[: len(prompt)] == prompt, "the player changed the prompt"
 
@@ -68,13 +68,13 @@ class PlayerTests:
                 f"the {trajectory.role}'s turn is not finished: write whole turns, with feed_turn()"
             )
 
-    def _deal(self, games: int) -> Round:
+    def _deal(self, games: int) -> GameBatch:
         """Games by the rules of ``setup``, with both of the gates that a policy plays in."""
         gates = {"verifier": "policy", "closed_book": True, "max_prompt_tokens": 20_000}
         own: dict[str, Any] = {"max_response_tokens": 2_000, **self.setup.get("game", {}), **gates}
         setup: Any = {**self.setup, "game": own}
         rules = set_up(setup).rules
-        return Round(rules, partial(_answers, rules.world), games, [0])
+        return GameBatch(rules, partial(_answers, rules.world), games, [0])
 
 
 class NoiseSourceTests:
@@ -171,20 +171,20 @@ class BatchStrategyTests:
         )
         assert json.dumps(saved) == text, "a state that was handed out changed afterwards: copy it"
 
-    def test_rounds_end(self) -> None:
-        """Rounds of the small world, with a proposer that fails every other time."""
+    def test_batches_end(self) -> None:
+        """Batches of games in the small world, with a proposer that fails every other time."""
         rules = set_up({"world": "small", "game": {"attempts": 1}}).rules
         strategy, player = self.make_strategy(), MiniPlayer(rules.tags)
         for step in range(3):
-            round_ = Round(rules, partial(_answers, rules.world), 4, [step], strategy)
-            while pending := round_.pending():
+            batch = GameBatch(rules, partial(_answers, rules.world), 4, [step], strategy)
+            while pending := batch.pending():
                 for turn, trajectory in enumerate(pending):
                     if trajectory.role is Role.PROPOSER and turn % 2:
                         trajectory.feed_turn([])
                     else:
                         player.play([trajectory])
-                round_.advance()
-            assert round_.done, "a round with this strategy does not end"
+                batch.advance()
+            assert batch.done, "a batch of games with this strategy does not end"
 
 
 def _answers(world: World, rng: np.random.Generator, count: int) -> list[GroundTruth]:

@@ -22,12 +22,12 @@ from ssp_agents.rows import (
     with_advantages,
     with_loss_weights,
 )
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.protocol import Tags
 from ssp_env.game.record import record_game
-from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Limits, Trajectory
 from ssp_env.judge.base import Verdict
 from ssp_env.tokenizers import ByteTokenizer
@@ -223,7 +223,7 @@ def test_shards_hold_every_row_once_are_balanced_and_never_empty(
     assert max(loads) - min(loads) <= max(lengths)
 
 
-def test_games_are_numbered_over_all_rounds(played: Round) -> None:
+def test_games_are_numbered_over_all_batches(played: GameBatch) -> None:
     rows = rows_of(played.games, LearningConfig())
     records = [record_game(game, played.rules) for game in played.games]
     first, second = renumber([Sample(rows, records, [], {})] * 2)

@@ -27,8 +27,8 @@ from ssp_agents.rows import Row, rows_of, with_advantages, with_loss_weights
 from ssp_agents.scoring import Scores, checkpoint_layers, token_scores
 from ssp_agents.update import Update
 from ssp_env.errors import ConfigError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import GameConfig
-from ssp_env.game.round import Round
 
 PLAIN = LearningConfig(lr=1e-3, warmup_steps=0, importance_cap=None)
 
@@ -114,10 +114,10 @@ def test_equal_rows_are_read_once_and_count_as_often_as_they_are(
 )
 @given(data=st.data())
 def test_no_gradient_comes_from_a_token_that_the_policy_did_not_write(
-    data: st.DataObject, model_dir: Path, played: Round
+    data: st.DataObject, model_dir: Path, played: GameBatch
 ) -> None:
-    """In a round that an engine has played; under every algorithm, aggregation, cap, size of passes
-    and chunks, checkpointing, precision, and with adapters."""
+    """In a batch of games that an engine has played; under every algorithm, aggregation, cap, size
+    of passes and chunks, checkpointing, precision, and with adapters."""
     learning = PLAIN.replace(
         proposer_algorithm=data.draw(st.sampled_from(ALGORITHMS)),
         solver_algorithm=data.draw(st.sampled_from(ALGORITHMS)),

@@ -16,7 +16,7 @@ from ssp_agents.rllib.config import SSPConfig
 from ssp_agents.rllib.learner import SSPLearner
 from ssp_agents.rllib.module import MODULE_ID, to_batch
 from ssp_agents.rows import rows_of, with_advantages, with_loss_weights
-from ssp_env.game.round import Round, answers_of
+from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
 
@@ -28,7 +28,7 @@ def test_the_pages_update_is_that_of_ssp_train(monkeypatch: pytest.MonkeyPatch) 
 
     rules = page.make_rules(tokenizer)
     engine = TransformersEngine(policy, tokenizer, StopRule.of(rules.config, tokenizer))
-    games = page.play(Round(rules, answers_of(rules.world), page.B, [3]), engine, 1.0, 3)
+    games = page.play(GameBatch(rules, answers_of(rules.world), page.B, [3]), engine, 1.0, 3)
     taught = page.learnable(games)
 
     learning = LearningConfig(

@@ -39,9 +39,9 @@ from ssp_agents.rllib.compat import HookedAlgorithm
 from ssp_agents.rllib.config import SSPConfig
 from ssp_agents.rllib.env_runner import (
     Sample,
+    game_batches_of,
     records_of,
     renumber,
-    rounds_of,
     slowest_runner_seconds,
 )
 from ssp_agents.rllib.learner import ask_learners, freeze_collected, naming_dead_learners
@@ -69,10 +69,11 @@ def _elsewhere(name: str, instead: str) -> Callable[..., Any]:
 
 
 class SSP(HookedAlgorithm):
-    """Search self-play: play a step's rounds, learn from them, hand the new weights to the players.
+    """Search self-play: play a step's game batches, learn from them, hand the new weights to the
+    players.
 
-    The batch strategy, with its pool of verified questions, lives here; each round is sent a copy.
-    ``last_games`` and ``last_figures`` hold records and figures of the latest step.
+    The batch strategy, with its pool of verified questions, lives here; each of them is sent a
+    copy. ``last_games`` and ``last_figures`` hold records and figures of the latest step.
     """
 
     last_games: Sequence[GameRecord] = ()
@@ -176,9 +177,10 @@ class SSP(HookedAlgorithm):
         self._report(samples, updates, seconds)
 
     def _play(self, step: int, strategy: BatchStrategy) -> list[Sample]:
-        """Rounds of a step (from 0), in their order, by the batch strategy as it was before."""
+        """Game batches of a step (from 0), in their order, by the batch strategy as it was
+        before."""
         config, state = self.config, strategy.get_state()
-        tasks = rounds_of(step, config.learning(), config.game(), self._given.of_step(step))
+        tasks = game_batches_of(step, config.learning(), config.game(), self._given.of_step(step))
         # The pool may be large: it is stored once, and read by all runners of a machine.
         shared = state if self.env_runner is not None else ray.put(state)
         calls = [methodcaller("sample", **task, strategy=shared) for task in tasks]

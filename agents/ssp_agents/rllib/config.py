@@ -53,7 +53,7 @@ CALLED = (
     "on_evaluate_end",
     "on_sample_end",
 )
-"""Callbacks that are called: ``on_sample_end`` after each round, with its
+"""Callbacks that are called: ``on_sample_end`` after each game batch, with its
 :class:`~ssp_agents.rllib.env_runner.Sample`, the others as RLlib does."""
 
 UNCALLED_OF_LEARNERS = (

@@ -1,7 +1,7 @@
-"""EnvRunner: plays whole rounds; hands back rows to learn from and records to keep.
+"""EnvRunner: plays whole game batches; hands back rows to learn from and records to keep.
 
-A round is numbered within its step, and its seed names seed, step and number, never a runner. So it
-does not matter who plays it, how many runners there are, or in which order they finish.
+A game batch is numbered within its step, and its seed names seed, step and number, never a runner.
+So it does not matter who plays it, how many runners there are, or in which order they finish.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from ssp_agents.rllib.module import MODULE_ID, LLMModule, module_spaces, unpack
 from ssp_agents.rollout import answer, play, sampled
 from ssp_agents.rows import Row, rows_of
 from ssp_env.errors import UsageError
+from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Origin
 from ssp_env.game.outcome import RESERVED, Ending
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question
@@ -48,12 +48,12 @@ _GAMES = 0x9A3E
 
 @dataclass(frozen=True)
 class Sample:
-    """Result of a round; plain data, cheap to ship."""
+    """Result of a batch of games; plain data, cheap to ship."""
 
     rows: list[Row]
     records: list[GameRecord]
     verified: list[PooledQuestion]
-    """Questions that the round adds to the pool."""
+    """Questions that the game batch adds to the pool."""
     seconds: dict[str, float]
     """Wall-clock seconds: ``game`` (everything but the engine) and ``engine``."""
     runner: int = 0
@@ -63,7 +63,7 @@ class Sample:
 
 
 class SSPEnvRunner(EnvRunner):
-    """Plays rounds, with its own world and engine. Only weights stay from one to the next."""
+    """Plays game batches, with its own world and engine. Only weights stay from one to the next."""
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
@@ -122,35 +122,35 @@ class SSPEnvRunner(EnvRunner):
         strategy: Any = None,
         **_: Any,
     ) -> Sample:
-        """Plays a round of so many proposals and these given questions, the ``number``-th of a
+        """Plays a game batch of so many proposals and these given questions, the ``number``-th of a
         training step, from 0; with the weights and the config, its arguments decide every game.
         ``strategy`` is the state that the batch strategy had when the step began, or Ray's
         reference to it."""
         if step < 0:
-            what = "an env runner plays rounds of a training step, not single episodes"
+            what = "an env runner plays game batches of a training step, not single episodes"
             raise UsageError(f"{what}: call train(), or solve(questions) of the algorithm")
         seed, engine = [_GAMES, self.config.seed or 0, step, number], self._players
         began, worked = time.perf_counter(), sampled.seconds
-        # All rounds of a step begin with one state, whoever plays them and when.
+        # All game batches of a step begin with one state, whoever plays them and when.
         copy = self.config.batch_strategy()
         copy.set_state(ray.get(strategy) if isinstance(strategy, ray.ObjectRef) else strategy)
 
         engine.wake()
         answers = answers_of(self.rules.world)
-        round_ = Round(self.rules, answers, slots, seed, copy, given=given)
-        play(round_, engine, temperature=self.learning.temperature)
+        batch = GameBatch(self.rules, answers, slots, seed, copy, given=given)
+        play(batch, engine, temperature=self.learning.temperature)
         groups, version = iter([question.group for question in given]), engine.weights_version
         records = [
             record_game(
                 game, self.rules, version, next(groups) if game.origin is Origin.GIVEN else None
             )
-            for game in round_.games
+            for game in batch.games
         ]
-        rows = rows_of(round_.games, self.learning)
+        rows = rows_of(batch.games, self.learning)
 
         worked = sampled.seconds - worked
         seconds = {"game": time.perf_counter() - began - worked, "engine": worked}
-        sample = Sample(rows, records, round_.verified, seconds, self.worker_index or 0)
+        sample = Sample(rows, records, batch.verified, seconds, self.worker_index or 0)
         # What a callback logs goes along with the sample.
         make_callback(
             "on_sample_end",
@@ -179,7 +179,7 @@ class SSPEnvRunner(EnvRunner):
     ) -> list[GameRecord]:
         """Lets the solver answer numbered questions, once each; nothing is learnt from it."""
         self.engine.wake()
-        # A GPU's memory is planned for a round, and there may be many more questions.
+        # A GPU's memory is planned for a batch of games, and there may be many more questions.
         on_gpu = self.config.num_gpus_per_env_runner > 0
         at_once = played_at_once(self.game, self.learning) if on_gpu else max(1, len(questions))
         return answer(
@@ -214,29 +214,29 @@ class SSPEnvRunner(EnvRunner):
         self.engine.update_weights(playing, version)
 
 
-# -- rounds of a step --------------------------------------------------------------------------
+# -- game batches of a step ---------------------------------------------------------------------
 
 
-def rounds_of(
+def game_batches_of(
     step: int, learning: LearningConfig, game: GameConfig, given: Sequence[Question]
 ) -> list[dict[str, Any]]:
-    """Rounds of a step, as :meth:`SSPEnvRunner.sample` takes them; all but the last have
+    """Game batches of a step, as :meth:`SSPEnvRunner.sample` takes them; all but the last have
     ``round_size`` questions. Proposals, in groups about one answer, and ``given`` questions are
     spread evenly over them."""
     batch, size = learning.batch_size, learning.round_size
     groups, left = (batch - len(given)) // game.proposals, iter(given)
-    rounds = []
+    game_batches = []
     for number, first in enumerate(range(0, batch, size)):
         stop = min(first + size, batch)
-        # Of all groups, the share that lies between the round's first slot and its last.
+        # Of all groups, the share that lies between the game batch's first slot and its last.
         slots = (stop * groups // batch - first * groups // batch) * game.proposals
-        of_round = [*islice(left, stop - first - slots)]
-        rounds.append({"step": step, "number": number, "slots": slots, "given": of_round})
-    return rounds
+        of_batch = [*islice(left, stop - first - slots)]
+        game_batches.append({"step": step, "number": number, "slots": slots, "given": of_batch})
+    return game_batches
 
 
 def renumber(samples: Sequence[Sample]) -> list[Sample]:
-    """Gives each game of a step its own number; samples are in the order of their rounds."""
+    """Gives each game of a step its own number; samples are in the order of their game batches."""
     numbered, base = [], 0
     for sample in samples:
         rows = [replace(row, game=row.game + base) for row in sample.rows]

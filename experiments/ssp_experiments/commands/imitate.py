@@ -26,9 +26,9 @@ from ssp_agents.sharding import load_shares, save_shares
 from ssp_agents.shipped.wiki_small.traces import TraceWriter as WikiTraceWriter
 from ssp_agents.update import Update, adam, give_back_memory
 from ssp_env.errors import ConfigError, RunError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.players import play_by, scripted_player
 from ssp_env.replay import read_games
@@ -180,10 +180,10 @@ def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
 
     once, player = replace(rules, config=rules.config.replace(attempts=1)), scripted_player(rules)
     for number in count():
-        round_ = play_by(_proposals(once, 16, [seed, _SCRIPT, number]), player)
-        found = [*_rows(record_game(game, once) for game in round_.games)]
+        batch = play_by(_proposals(once, 16, [seed, _SCRIPT, number]), player)
+        found = [*_rows(record_game(game, once) for game in batch.games)]
         if not found and not number:
-            why = Counter(game.reason for game in round_.games).most_common(1)[0][0]
+            why = Counter(game.reason for game in batch.games).most_common(1)[0][0]
             what = f"its script plays no valid game ({why})"
             fix = f"{what}; give a larger game.max_response_tokens, or recorded games by --games"
             raise ConfigError("world", rules.world.name, fix)
@@ -215,9 +215,9 @@ def _rows(records: Iterable[GameRecord]) -> Iterator[Row]:
                 yield replace(row, logprobs=nobody, advantage=1.0)
 
 
-def _proposals(rules: Rules, count: int, seed: Sequence[int]) -> Round:
+def _proposals(rules: Rules, count: int, seed: Sequence[int]) -> GameBatch:
     answers = rules.world.answers
-    return Round(
+    return GameBatch(
         rules, lambda rng, n: [answers[i] for i in rng.integers(len(answers), size=n)], count, seed
     )
 
@@ -232,7 +232,7 @@ def _show(
     once, seed = replace(rules, config=config.game.replace(attempts=1)), [config.seed, _BEFORE]
     at = config.learning.temperature
     asked = play(_proposals(once, len(questions), seed), engine, temperature=at)
-    solved = play(Round.of_questions(once, questions, seed), engine, temperature=at)
+    solved = play(GameBatch.of_questions(once, questions, seed), engine, temperature=at)
     proposals = [game.proposer for game in asked.games if game.proposer is not None]
     attempts = [attempt.trajectory for game in solved.games for attempt in game.attempts]
     counts = [

@@ -15,9 +15,9 @@ from rich.panel import Panel
 from ssp_agents.engines.base import Engine
 from ssp_agents.rollout import play
 from ssp_env.errors import ServiceError
+from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.game import Game, Origin, Start
 from ssp_env.game.outcome import Ending, Outcome
-from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.types import Action, GroundTruth
 from ssp_experiments.evaluation import engine_of
@@ -99,8 +99,8 @@ class Session:
     def questions(self) -> Iterator[Game]:
         """Valid games of the policy's own, easy and hard, as self-play makes them."""
         for wave in count():
-            round_ = Round(self.rules, self._answers, WAVE, [_QUESTIONS, self.seed, wave])
-            games = play(round_, self.engine, temperature=1.0).games
+            batch = GameBatch(self.rules, self._answers, WAVE, [_QUESTIONS, self.seed, wave])
+            games = play(batch, self.engine, temperature=1.0).games
             found = [game for game in games if game.outcome is Outcome.VALID]
             yield from found
             if not found:
@@ -113,7 +113,7 @@ class Session:
         self.panel("question", escape(asked.question or ""))
         once = replace(self.rules, config=self.rules.config.replace(attempts=1))
         start = Start(seed, 0, 0, asked.truth, Origin.GIVEN, question=asked.question)
-        game = self._turns(Round.of_starts(once, [start]), Action.ANSWER)
+        game = self._turns(GameBatch.of_starts(once, [start]), Action.ANSWER)
         right = game is not None and game.attempts[0].right
         said = "[green]right[/green]" if right else "[red]not right[/red]"
         self.say(f"{said if game else 'skipped'}: it is [b]{escape(asked.truth.answer)}[/b]")
@@ -124,7 +124,7 @@ class Session:
         """Lets the person ask the policy a question with this answer."""
         self.panel("answer", f"write a question whose only answer is [b]{escape(truth.answer)}[/b]")
         start = Start(seed, 0, 0, truth, Origin.PROPOSED, 1)
-        game = self._turns(Round.of_starts(self.rules, [start]), Action.QUESTION)
+        game = self._turns(GameBatch.of_starts(self.rules, [start]), Action.QUESTION)
         if game is None:
             return
 
@@ -139,10 +139,10 @@ class Session:
         self.say(f"{said}, {points:.2f} points for you")
         self._points.append((points, theirs))
 
-    def _turns(self, round_: Round, last: Action) -> Game | None:
+    def _turns(self, batch: GameBatch, last: Action) -> Game | None:
         """The game, once the person has written a trajectory and the policy all others; ``None`` if
         the person wants another one."""
-        trajectory, game = round_.pending()[0], round_.games[0]
+        trajectory, game = batch.pending()[0], batch.games[0]
         tags, tokenizer = self.rules.tags, self.rules.tokenizer
         while not trajectory.done:
             left = trajectory.limits.max_searches - len(trajectory.searches)
@@ -164,7 +164,7 @@ class Session:
                 action, before = Action.SEARCH if key == "s" else last, len(trajectory.searches)
                 turn = f"{tags.opening(action)} {text.strip()} {tags.closing(action)}"
                 trajectory.feed_text(turn)
-                round_.advance()
+                batch.advance()
                 raise_outage(game)
                 for search in trajectory.searches[before:]:
                     for document in search.documents:
@@ -172,7 +172,7 @@ class Session:
 
         if trajectory.ending is not Ending.ACTION:
             self.say(f"[red]over[/red]: {_words(trajectory.ending)}")
-        play(round_, self.engine, temperature=1.0)
+        play(batch, self.engine, temperature=1.0)
         raise_outage(game)
         return game
 

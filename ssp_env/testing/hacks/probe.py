@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ssp_env.errors import ServiceError, UsageError
+from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, Remembering
 from ssp_env.players.base import Player, play_by
@@ -23,7 +23,7 @@ from ssp_env.testing.hacks.cheat import Cheat, CheatPlayer
 from ssp_env.types import Role, World
 
 SIDE_BY_SIDE = 50
-"""Games of one round, which give each other noise documents."""
+"""Games of one batch, which give each other noise documents."""
 OTHER = {Role.PROPOSER: Role.SOLVER.value, Role.SOLVER: Role.PROPOSER.value}
 
 
@@ -185,13 +185,13 @@ def play(
         count, strategy = min(SIDE_BY_SIDE, games - start), Remembering(BatchStrategy())
         for _ in range(2 if cheat.opt_in else 1):
             player = CheatPlayer(rules, cheat, (seed, start), partner)
-            round_ = play_by(Round(rules, answers, count, (seed, start), strategy), player)
+            batch = play_by(GameBatch(rules, answers, count, (seed, start), strategy), player)
 
-        outages = [game.outage for game in round_.games if game.outage is not None]
-        valid = any(game.outcome is Outcome.VALID for game in round_.games)
+        outages = [game.outage for game in batch.games if game.outage is not None]
+        valid = any(game.outcome is Outcome.VALID for game in batch.games)
         if isinstance(cheat, Honest) and outages and not valid:
             raise ServiceError(outages[0].service, outages[0].what, outages[0].calls)
-        ended += round_.games
+        ended += batch.games
     return ended
 
 

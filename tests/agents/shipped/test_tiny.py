@@ -12,9 +12,9 @@ import pytest
 from ssp_agents.shipped.tiny import bootstrap as bootstrap_module
 from ssp_agents.shipped.tiny.bootstrap import bootstrap, save_policy
 from ssp_agents.shipped.tiny.traces import Trace, TraceWriter
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.outcome import Ending
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -22,7 +22,7 @@ from ssp_env.types import GroundTruth, Question
 from ssp_env.worlds.mini import MiniWorld
 
 
-def acted_out(played: Round, trace: Trace) -> Trajectory:
+def acted_out(played: GameBatch, trace: Trace) -> Trajectory:
     """Feeds the demonstration's turns to a game that asks for them."""
     (trajectory,) = played.pending()
     start = trace.mask.index(1)
@@ -50,7 +50,7 @@ def test_the_game_accepts_what_is_demonstrated(tokenizer: HuggingFaceTokenizer) 
         if proposes:
             (answer,) = names.intersection(prompt)
             truth = GroundTruth("a", answer)
-            played = Round(rules, lambda rng, count, truth=truth: [truth] * count, 1, [0])
+            played = GameBatch(rules, lambda rng, count, truth=truth: [truth] * count, 1, [0])
             acted_out(played, trace)
             (game,) = played.games
             assert game.reason is None, f"{game.question} for {answer} fell: {game.reason}"
@@ -64,7 +64,7 @@ def test_the_game_accepts_what_is_demonstrated(tokenizer: HuggingFaceTokenizer) 
             analysis = world.analyse(text)
             assert analysis is not None
             (answer,) = analysis.answers
-            played = Round.of_questions(rules, [Question("q", text, (answer,), "1")], [0])
+            played = GameBatch.of_questions(rules, [Question("q", text, (answer,), "1")], [0])
             trajectory = acted_out(played, trace)
             assert trajectory.result == answer
             assert played.games[0].solve_rate == 1.0

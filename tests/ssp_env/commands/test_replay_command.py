@@ -11,8 +11,8 @@ from scripted import begin, by_role, play, propose, rules_of
 
 from ssp_env.cli import main
 from ssp_env.errors import ServiceError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.record import record_game
-from ssp_env.game.round import Round
 from ssp_env.replay import SavedGame, SavedRules, read_games, save_games, write_games
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
@@ -136,7 +136,7 @@ def test_what_world_and_run_know_is_checked_though_the_digest_was_made_anew(
     rules, run = rules_of(world, words, attempts=2), tmp_path / "run"
     if origin == "given":
         asked = world.questions(0, 1)[1:]
-        played = Round.of_questions(rules, asked, [0, 0])
+        played = GameBatch.of_questions(rules, asked, [0, 0])
         groups = [question.group for question in asked]
     else:
         played, groups = begin(rules, slots=2), [None, None]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from scripted import again, by_role, play, propose, rules_of, say, solve
 
+from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, make_strategy
 from ssp_env.tokenizers import WordTokenizer
@@ -27,12 +27,12 @@ def questions(mini: MiniWorld) -> list[Question]:
 
 def beside(
     rules: Rules, questions: list[Question], strategy: BatchStrategy, slots: int = 4
-) -> Round:
+) -> GameBatch:
     answers = answers_of(rules.world)
-    return Round(rules, answers, slots, [7], strategy, given=questions)
+    return GameBatch(rules, answers, slots, [7], strategy, given=questions)
 
 
-def given_in(played: Round) -> list[Game]:
+def given_in(played: GameBatch) -> list[Game]:
     return [game for game in played.games if game.origin is Origin.GIVEN]
 
 

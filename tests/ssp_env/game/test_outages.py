@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, propose, records, rules_of, say, solve, turn
 
 from ssp_env.errors import ServiceError
+from ssp_env.game.batch import GameBatch, Phase
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Ending, Outcome
-from ssp_env.game.round import Phase, Round
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import Verdict
 from ssp_env.judge.judges import ExactMatchJudge, WorldVerifier
@@ -79,8 +79,8 @@ class Chance:
         }
 
 
-def play_with(played: Round, chance: Chance | None) -> set[int]:
-    """Plays a round whose attempts differ; returns the slots where the engine failed."""
+def play_with(played: GameBatch, chance: Chance | None) -> set[int]:
+    """Plays a batch of games whose attempts differ; returns the slots where the engine failed."""
     hit = set()
     while pending := played.pending():
         for game in played.games:
@@ -137,8 +137,8 @@ def test_outages_void_what_they_hit_and_nothing_else(
         again(game, rules)
 
 
-def solving(rules: Rules) -> Round:
-    """A round of one game whose attempts wait for their first tokens."""
+def solving(rules: Rules) -> GameBatch:
+    """A batch of one game whose attempts wait for their first tokens."""
     played = begin(rules, slots=1)
     while played.phase is not Phase.SOLVE:
         for trajectory in played.pending():

@@ -68,7 +68,7 @@ KNOBS: dict[str, tuple[Any, Script]] = {
 
 
 def outcome(mini: MiniWorld, script: Script, **changes: Any) -> str:
-    """Everything that a round leaves behind; it is replayed to the bit."""
+    """Everything that a batch of games leaves behind; it is replayed to the bit."""
     room = {"max_prompt_tokens": 1000, "asked_searches": (1, 1)}
     rules = rules_of(mini, word_tokenizer(), **{**room, **changes})
     played = play(begin(rules), script)

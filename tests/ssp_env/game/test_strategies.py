@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, propose, rules_of, say, solve
 
 from ssp_env.errors import ServiceError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import DEFAULT_FILTERS
 from ssp_env.game.game import Game, Origin, Start
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.pool import PooledQuestion, compose, play_examples, with_turns
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import (
     REMEMBERED,
@@ -63,7 +63,7 @@ def test_past_questions_are_refused_in_later_steps_and_in_replays(
     first = play(begin(rules, seed=[1], strategy=strategy), player)
     assert {game.outcome for game in first.games} == {Outcome.VALID}
 
-    # A later step about the same answers, wherever its round is played; slots are filled up.
+    # A later step about the same answers, wherever its batch is played; slots are filled up.
     elsewhere = Remembering(ReplayBuffer())
     elsewhere.set_state(json.loads(json.dumps(strategy.get_state())))
     second = play(begin(rules, seed=[1], strategy=elsewhere), player)
@@ -152,7 +152,7 @@ def solved(rules: Rules, text: str, answer: str) -> PooledQuestion:
     """A question with the solution of whoever has just solved it, and a proposer's turns."""
     truth = GroundTruth(answer, answer)
     (game,) = play(
-        Round.of_questions(rules, [Question(text, text, (answer,), "1")], [3]), thinks
+        GameBatch.of_questions(rules, [Question(text, text, (answer,), "1")], [3]), thinks
     ).games
     assert game.solve_rate == 1.0
     item = with_turns(PooledQuestion(text, truth), game, rules.tags)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, prompt_of, propose, records, rules_of, say, solve
 
 import ssp_env
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.game import Game, Origin, Start
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.game.verification import draw_noise
 from ssp_env.judge.base import Verdict, VerifyTask
@@ -32,7 +32,7 @@ def test_it_is_the_solvers_prompt_after_a_search(mini: MiniWorld, words: WordTok
     assert not any(verifier.mask[: verifier.prompt_length])
     assert len(game.noise) == rules.config.noise_documents
 
-    asked = Round.of_questions(rules, [Question("q", game.question or "", ("x",), "all")], [1])
+    asked = GameBatch.of_questions(rules, [Question("q", game.question or "", ("x",), "all")], [1])
     searched = asked.pending()[0]
     searched.feed(words.encode(f"<search> {game.question} </search>"))
     documents, limit = verifier.documents, rules.config.max_document_tokens
@@ -235,8 +235,8 @@ def test_a_solver_may_search_for_what_verification_searches_for_and_for_no_more(
     rules = rules_of(mini, words, max_query_tokens=4, verifier="policy", attempts=2)
     asked = f"what is the mentor of the rival of {mini.answers[0].answer} ?"
 
-    round_ = Round.of_questions(rules, [Question("q", asked, ("Nobody",))], [0])
-    first, second = (attempt.trajectory for attempt in round_.games[0].attempts)
+    batch = GameBatch.of_questions(rules, [Question("q", asked, ("Nobody",))], [0])
+    first, second = (attempt.trajectory for attempt in batch.games[0].attempts)
     first.feed_text(f"<search> {asked} </search>")
     second.feed_text(f"<search> {asked} what </search>")
     assert (first.query, first.ending) == (asked, None)

@@ -1,7 +1,8 @@
 """Saved games play again offline as they were, and what was altered is told by its place; another
 judge or reward changes only what it decides.
 
-Invalid and void games are replayed where they are played: game/test_round.py, test_outages.py."""
+Invalid and void games are replayed where they are played: game/test_game_batch.py,
+test_outages.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A round: the games of one step, played together through propose, filter, verify and solve.
+"""A batch of games, played together through propose, filter, verify and solve.
 
 This is the one state machine of the package. Every interface asks it which trajectories wait for
 tokens, hands those tokens over, and reads the games off at the end. What has to be decided on the
@@ -29,7 +29,7 @@ Answers = Callable[[np.random.Generator, int], Sequence[GroundTruth]]
 
 
 class Phase(StrEnum):
-    """State of a round. Filtering happens at the end of ``PROPOSE``."""
+    """State of a batch of games. Filtering happens at the end of ``PROPOSE``."""
 
     PROPOSE = "propose"
     VERIFY = "verify"
@@ -38,7 +38,7 @@ class Phase(StrEnum):
     DONE = "done"
 
 
-class Round:
+class GameBatch:
     """Plays ``slots`` games side by side.
 
     Loop: while :meth:`pending` is not empty, give each of these trajectories tokens with
@@ -73,7 +73,7 @@ class Round:
         self.games: list[Game] = []
         self.waves = 0
         self.verified: list[PooledQuestion] = []
-        """This round's verified questions; at the end, those of valid games, with their turns."""
+        """This batch's verified questions; at the end, those of valid games, with their turns."""
         self._fresh: list[Game] = []
         self.referee = referee or Referee(rules)
         """Decides; public for rollouts that have attempts judged before all have ended."""
@@ -95,16 +95,16 @@ class Round:
     @classmethod
     def of_starts(
         cls, rules: Rules, starts: Sequence[Start], referee: Referee | None = None
-    ) -> Round:
-        """A round of games that begin as others did, whatever rounds those were played in. One with
-        a question is neither verified nor shown an example."""
+    ) -> GameBatch:
+        """A batch of games that begin as others did, whatever batches those were played in. One
+        with a question is neither verified nor shown an example."""
         return cls(rules, None, len(starts), starts=starts, referee=referee)
 
     @classmethod
     def of_questions(
         cls, rules: Rules, questions: Sequence[Question], seed: Sequence[int]
-    ) -> Round:
-        """A round in which given questions are solved; nothing is proposed or verified."""
+    ) -> GameBatch:
+        """A batch of games in which given questions are solved; nothing is proposed or verified."""
         return cls(rules, None, 0, seed, given=questions)
 
     def pending(self) -> list[Trajectory]:
@@ -345,23 +345,24 @@ def answers_of(world: World) -> Answers:
     return draw
 
 
-def advance_all(rounds: Sequence[Round]) -> None:
-    """:meth:`Round.advance` for rounds that share their rules: their searches are one batch."""
+def advance_all(game_batches: Sequence[GameBatch]) -> None:
+    """:meth:`GameBatch.advance` for batches that share their rules: their searches are one
+    batch."""
     due = list[tuple[Game, Trajectory]]()
-    for round_ in rounds:
-        for game in round_.games:
+    for batch in game_batches:
+        for game in batch.games:
             for trajectory in game.trajectories():
                 if (waiting := trajectory.waiting) is Waiting.SEARCH:
                     due.append((game, trajectory))
                 elif waiting is Waiting.RETRY:
-                    take_retry(round_.rules, trajectory)
+                    take_retry(batch.rules, trajectory)
     if due:
-        rules, results = rounds[0].rules, rounds[0].referee.search(due)
+        rules, results = game_batches[0].rules, game_batches[0].referee.search(due)
         for (game, trajectory), found in zip(due, results, strict=True):
             take_found(rules, game, trajectory, found)
 
-    for round_ in rounds:
-        round_._move_on()
+    for batch in game_batches:
+        batch._move_on()
 
 
 def take_found(
@@ -369,7 +370,7 @@ def take_found(
 ) -> None:
     """Hands a trajectory the documents that were found for its query, or the error.
 
-    Called apart only to search before :meth:`Round.advance` does, while others still write."""
+    Called apart only to search before :meth:`GameBatch.advance` does, while others still write."""
     if trajectory.ending is not None:
         return  # another search of the game has voided it
 

@@ -1,5 +1,5 @@
-"""Rounds of the mini-wiki, played by scripts: what becomes of games, what both roles are paid, and
-what the record says."""
+"""Batches of games in the mini-wiki, played by scripts: what becomes of games, what both roles are
+paid, and what the record says."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from scripted import (
     word_tokenizer,
 )
 
+from ssp_env.game.batch import GameBatch, Phase
 from ssp_env.game.game import Origin
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.pool import PooledQuestion
-from ssp_env.game.round import Phase, Round
 from ssp_env.game.strategies import DynamicResampling, ReplayBuffer
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Verdict
@@ -139,7 +139,7 @@ def test_a_reused_question_enters_no_pool_and_pays_no_proposer(
     assert [item.question for item in strategy.pool] == asked + [game.question for game in fresh]
 
 
-def mislead(played: Round, wrong: Any) -> Any:
+def mislead(played: GameBatch, wrong: Any) -> Any:
     """A solver that answers as ``wrong`` says for a slot and an attempt, and well where it says
     nothing."""
 
@@ -174,7 +174,7 @@ def test_attempts_refuse_a_question_that_the_policy_has_verified(
     # What is played again or given is never refused: it has no proposer to pay.
     for later in (
         begin(rules, seed=[2], strategy=strategy),
-        Round.of_questions(rules, mini.questions(seed=0, per_group=1), [7]),
+        GameBatch.of_questions(rules, mini.questions(seed=0, per_group=1), [7]),
     ):
         play(later, by_role(say([1]), say("<answer> nothing </answer>")))
         rest = [game for game in later.games if game.origin is not Origin.PROPOSED]
@@ -215,7 +215,7 @@ def everything(seed: int) -> str:
 
 
 def test_nothing_depends_on_the_process_or_the_order_of_hashes() -> None:
-    code = "import test_round as t, sys; sys.stdout.write(t.everything(5))"
+    code = "import test_game_batch as t, sys; sys.stdout.write(t.everything(5))"
     here = Path(__file__).parent
     path = os.pathsep.join([str(here), str(here.parent), str(here.parents[2])])
     own = {"PYTHONHASHSEED": "1", "PYTHONPATH": path}
