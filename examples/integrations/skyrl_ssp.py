@@ -62,7 +62,7 @@ class SspTextEnv(BaseTextEnv):  # type: ignore[misc]
 
     def get_metrics(self) -> dict[str, Any]:
         """Searches, and whether the game is valid."""
-        game, searches = self._role.game, len(self._role._episode.trajectory.searches)
+        game, searches = self._role.game, len(self._role._driver.trajectory.searches)
         return {"searches": searches, "valid": float(game.outcome == "valid")}
 
 

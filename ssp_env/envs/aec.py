@@ -9,7 +9,7 @@ import numpy as np
 from pettingzoo import AECEnv
 from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 
-from ssp_env.envs.episode import RENDER_MODES, Episode
+from ssp_env.envs.driver import RENDER_MODES, GameDriver
 from ssp_env.envs.observation import Observation, Observer, Watcher
 from ssp_env.envs.setup import Setup, set_up
 from ssp_env.errors import one_of
@@ -48,7 +48,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
     def __init__(self, render_mode: str | None = None, **setup: Unpack[Setup]) -> None:
         super().__init__()
         resolved = set_up(setup)
-        self.episode = Episode(resolved.rules, render_mode=render_mode)
+        self.driver = GameDriver(resolved.rules, render_mode=render_mode)
         self._observer = Observer(resolved)
 
         self.rules, self.render_mode = resolved.rules, render_mode
@@ -62,8 +62,8 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         return self._observer.action_space
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Starts a game; arguments as of :meth:`~ssp_env.envs.episode.Episode.reset`."""
-        self.episode.reset(seed, options)
+        """Starts a game; arguments as of :meth:`~ssp_env.envs.driver.GameDriver.reset`."""
+        self.driver.reset(seed, options)
         self.agents = list(self.possible_agents)
         self.agent_selection = PROPOSER
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
@@ -72,16 +72,16 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         self._begin_turn()
 
     def step(self, action: int | np.integer[Any] | None) -> None:
-        episode = self.episode
+        driver = self.driver
         # PettingZoo's dead step: the agent is removed.
-        if episode.over and self.agents:
+        if driver.over and self.agents:
             self._was_dead_step(action)
             return
 
-        turn_ended = episode.turn.feed((action,))  # type: ignore[arg-type]
+        turn_ended = driver.turn.feed((action,))  # type: ignore[arg-type]
         self._cumulative_rewards[self.agent_selection] = 0.0
         if turn_ended:
-            episode.advance()
+            driver.advance()
             self._begin_turn()
 
     def observe(self, agent: str) -> Observation:
@@ -90,30 +90,30 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         return self._watchers[agent].look(self.latest[agent])
 
     def render(self) -> str | None:
-        return self.episode.render()
+        return self.driver.render()
 
     @property
     def game(self) -> Game:
-        return self.episode.game
+        return self.driver.game
 
     @property
     def trajectory(self) -> Trajectory | None:
         """The trajectory that the next token goes to; ``None`` when the game is over."""
-        return None if self.episode.over else self.episode.turn
+        return None if self.driver.over else self.driver.turn
 
     def _begin_turn(self) -> None:
         """Selects the agent that writes next, and sets rewards, flags and infos of both."""
-        episode = self.episode
-        if not episode.over:
-            self.agent_selection = PROPOSER if episode.turn.role is Role.PROPOSER else SOLVER
-            self.latest[self.agent_selection] = episode.turn
+        driver = self.driver
+        if not driver.over:
+            self.agent_selection = PROPOSER if driver.turn.role is Role.PROPOSER else SOLVER
+            self.latest[self.agent_selection] = driver.turn
 
-        self.rewards, terminated, truncated = episode.result
+        self.rewards, terminated, truncated = driver.result
         # One flag for both agents: PettingZooEnv of RLlib never ends an episode with two different
         # ones.
         self.terminations = dict.fromkeys(self.agents, terminated)
         self.truncations = dict.fromkeys(self.agents, truncated)
-        self.infos = {agent: dict(episode.info) for agent in self.agents}
+        self.infos = {agent: dict(driver.info) for agent in self.agents}
         self._accumulate_rewards()
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
-from ssp_env.envs.episode import Episode
+from ssp_env.envs.driver import GameDriver
 from ssp_env.envs.setup import Setup, set_up
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
 from ssp_env.game.game import Game
@@ -45,10 +45,10 @@ class Conversation:
     """The server's replies as they came, one for each turn, with all that it told of tokens."""
 
 
-async def play_turns(episode: Episode, write: Write) -> None:
+async def play_turns(driver: GameDriver, write: Write) -> None:
     """Plays a game that has begun to its end; turns that are open at the same time are written
     together. A turn whose writer raises ``ServiceError`` is void."""
-    rules, shown = episode.rules, dict[int, int]()
+    rules, shown = driver.rules, dict[int, int]()
     remote = waits_for_others(rules)
 
     async def written(trajectory: Trajectory) -> str | ServiceError:
@@ -59,21 +59,21 @@ async def play_turns(episode: Episode, write: Write) -> None:
         except ServiceError as error:
             return error
 
-    while not episode.over:
-        turns = episode.batch.pending()
+    while not driver.over:
+        turns = driver.batch.pending()
         for trajectory, text in zip(turns, await asyncio.gather(*map(written, turns)), strict=True):
             # An outage of another turn may have ended it.
             if isinstance(text, ServiceError):
-                episode.batch.void([trajectory], text)
+                driver.batch.void([trajectory], text)
             elif not trajectory.done:
                 trajectory.feed_text(text)
                 shown[trajectory.key] = len(trajectory.ids)
 
         # Other games of this loop go on while a server is asked.
         if remote:
-            await asyncio.to_thread(episode.advance)
+            await asyncio.to_thread(driver.advance)
         else:
-            episode.advance()
+            driver.advance()
 
 
 def reward_of(game: Game, trajectory: Trajectory) -> float | None:
@@ -125,8 +125,8 @@ async def play_chat(
         they are void: without reward, and ``failure`` is ``"engine"``.
     """
     check_url("base_url", base_url, "http://127.0.0.1:8000/v1")
-    episode = Episode(set_up(setup).rules, role, other, questions)
-    episode.reset(seed)
+    driver = GameDriver(set_up(setup).rules, role, other, questions)
+    driver.reset(seed)
     said = defaultdict[int, list[dict[str, str]]](list)
     choices = defaultdict[int, list[dict[str, Any]]](list)
 
@@ -135,7 +135,7 @@ async def play_chat(
         async def write(trajectory: Trajectory, text: str) -> str:
             messages = said[trajectory.key]
             told = [{"role": "user", "content": text}]
-            messages += told if messages else episode.rules.prompts.chat(text)
+            messages += told if messages else driver.rules.prompts.chat(text)
             body = {"model": model, "messages": messages, **(sampling or {})}
             choice = await retried(lambda: _complete(client, base_url, api_key, body), RETRIES)
             content: str = choice["message"]["content"] or ""
@@ -144,9 +144,9 @@ async def play_chat(
             choices[trajectory.key].append(choice)
             return content
 
-        await play_turns(episode, write)
+        await play_turns(driver, write)
 
-    game = episode.game
+    game = driver.game
     return [
         Conversation(
             t.role,
@@ -157,7 +157,7 @@ async def play_chat(
             choices[t.key],
         )
         for t in game.trajectories()
-        if episode.role in (None, t.role)
+        if driver.role in (None, t.role)
     ]
 
 

@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from ssp_env.envs.episode import RENDER_MODES, Episode, advance_episodes
+from ssp_env.envs.driver import RENDER_MODES, GameDriver, advance_drivers
 from ssp_env.envs.observation import Info, Observation, Observer, Watcher
 from ssp_env.envs.setup import Setup, set_up
 from ssp_env.errors import ConfigError, UsageError, whole_number
@@ -48,8 +48,8 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
             setup: the game; a solver makes one attempt, whatever ``game.attempts`` says.
         """
         resolved = set_up(setup)
-        self.episode = Episode(resolved.rules, self.role, other, questions, render_mode)
-        self.rules, self.render_mode = self.episode.rules, render_mode
+        self.driver = GameDriver(resolved.rules, self.role, other, questions, render_mode)
+        self.rules, self.render_mode = self.driver.rules, render_mode
         self._observer = Observer(resolved)
         self._watcher = Watcher(self._observer)
 
@@ -65,29 +65,29 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, Info]:
-        """Begins an episode at the role's first turn; games that end before it are dealt anew.
+        """Begins an episode at the role's first turn; games that end before it are begun anew.
 
-        Arguments as of :meth:`~ssp_env.envs.episode.Episode.reset`."""
+        Arguments as of :meth:`~ssp_env.envs.driver.GameDriver.reset`."""
         super().reset(seed=seed)
-        self.episode.reset(seed, options)
-        return _look(self._watcher, self.episode)
+        self.driver.reset(seed, options)
+        return _look(self._watcher, self.driver)
 
     def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, Info]:
-        if self.episode.turn.feed((action,)):  # type: ignore[arg-type]
-            self.episode.advance()
-        observation, info = _look(self._watcher, self.episode)
-        return observation, *self.episode.result, info
+        if self.driver.turn.feed((action,)):  # type: ignore[arg-type]
+            self.driver.advance()
+        observation, info = _look(self._watcher, self.driver)
+        return observation, *self.driver.result, info
 
     def action_masks(self) -> NDArray[np.bool_]:
         """The action mask as booleans, where sb3-contrib looks for it."""
-        return self._observer.mask(self.episode.trajectory).astype(bool)
+        return self._observer.mask(self.driver.trajectory).astype(bool)
 
     def render(self) -> str | None:  # type: ignore[override]
-        return self.episode.render()
+        return self.driver.render()
 
     @property
     def game(self) -> Game:
-        return self.episode.game
+        return self.driver.game
 
 
 class SolverEnv(OneRoleEnv):
@@ -136,9 +136,9 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
             raise ConfigError("autoreset_mode", autoreset_mode, fix) from error
         self.metadata = {"autoreset_mode": self._mode, "render_modes": []}
         resolved = set_up(setup)
-        first = Episode(resolved.rules, self.role, other, questions)
+        first = GameDriver(resolved.rules, self.role, other, questions)
         shared = first.rules, self.role, first.other, questions
-        self.episodes = [first, *(Episode(*shared) for _ in range(num_envs - 1))]
+        self.drivers = [first, *(GameDriver(*shared) for _ in range(num_envs - 1))]
         observer = Observer(resolved)
         self._watchers = [Watcher(observer) for _ in range(num_envs)]
 
@@ -154,7 +154,7 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Begins an episode in every env: ``seed + i`` seeds env ``i``, or the ``i``-th of a list.
 
-        ``options`` as of :meth:`~ssp_env.envs.episode.Episode.reset`; ``reset_mask`` among them,
+        ``options`` as of :meth:`~ssp_env.envs.driver.GameDriver.reset`; ``reset_mask`` among them,
         bool (num_envs,), says which envs begin anew."""
         if not isinstance(seed, list):
             first = None if seed is None else whole_number("seed", seed, 0)
@@ -171,8 +171,8 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
 
         begun = np.flatnonzero(chosen).tolist()
         for i in begun:
-            self.episodes[i].begin(seed[i], options)
-        advance_episodes([self.episodes[i] for i in begun])
+            self.drivers[i].begin(seed[i], options)
+        advance_drivers([self.drivers[i] for i in begun])
 
         self._ended = ~chosen if self._ended is None else self._ended & ~chosen
         return self._look({}, chosen)
@@ -193,16 +193,16 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         open_ones = [one for one, over in zip(actions, self._ended, strict=True) if not over]
         self.rules.limits[self.role].checked(open_ones, None)
         moved = []
-        for episode, action, is_over in zip(self.episodes, actions, self._ended, strict=True):
+        for driver, action, is_over in zip(self.drivers, actions, self._ended, strict=True):
             if is_over:
-                episode.begin()
-                moved.append(episode)
-            elif episode.turn.feed((action,)):
-                moved.append(episode)
+                driver.begin()
+                moved.append(driver)
+            elif driver.turn.feed((action,)):
+                moved.append(driver)
         if moved:
-            advance_episodes(moved)
+            advance_drivers(moved)
 
-        results = zip(*(episode.result for episode in self.episodes), strict=True)
+        results = zip(*(driver.result for driver in self.drivers), strict=True)
         rewards, terminated, truncated = map(np.array, results)
         ended: NDArray[np.bool_] = terminated | truncated
 
@@ -210,11 +210,11 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         final: dict[int, Info] = {}
         if self._mode is AutoresetMode.SAME_STEP:
             for i in np.flatnonzero(ended).tolist():
-                observation, info = _look(self._watchers[i], self.episodes[i])
+                observation, info = _look(self._watchers[i], self.drivers[i])
                 final[i] = {"final_obs": observation, "final_info": info}
-                self.episodes[i].begin()
+                self.drivers[i].begin()
         if final:
-            advance_episodes([self.episodes[i] for i in final])
+            advance_drivers([self.drivers[i] for i in final])
 
         self._ended = ended & (self._mode is not AutoresetMode.SAME_STEP)
         observations, infos = self._look(final, np.ones_like(ended))
@@ -224,7 +224,7 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         self, final: dict[int, Info], chosen: NDArray[np.bool_]
     ) -> tuple[Observation, dict[str, Any]]:
         """Observations of all envs, and the infos of those that are chosen."""
-        seen = [_look(*pair) for pair in zip(self._watchers, self.episodes, strict=True)]
+        seen = [_look(*pair) for pair in zip(self._watchers, self.drivers, strict=True)]
         infos: dict[str, Any] = {}
         for i in np.flatnonzero(chosen).tolist():
             infos = self._add_info(infos, final[i], i) if i in final else infos
@@ -240,7 +240,7 @@ class ProposerVectorEnv(OneRoleVectorEnv):
     role = Role.PROPOSER
 
 
-def _look(watcher: Watcher, episode: Episode) -> tuple[Observation, Info]:
+def _look(watcher: Watcher, driver: GameDriver) -> tuple[Observation, Info]:
     """Observation and info of an episode that waits for its role, or whose game is over."""
-    observation = watcher.look(episode.trajectory)
-    return observation, episode.info | {"action_mask": observation["action_mask"]}
+    observation = watcher.look(driver.trajectory)
+    return observation, driver.info | {"action_mask": observation["action_mask"]}

@@ -38,7 +38,7 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         and ``render_mode``."""
         super().__init__()
         self._env = SearchSelfPlayEnv(**dict(config or {}))
-        self._env.episode.needs_turn = True
+        self._env.driver.needs_turn = True
         self.rules, self.render_mode = self._env.rules, self._env.render_mode
 
         # Never emptied: RLlib's check of an env looks up in it who took part in the last step.
@@ -59,7 +59,7 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
     ) -> tuple[_PerAgent, _PerAgent]:
         """Begins a game that has a first turn: RLlib cannot end an episode in its reset.
 
-        Arguments as of :meth:`~ssp_env.envs.episode.Episode.reset`."""
+        Arguments as of :meth:`~ssp_env.envs.driver.GameDriver.reset`."""
         self._env.reset(seed=seed, options=options)
         return self._seen([self._env.agent_selection])
 

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.envs.episode import Episode
+from ssp_env.envs.driver import GameDriver
 from ssp_env.envs.observation import Info, Observer, info_of
 from ssp_env.envs.setup import Setup, set_up
 from ssp_env.errors import ServiceError, UsageError, whole_number
@@ -68,7 +68,7 @@ class TurnVectorEnv:
         num_games = whole_number("num_games", num_games, 1)
         self._resolved = set_up(setup)
         self.rules = self._resolved.rules
-        self._episodes = [Episode(self.rules) for _ in range(num_games)]
+        self._drivers = [GameDriver(self.rules) for _ in range(num_games)]
         self._batches: list[GameBatch] = []
 
     @cached_property
@@ -79,9 +79,9 @@ class TurnVectorEnv:
     def reset(self, seed: int | None = None) -> list[Turn]:
         """Begins all games anew, and returns their first turns; without a seed, new games."""
         first = None if seed is None else whole_number("seed", seed, 0)
-        for i, episode in enumerate(self._episodes):
-            episode.begin(None if first is None else first + i)
-        self._batches = [episode.batch for episode in self._episodes]
+        for i, driver in enumerate(self._drivers):
+            driver.begin(None if first is None else first + i)
+        self._batches = [driver.batch for driver in self._drivers]
         return self.turns
 
     @property
@@ -155,35 +155,35 @@ class _TextTurns:
     That is the prompt at the beginning of a trajectory, later the results of a search, and nothing
     at the end. Text after the first complete action of a turn is dropped."""
 
-    def __init__(self, episode: Episode) -> None:
-        self._episode, self.rules = episode, episode.rules
+    def __init__(self, driver: GameDriver) -> None:
+        self._driver, self.rules = driver, driver.rules
 
     def reset(
         self, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[str, Info]:
         """Begins a game at your first turn: its prompt, and info as in the AEC env.
 
-        Arguments as of :meth:`~ssp_env.envs.episode.Episode.reset`."""
-        self._episode.reset(seed, options)
-        return self._show(), self._episode.info
+        Arguments as of :meth:`~ssp_env.envs.driver.GameDriver.reset`."""
+        self._driver.reset(seed, options)
+        return self._show(), self._driver.info
 
     def step(self, text: str) -> tuple[str, Any, bool, bool, Info]:
         """Takes a turn; returns the next text, the reward (of both agents by name, where you play
         both), terminated, truncated, info."""
-        self._episode.turn.feed_text(text)
-        self._episode.advance()
-        return self._show(), *self._episode.result, self._episode.info
+        self._driver.turn.feed_text(text)
+        self._driver.advance()
+        return self._show(), *self._driver.result, self._driver.info
 
     @property
     def game(self) -> Game:
-        return self._episode.game
+        return self._driver.game
 
     def _show(self) -> str:
         """Text of the tokens that the environment has written since the last time."""
-        if self._episode.over:
+        if self._driver.over:
             return ""
         # What follows the last token that was written was added by the environment.
-        trajectory = self._episode.turn
+        trajectory = self._driver.turn
         return trajectory.text_from(trajectory.mask.rfind(1) + 1)
 
 
@@ -193,7 +193,7 @@ class TextGame(_TextTurns):
     Keywords are those of :class:`~ssp_env.envs.setup.Setup`; ``bpe`` is a good tokenizer here."""
 
     def __init__(self, **setup: Unpack[Setup]) -> None:
-        super().__init__(Episode(set_up(setup).rules))
+        super().__init__(GameDriver(set_up(setup).rules))
 
 
 class TextRole(_TextTurns):
@@ -208,4 +208,4 @@ class TextRole(_TextTurns):
     ) -> None:
         """``role`` is ``solver`` (one attempt per episode) or ``proposer``; other arguments as of
         :class:`~ssp_env.envs.one_role.OneRoleEnv`."""
-        super().__init__(Episode(set_up(setup).rules, role, other, questions))
+        super().__init__(GameDriver(set_up(setup).rules, role, other, questions))

@@ -36,7 +36,7 @@ class PlayerTests:
         missing("make_player(self, rules)")
 
     def test_every_turn_is_written(self) -> None:
-        batch = self._deal(self.games)
+        batch = self._begin(self.games)
         player = self.make_player(batch.rules)
         player.play([])
         while pending := batch.pending():
@@ -44,7 +44,7 @@ class PlayerTests:
             batch.advance()
 
     def test_it_writes_in_its_own_trajectories_alone(self) -> None:
-        batch = self._deal(2)
+        batch = self._begin(2)
         mine, other = batch.pending()
 
         prompt, before = list(mine.ids), list(other.ids)
@@ -53,7 +53,7 @@ class PlayerTests:
         assert mine.ids[: len(prompt)] == prompt, "the player changed the prompt"
 
     def test_verifier_and_closed_book(self) -> None:
-        rules = self._deal(1).rules
+        rules = self._begin(1).rules
         question, documents = "what is it ?", tuple(rules.corpus[:2])
         prompt = rules.prompts.verifier(question, documents, rules.config.max_document_tokens)
         verifies = Trajectory(rules.limits[Role.VERIFIER], prompt, question, documents)
@@ -68,7 +68,7 @@ class PlayerTests:
                 f"the {trajectory.role}'s turn is not finished: write whole turns, with feed_turn()"
             )
 
-    def _deal(self, games: int) -> GameBatch:
+    def _begin(self, games: int) -> GameBatch:
         """Games by the rules of ``setup``, with both of the gates that a policy plays in."""
         gates = {"verifier": "policy", "closed_book": True, "max_prompt_tokens": 20_000}
         own: dict[str, Any] = {"max_response_tokens": 2_000, **self.setup.get("game", {}), **gates}

@@ -59,8 +59,8 @@ def script(seed: int, role: str) -> tuple[list[str], list[str], float]:
     game = ssp_env.TextRole(role, rules=RULES)
     text, _ = game.reset(seed)
     player, shown, written, reward = ssp_env.scripted_player(RULES), [text], [], 0.0
-    while not game._episode.over:
-        written.append(player.write(game._episode.turn))
+    while not game._driver.over:
+        written.append(player.write(game._driver.turn))
         text, reward, *_ = game.step(written[-1])
         shown.append(text)
     return shown, written, reward

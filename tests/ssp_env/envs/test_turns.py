@@ -76,8 +76,8 @@ def test_a_solver_has_one_attempt_and_a_proposer_is_paid_for_all(mini: MiniWorld
 
     proposer = ssp_env.ProposerEnv(world=mini, game={"attempts": 3})
     proposer.reset(seed=1)
-    while not proposer.episode.over:
-        for token in turn(proposer.episode.turn, propose(1)):
+    while not proposer.driver.over:
+        for token in turn(proposer.driver.turn, propose(1)):
             step = proposer.step(token)
     assert step[1:4] == (0.0, True, False), "the scripted solver finds every answer"
     assert len(proposer.game.attempts) == 3

@@ -1,5 +1,5 @@
-"""One game after another from a seed, the same ones behind every interface; other roles are
-played."""
+"""Drives games one after another, from a seed: the same ones behind every interface. Roles that are
+not yours are played."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from ssp_env.players import Player, scripted_player
 from ssp_env.types import GroundTruth, Question, Role
 from ssp_env.worlds import WORLDS
 
-MOST_REDEALS = 100
+MOST_RESTARTS = 100
 """Games in a row that may end before one's first turn."""
 RENDER_MODES = ["ansi", "human"]
 
 
-class Episode:
-    """A game of both roles, or of one, where a player plays the rest.
+class GameDriver:
+    """Drives one game after another, of both roles, or of one, where a player plays the rest.
 
     After ``reset(seed)``, the k-th game is the same whichever interface it is played through."""
 
@@ -80,7 +80,7 @@ class Episode:
         self.info: Info = {}
         """State of the game at the beginning of your turn, or at its end."""
         self.needs_turn = role is not None
-        """If games that end before your first turn are dealt again, with the same options."""
+        """True if games that end before your first turn are begun again, with the same options."""
         self._questions, self._live = questions, LiveView(rules)
         self._rng: np.random.Generator | None = None
         self._options: Mapping[str, Any] | None = None
@@ -98,19 +98,19 @@ class Episode:
                 counts as not given.
         """
         self.begin(seed, options)
-        advance_episodes([self])
+        advance_drivers([self])
 
     def begin(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
-        """Deals the next game; :func:`advance_episodes` plays it to your first turn."""
+        """Begins the next game; :func:`advance_drivers` plays it to your first turn."""
         if seed is not None or self._rng is None:
             whole = None if seed is None else whole_number("seed", seed, 0)
             self._rng = np.random.default_rng(whole)
         self._options = options
-        self._deal()
+        self._start_game()
 
     def advance(self) -> None:
         """Plays on to your next turn, or to the end of the game."""
-        advance_episodes([self])
+        advance_drivers([self])
         if self.render_mode == "human":
             self._live.show(self.game)
 
@@ -165,7 +165,7 @@ class Episode:
                 gym.logger.warn("render() was called without a render_mode")
         return None
 
-    def _deal(self) -> None:
+    def _start_game(self) -> None:
         assert self._rng is not None
         subject = _subject(self._options, self.rules)
         if self.role is Role.PROPOSER and isinstance(subject, Question):
@@ -182,38 +182,38 @@ class Episode:
         self._own = None
 
 
-def advance_episodes(episodes: Sequence[Episode]) -> None:
+def advance_drivers(drivers: Sequence[GameDriver]) -> None:
     """Plays on until each waits for its own role or its game is over, in batches.
 
     All are of one role, and share the player of the other roles."""
-    redeals = Counter[Episode]()
+    restarts = Counter[GameDriver]()
     while True:
-        advance_all([episode.batch for episode in episodes])
+        advance_all([driver.batch for driver in drivers])
 
         # All other roles' turns, the verifier's and the closed book's too, are written in one call.
-        player = episodes[0].other
+        player = drivers[0].other
         if player is not None:
-            others = [(e.batch, t) for e in episodes for t in e.batch.pending() if t.role != e.role]
+            others = [(e.batch, t) for e in drivers for t in e.batch.pending() if t.role != e.role]
             if others:
                 _play_others(player, others)
                 continue
 
-        for episode in episodes:
-            episode._own = next(iter(episode.batch.pending()), episode._own)
-            episode.info = info_of(episode.batch)
+        for driver in drivers:
+            driver._own = next(iter(driver.batch.pending()), driver._own)
+            driver.info = info_of(driver.batch)
 
-        idle = [e for e in episodes if e._own is None and e.needs_turn]
-        if not idle:
+        without_turn = [e for e in drivers if e._own is None and e.needs_turn]
+        if not without_turn:
             return
-        for episode in idle:
-            redeals[episode] += 1
-            if redeals[episode] > MOST_REDEALS:
-                what = f"{MOST_REDEALS} games in a row ended before your first turn"
-                if episode.game.outcome is Outcome.VOID:
-                    raise ServiceError(str(episode.game.reason), what)
+        for driver in without_turn:
+            restarts[driver] += 1
+            if restarts[driver] > MOST_RESTARTS:
+                what = f"{MOST_RESTARTS} games in a row ended before your first turn"
+                if driver.game.outcome is Outcome.VOID:
+                    raise ServiceError(str(driver.game.reason), what)
                 fix = "see that the budgets and the other player suit this game"
-                raise UsageError(f"{what}, the last one as {episode.game.reason}; {fix}")
-            episode._deal()
+                raise UsageError(f"{what}, the last one as {driver.game.reason}; {fix}")
+            driver._start_game()
 
 
 def _play_others(other: Player, turns: Sequence[tuple[GameBatch, Trajectory]]) -> None:

@@ -1,5 +1,5 @@
 """Games one after another: seeds and options decide them alike behind every interface, players may
-fail, and games that end before one's turn are dealt anew."""
+fail, and games that end before one's turn are begun anew."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from all_interfaces import ScriptPlayer
 from scripted import by_role, propose
 
 import ssp_env
-from ssp_env.envs.episode import Episode
+from ssp_env.envs.driver import GameDriver
 from ssp_env.envs.rllib import SearchSelfPlayMultiAgentEnv
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.game import Game
@@ -110,12 +110,12 @@ def test_a_seed_decides_this_and_the_following_games(mini: MiniWorld, interface:
 
 def test_batches_deal_what_single_envs_deal(mini: MiniWorld) -> None:
     batch = ssp_env.TurnVectorEnv(3, world=mini)
-    episodes = [Episode(batch.rules) for _ in range(3)]
+    drivers = [GameDriver(batch.rules) for _ in range(3)]
     for again in (2**63 - 3, None):
         batch.reset(seed=again)
-        for i, (game, episode) in enumerate(zip(batch.games, episodes, strict=True)):
-            episode.reset(None if again is None else again + i)
-            assert begun(game) == begun(episode.game)
+        for i, (game, driver) in enumerate(zip(batch.games, drivers, strict=True)):
+            driver.reset(None if again is None else again + i)
+            assert begun(game) == begun(driver.game)
 
 
 @pytest.mark.parametrize("interface", PLAYED)
@@ -167,7 +167,7 @@ def test_a_player_that_fails_voids_the_games_it_was_asked_about(mini: MiniWorld)
         answers.append(probe.game.truth.answer)
     env = ssp_env.SolverEnv(Failing(set(answers[:2])), world=mini)
     env.reset(seed=1)
-    assert env.game.truth.answer == answers[2], "the first two games are void, and dealt anew"
+    assert env.game.truth.answer == answers[2], "the first two games are void, and begun anew"
 
     text = ssp_env.TextRole("proposer", Failing({"solver"}), world=mini)
     text.reset(seed=1)
