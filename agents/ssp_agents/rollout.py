@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ssp_agents.engines.base import Engine, Request
 from ssp_env.errors import ServiceError
 from ssp_env.game.batch import GameBatch, take_found, take_retry
-from ssp_env.game.game import Attempt, Game, Origin, Start
+from ssp_env.game.game import Attempt, Game, InitialState, Origin
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.rules import Rules, is_remote, waits_for_others
@@ -81,11 +81,11 @@ def answer(
         portion = questions[first : first + at_once]
         # Question n is slot n of one game batch, in whatever portions it is played: seeds stay the
         # same.
-        starts = [
-            Start((_EVALUATION, seed), n, n, q.truth, Origin.GIVEN, question=q.text)
+        states = [
+            InitialState((_EVALUATION, seed), n, n, q.truth, Origin.GIVEN, question=q.text)
             for n, q in portion
         ]
-        batch = play(GameBatch.of_starts(once, starts), engine, temperature=temperature)
+        batch = play(GameBatch.from_initial_states(once, states), engine, temperature=temperature)
         records += [
             record_game(game, rules, engine.weights_version, question.group)
             for game, (_, question) in zip(batch.games, portion, strict=True)
@@ -200,7 +200,13 @@ class _Scheduler:
             written, game = play.trajectory, play.game
             self._writing[written.key] = play
             # The seed of a turn follows from its place in the game, not from the order of events.
-            name = (*game.start.seed, game.slot, play.number, written.role, len(written.ids))
+            name = (
+                *game.initial_state.seed,
+                game.slot,
+                play.number,
+                written.role,
+                len(written.ids),
+            )
             digest = hashlib.blake2b(" ".join(map(str, name)).encode(), digest_size=8).digest()
             seed = int.from_bytes(digest) >> 1
             reads = written.role is Role.VERIFIER

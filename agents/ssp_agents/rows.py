@@ -63,11 +63,11 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
         # others, has no proposal to pay for.
         decided = game.outcome in (Outcome.VALID, Outcome.INVALID)
         if decided and game.origin is Origin.PROPOSED and game.proposer is not None:
-            group = f"answer {game.start.seed} {game.start.group}"
+            group = f"answer {game.initial_state.seed} {game.initial_state.group}"
             proposals.append(_row(game, game.proposer, "proposer", game.proposer_reward, group))
 
         # r = 1 for a right answer, compared among the n attempts at one question.
-        question = f"question {game.start.seed} {game.slot}"
+        question = f"question {game.initial_state.seed} {game.slot}"
         if game.outcome is Outcome.VALID:
             for a in game.counted:
                 attempts.append(_row(game, a.trajectory, "solver", a.reward, question))
@@ -78,7 +78,7 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
         example, compared = game.example_proposal, find_algorithm(config, "proposer").grouped
         if game.outcome is Outcome.VALID and example is not None and not compared:
             # Paid as if the proposer had written it; there is none that it could be compared with.
-            group = f"example {game.start.seed} {game.slot}"
+            group = f"example {game.initial_state.seed} {game.slot}"
             row = _row(game, example.trajectory, "proposer", example.reward, group)
             proposals.append(replace(row, logprobs=np.full_like(row.logprobs, np.nan)))
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError, expect
-from ssp_env.game.game import Attempt, Game, Origin, Start
+from ssp_env.game.game import Attempt, Game, InitialState, Origin
 from ssp_env.game.outcome import BUDGET_PROMPT, Ending, Outcome
 from ssp_env.game.pool import PooledQuestion, play_examples, with_turns
 from ssp_env.game.referee import Referee
@@ -54,7 +54,7 @@ class GameBatch:
         strategy: BatchStrategy | None = None,
         *,
         given: Sequence[Question] = (),
-        starts: Sequence[Start] = (),
+        initial_states: Sequence[InitialState] = (),
         referee: Referee | None = None,
     ) -> None:
         """
@@ -67,7 +67,8 @@ class GameBatch:
                 is called here.
             given: questions that are solved beside those. They come with their answers, so they
                 are neither verified nor paid to a proposer, and leave the strategy's slots alone.
-            starts: games to play in place of ``slots`` proposals; see :meth:`of_starts`.
+            initial_states: games to play in place of ``slots`` proposals; see
+            :meth:`from_initial_states`.
         """
         self.rules, self.slots, self.phase = rules, slots, Phase.PROPOSE
         self.games: list[Game] = []
@@ -84,8 +85,8 @@ class GameBatch:
         self._rng = np.random.default_rng([*self._seed, 0])
 
         self._strategy.begin_step()
-        if starts:
-            self.games += [Game(start) for start in starts]
+        if initial_states:
+            self.games += [Game(state) for state in initial_states]
             self._ask_proposers(self.games)
         else:
             self._propose(slots)
@@ -93,12 +94,12 @@ class GameBatch:
         self.advance()
 
     @classmethod
-    def of_starts(
-        cls, rules: Rules, starts: Sequence[Start], referee: Referee | None = None
+    def from_initial_states(
+        cls, rules: Rules, initial_states: Sequence[InitialState], referee: Referee | None = None
     ) -> GameBatch:
         """A batch of games that begin as others did, whatever batches those were played in. One
         with a question is neither verified nor shown an example."""
-        return cls(rules, None, len(starts), starts=starts, referee=referee)
+        return cls(rules, None, len(initial_states), initial_states=initial_states, referee=referee)
 
     @classmethod
     def of_questions(
@@ -179,7 +180,7 @@ class GameBatch:
             raise UsageError(f"{what}, but {len(truths)} came: {truths!r:.200}")
         # Groups are numbered on over the waves of a step, slots too.
         proposed = [game for game in self.games if game.origin is Origin.PROPOSED]
-        first = len({game.start.group for game in proposed})
+        first = len({game.initial_state.group for game in proposed})
 
         low, high = self.rules.config.asked_searches
         wanted: Mapping[str, int] = getattr(self.rules.world, "asked_searches", {})
@@ -188,15 +189,19 @@ class GameBatch:
         # Proposal ``index`` is number ``index % size`` of group ``index // size``.
         for index in range(count):
             slot, group = len(self.games) + index, index // size
-            game = Game(Start(self._seed, slot, first + group, truths[group], Origin.PROPOSED))
-            # Part of the start: a replay has no strategy to ask for it.
+            game = Game(
+                InitialState(self._seed, slot, first + group, truths[group], Origin.PROPOSED)
+            )
+            # Part of the initial state: a replay has no strategy to ask for it.
             past = self._strategy.asked_before(truths[group].id)
 
             # A group is compared with itself, so all of it has one prompt.
             if index % size == 0:
                 asked = int(game.rng.integers(low, high + 1))
                 asked = wanted.get(truths[group].id, asked)
-            game.start = replace(game.start, asked_searches=asked, asked_before=past)
+            game.initial_state = replace(
+                game.initial_state, asked_searches=asked, asked_before=past
+            )
             wave.append(game)
 
         self.games += wave
@@ -206,13 +211,15 @@ class GameBatch:
         """Begins a game about each of these questions, which waits for the phase of solving."""
         for slot, question in enumerate(questions, len(self.games)):
             truth, origin = question.truth, Origin.GIVEN
-            start = Start(self._seed, slot, slot, truth, origin, question=question.text)
-            self.games.append(Game(start))
+            state = InitialState(self._seed, slot, slot, truth, origin, question=question.text)
+            self.games.append(Game(state))
 
     def _ask_proposers(self, games: Sequence[Game]) -> None:
         for game in games:
             if game.origin is Origin.PROPOSED:
-                prompt = self.rules.prompts.proposer(game.truth.answer, game.start.asked_searches)
+                prompt = self.rules.prompts.proposer(
+                    game.truth.answer, game.initial_state.asked_searches
+                )
                 game.proposer = self._trajectory(game, Role.PROPOSER, prompt)
 
     def _filter_and_verify(self) -> None:
@@ -286,7 +293,7 @@ class GameBatch:
         for slot, item in enumerate(filled, first):
             # Reused or composed: neither verified again nor paid to a proposer.
             composed = item.parts > 1
-            start = Start(
+            state = InitialState(
                 self._seed,
                 slot,
                 slot,
@@ -299,7 +306,7 @@ class GameBatch:
                 proposal=item.proposal if composed else (),
                 asked_before=self._strategy.asked_before(item.truth.id) if composed else (),
             )
-            self.games.append(Game(start))
+            self.games.append(Game(state))
 
         play_examples(self.rules, self.games[first:])
 

@@ -50,7 +50,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Start(Immutable):
+class InitialState(Immutable):
     """Beginning of a game; with tokens and replies of services, it decides everything."""
 
     seed: tuple[int, ...]
@@ -77,7 +77,7 @@ class Start(Immutable):
 class Game:
     """State and record of one game; :class:`~ssp_env.game.batch.GameBatch` moves it along."""
 
-    start: Start
+    initial_state: InitialState
     proposer: Trajectory | None = None
     question: str | None = field(init=False)
     """``None`` until the proposer has written it."""
@@ -102,25 +102,25 @@ class Game:
     """The same of a proposal, where the question was put together."""
 
     def __post_init__(self) -> None:
-        self.question = self.start.question
+        self.question = self.initial_state.question
 
     @property
     def slot(self) -> int:
-        return self.start.slot
+        return self.initial_state.slot
 
     @property
     def truth(self) -> GroundTruth:
-        return self.start.truth
+        return self.initial_state.truth
 
     @property
     def origin(self) -> Origin:
-        return self.start.origin
+        return self.initial_state.origin
 
     @cached_property
     def rng(self) -> np.random.Generator:
         """Decides what its prompt asks for and which documents are noise."""
         # Streams of a seed: 0 is the batch's, 1 this one and 2 the order of documents.
-        return np.random.default_rng([*self.start.seed, 1, self.slot])
+        return np.random.default_rng([*self.initial_state.seed, 1, self.slot])
 
     @cached_property
     def materials(self) -> tuple[Document, ...]:
@@ -131,7 +131,7 @@ class Game:
     def shuffled(self, documents: Sequence[Document], *place: int) -> tuple[Document, ...]:
         """Documents in an order that the game's seed decides, another one for each reading."""
         # As a spawn key, so that place 0 after a short seed is not padding.
-        entropy = [*self.start.seed, 2, self.slot]
+        entropy = [*self.initial_state.seed, 2, self.slot]
         rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=place))
         return tuple(documents[i] for i in rng.permutation(len(documents)).tolist())
 
@@ -167,9 +167,9 @@ class Game:
     def verdict_on(self, attempt: Attempt, verdict: Verdict) -> Verdict:
         """The verdict on an attempt; one that took a short cut is wrong, whatever it answers."""
         searches = len(attempt.trajectory.queries)
-        if not verdict.correct or searches >= self.start.least_searches:
+        if not verdict.correct or searches >= self.initial_state.least_searches:
             return verdict
-        least = self.start.least_searches
+        least = self.initial_state.least_searches
         return Verdict(False, f"a short cut: fewer than {least} different searches")
 
     def has_read(self, attempt: Attempt) -> bool:

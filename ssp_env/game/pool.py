@@ -119,19 +119,19 @@ def play_examples(rules: Rules, games: Sequence[Game]) -> None:
     filters; an outage costs no more than the example."""
     referee, limit, plays = Referee(rules), rules.config.max_document_tokens, []
     for game in games:
-        question, start = game.question or "", game.start
-        if start.solution:
+        question, state = game.question or "", game.initial_state
+        if state.solution:
             prompt = rules.prompts.solver(question, rules.config.max_searches)
-            *searches, thought, answer = start.solution
+            *searches, thought, answer = state.solution
             trajectory = Trajectory(rules.limits[Role.SOLVER], prompt, question)
             plays.append((game, trajectory, [*searches, f"{thought} {answer}".strip()]))
         # Where actions are tool calls, tags would teach another format.
-        if start.proposal and rules.tags.call is None:
-            *searches, thought = start.proposal
+        if state.proposal and rules.tags.call is None:
+            *searches, thought = state.proposal
             opening, closing = rules.tags.opening("question"), rules.tags.closing("question")
             asks = f"{thought} {opening} {question} {closing}".strip()
-            prompt = rules.prompts.proposer(start.truth.answer, start.least_searches)
-            trajectory = Trajectory(rules.limits[Role.PROPOSER], prompt, start.truth.answer)
+            prompt = rules.prompts.proposer(state.truth.answer, state.least_searches)
+            trajectory = Trajectory(rules.limits[Role.PROPOSER], prompt, state.truth.answer)
             plays.append((game, trajectory, [*searches, asks]))
 
     # All of them side by side, so that their searches are a few batches.
@@ -149,7 +149,9 @@ def play_examples(rules: Rules, games: Sequence[Game]) -> None:
     for game, trajectory, _ in plays:
         if trajectory.role is Role.PROPOSER and trajectory.done:
             # Read as any proposal is.
-            proposed = Game(replace(game.start, origin=Origin.PROPOSED, question=None), trajectory)
+            proposed = Game(
+                replace(game.initial_state, origin=Origin.PROPOSED, question=None), trajectory
+            )
             referee.take_proposal(proposed)
             if proposed.question == game.question and proposed.accepted:
                 game.example_proposal = Attempt(trajectory)

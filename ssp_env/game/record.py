@@ -13,7 +13,7 @@ from itertools import chain, zip_longest
 from typing import Any, TypeVar
 
 from ssp_env.errors import UsageError
-from ssp_env.game.game import Game, Start
+from ssp_env.game.game import Game, InitialState
 from ssp_env.game.outcome import Ending, Outage, Outcome
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import SearchRecord, Trajectory
@@ -100,7 +100,8 @@ class GameRecord:
 
     __pydantic_config__ = LINE
 
-    start: Start
+    start: InitialState
+    """Its initial state."""
     first_slot: int = 0
     """Games of other env runners that come before this runner's in the step."""
     question_group: str | None = None
@@ -203,7 +204,7 @@ def record_game(
     ]
 
     return GameRecord(
-        start=game.start,
+        start=game.initial_state,
         question_group=question_group,
         outcome=game.outcome,
         reason=game.reason,

@@ -109,7 +109,7 @@ class Referee:
             return
 
         game.question = proposer.result
-        past = game.start.asked_before
+        past = game.initial_state.asked_before
         proposal = Proposal(proposer.result, game.truth, proposer, self.rules.config, past)
         # The first that fails gives the reason.
         for name, fails in self.rules.filters.items():

@@ -103,7 +103,7 @@ def replay(
 def _play(record: GameRecord, rules: Rules) -> Game:
     """Plays the saved tokens of a game; turns that an outage cut off come last."""
     recorded = RecordedReferee(rules, record)
-    batch = GameBatch.of_starts(rules, [record.start], recorded)
+    batch = GameBatch.from_initial_states(rules, [record.start], recorded)
     game, then = batch.games[0], record.named()
     turns = {name: _turns(t) for name, t in then.items()}
 

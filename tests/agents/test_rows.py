@@ -24,7 +24,7 @@ from ssp_agents.rows import (
 )
 from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import GameConfig
-from ssp_env.game.game import Attempt, Game, Origin, Start
+from ssp_env.game.game import Attempt, Game, InitialState, Origin
 from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.protocol import Tags
 from ssp_env.game.record import record_game
@@ -58,7 +58,7 @@ def game(
 ) -> Game:
     """A finished game with trajectories of random lengths."""
     shared = slot if group is None else group
-    made = Game(Start((0,), slot, shared, GroundTruth("a", "A"), origin))
+    made = Game(InitialState((0,), slot, shared, GroundTruth("a", "A"), origin))
     made.outcome, made.proposer_reward = outcome, paid
     if origin is Origin.PROPOSED:
         made.proposer = trajectory(Role.PROPOSER, int(RNG.integers(2, 9)))

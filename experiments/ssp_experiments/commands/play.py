@@ -16,7 +16,7 @@ from ssp_agents.engines.base import Engine
 from ssp_agents.rollout import play
 from ssp_env.errors import ServiceError
 from ssp_env.game.batch import GameBatch, answers_of
-from ssp_env.game.game import Game, Origin, Start
+from ssp_env.game.game import Game, InitialState, Origin
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.rules import Rules
 from ssp_env.types import Action, GroundTruth
@@ -112,8 +112,8 @@ class Session:
         """Lets the person answer the question of a game, once."""
         self.panel("question", escape(asked.question or ""))
         once = replace(self.rules, config=self.rules.config.replace(attempts=1))
-        start = Start(seed, 0, 0, asked.truth, Origin.GIVEN, question=asked.question)
-        game = self._turns(GameBatch.of_starts(once, [start]), Action.ANSWER)
+        state = InitialState(seed, 0, 0, asked.truth, Origin.GIVEN, question=asked.question)
+        game = self._turns(GameBatch.from_initial_states(once, [state]), Action.ANSWER)
         right = game is not None and game.attempts[0].right
         said = "[green]right[/green]" if right else "[red]not right[/red]"
         self.say(f"{said if game else 'skipped'}: it is [b]{escape(asked.truth.answer)}[/b]")
@@ -123,8 +123,8 @@ class Session:
     def propose(self, truth: GroundTruth, seed: tuple[int, ...]) -> None:
         """Lets the person ask the policy a question with this answer."""
         self.panel("answer", f"write a question whose only answer is [b]{escape(truth.answer)}[/b]")
-        start = Start(seed, 0, 0, truth, Origin.PROPOSED, 1)
-        game = self._turns(GameBatch.of_starts(self.rules, [start]), Action.QUESTION)
+        state = InitialState(seed, 0, 0, truth, Origin.PROPOSED, 1)
+        game = self._turns(GameBatch.from_initial_states(self.rules, [state]), Action.QUESTION)
         if game is None:
             return
 

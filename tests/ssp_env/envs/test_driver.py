@@ -87,7 +87,7 @@ def game_of(interface: Any) -> Game:
 
 
 def begun(game: Game) -> tuple[Any, ...]:
-    return game.start, game.question, [t.ids for t in game.trajectories()]
+    return game.initial_state, game.question, [t.ids for t in game.trajectories()]
 
 
 @pytest.mark.parametrize("interface", PLAYED)

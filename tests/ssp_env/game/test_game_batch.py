@@ -99,10 +99,15 @@ def test_invalid_games(
 def test_groups_share_answer_and_prompt(mini: MiniWorld, words: WordTokenizer) -> None:
     changes = {"asked_searches": (1, 4), "prompts": "plain", "max_prompt_tokens": 2000}
     games = begin(rules_of(mini, words, proposals=3, **changes), 7).games
-    assert [game.start.group for game in games] == [0, 0, 0, 1, 1, 1, 2]
+    assert [game.initial_state.group for game in games] == [0, 0, 0, 1, 1, 1, 2]
     assert [game.slot for game in games] == list(range(7))
     shared = {
-        (g.start.group, g.truth, g.start.asked_searches, *(g.proposer.ids if g.proposer else ()))
+        (
+            g.initial_state.group,
+            g.truth,
+            g.initial_state.asked_searches,
+            *(g.proposer.ids if g.proposer else ()),
+        )
         for g in games
     }
     assert len(shared) == len({game.truth for game in games}) == 3
@@ -135,7 +140,9 @@ def test_a_reused_question_enters_no_pool_and_pays_no_proposer(
         assert game.question in asked
         assert (game.proposer, game.proposer_reward, game.verification) == (None, None, None)
         assert (game.outcome, len(game.attempts), game.solve_rate) == (Outcome.VALID, 2, 1.0)
-        assert game.start.group not in {g.start.group for g in second.games if g is not game}
+        assert game.initial_state.group not in {
+            g.initial_state.group for g in second.games if g is not game
+        }
     assert [item.question for item in strategy.pool] == asked + [game.question for game in fresh]
 
 
@@ -227,8 +234,8 @@ def test_games_do_not_share_randomness(mini: MiniWorld, words: WordTokenizer) ->
     """Draws of one game do not move another one's."""
     rules = rules_of(mini, words, asked_searches=(2, 4))
     few, many = begin(rules, slots=39), begin(rules, slots=40)
-    asked = [game.start.asked_searches for game in many.games]
-    assert [game.start.asked_searches for game in few.games] == asked[:39]
+    asked = [game.initial_state.asked_searches for game in many.games]
+    assert [game.initial_state.asked_searches for game in few.games] == asked[:39]
     assert set(asked) == {2, 3, 4}
 
 

@@ -71,7 +71,7 @@ def test_strategies_see_the_slots_of_proposals_alone(
     assert len(given_in(played)) == 3
     assert all(game.outcome is Outcome.VALID for game in given_in(played))
     # Each wave has groups of its own: proposals are compared within them.
-    groups = [g.start.group for g in played.games if g.origin is Origin.PROPOSED]
+    groups = [g.initial_state.group for g in played.games if g.origin is Origin.PROPOSED]
     assert len({*groups}) == len(groups) == 4 * waves
 
 
@@ -79,7 +79,7 @@ def test_proposals_are_the_same_whatever_is_given(rules: Rules, questions: list[
     def proposed(given: list[Question]) -> list[tuple[object, ...]]:
         played = play(beside(rules, given, make_strategy("dummy")), by_role(propose(), solve))
         return [
-            (game.start, game.question, game.noise, [t.ids for t in game.trajectories()])
+            (game.initial_state, game.question, game.noise, [t.ids for t in game.trajectories()])
             for game in played.games
             if game.origin is Origin.PROPOSED
         ]

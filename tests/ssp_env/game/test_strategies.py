@@ -18,7 +18,7 @@ from scripted import again, begin, by_role, play, propose, rules_of, say, solve
 from ssp_env.errors import ServiceError
 from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import DEFAULT_FILTERS
-from ssp_env.game.game import Game, Origin, Start
+from ssp_env.game.game import Game, InitialState, Origin
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.pool import PooledQuestion, compose, play_examples, with_turns
 from ssp_env.game.rules import Rules
@@ -164,7 +164,7 @@ def solved(rules: Rules, text: str, answer: str) -> PooledQuestion:
 def shown(rules: Rules, item: PooledQuestion) -> Game:
     """A game about a question, with its examples."""
     given = item.question, item.searches, item.solution, item.proposal
-    game = Game(Start((1,), 0, 0, item.truth, Origin.COMPOSED, 0, *given))
+    game = Game(InitialState((1,), 0, 0, item.truth, Origin.COMPOSED, 0, *given))
     play_examples(rules, [game])
     return game
 
@@ -251,7 +251,7 @@ def test_a_question_put_together_pays_its_example_as_a_proposal(
     assert composed.example_proposal is not None
     assert (composed.example_proposal.reward, composed.proposer_reward) == (1.0, None)
     assert reused.example_proposal is None
-    assert again(composed, rules).record.start == composed.start
+    assert again(composed, rules).record.start == composed.initial_state
 
     for name in ("unsolved", "past_question"):
         strict = rules_of(mini, words, attempts=1, filters=(name,))
@@ -306,10 +306,10 @@ def test_an_earlier_question_brings_its_solution_along(
     assert len(games) == 4
     for game in games:
         assert (game.solve_rate, len(game.attempts)) == (0.0, 2)
-        assert (game.example is not None) == examples == bool(game.start.solution)
+        assert (game.example is not None) == examples == bool(game.initial_state.solution)
         assert game.example is None or game.example.reward == 3.0
         assert game.example_proposal is None
-        assert again(game, rules).record.start == game.start
+        assert again(game, rules).record.start == game.initial_state
 
 
 def test_an_outage_costs_the_example_and_nothing_else(

@@ -14,7 +14,7 @@ from scripted import again, begin, by_role, play, prompt_of, propose, records, r
 
 import ssp_env
 from ssp_env.game.batch import GameBatch
-from ssp_env.game.game import Game, Origin, Start
+from ssp_env.game.game import Game, InitialState, Origin
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.game.verification import draw_noise
@@ -86,7 +86,7 @@ def test_the_policy_reads_n_times_and_has_to_be_right_k_times(
 
 @pytest.mark.parametrize("seed", [(), (7,), (7, 3), (1, 2, 3, 4)])
 def test_each_reading_has_an_order_of_its_own(mini: MiniWorld, seed: tuple[int, ...]) -> None:
-    game = Game(Start(seed, 0, 0, mini.answers[0], Origin.PROPOSED))
+    game = Game(InitialState(seed, 0, 0, mini.answers[0], Origin.PROPOSED))
     orders = [game.shuffled(mini.corpus[:20], *place) for place in ((), (0,), (1,))]
     assert len({tuple(document.id for document in order) for order in orders}) == 3
 

@@ -131,7 +131,7 @@ def test_the_papers_answers_ask_for_a_number_of_searches(tmp_path: Path) -> None
     config = {"max_searches": 4, "asked_searches": [1, 1]}
     played = begin(rules(world, config), 12)
     wanted = world.asked_searches
-    assert {g.truth.id: g.start.asked_searches for g in played.games} == {**wanted, "a4": 1}
+    assert {g.truth.id: g.initial_state.asked_searches for g in played.games} == {**wanted, "a4": 1}
     with pytest.raises(ConfigError, match="ask for up to 4 searches; allow as many"):
         rules(world, {"max_searches": 3, "asked_searches": [1, 1]})
 
