@@ -120,10 +120,10 @@ class Played:
         learner, sampler = (scorer(columns).logprobs for scorer in self._scorers)
         return Batch(rows, self.learner, learner, sampler.detach())
 
-    def ours(self, learning: LearningConfig, slots: int) -> Measured:
-        """What our update makes of the rows; ``slots`` is B."""
+    def ours(self, learning: LearningConfig, num_games: int) -> Measured:
+        """What our update makes of the rows; ``num_games`` is B."""
         rows = with_advantages(rows_of(self.games, learning), learning)
-        columns = tensors(columns_of(with_loss_weights(rows, learning, slots, GAME)))
+        columns = tensors(columns_of(with_loss_weights(rows, learning, num_games, GAME)))
         learner, sampler = self._scorers
         optimizer = torch.optim.SGD(self.learner.parameters())
         update = Update(learner, optimizer, learning, reference=sampler)
@@ -181,7 +181,7 @@ def set_alike(played: Played, partners: Iterable[str]) -> dict[str, dict[str, An
     table: dict[str, dict[str, Any]] = {}
     for name, objective in OBJECTIVES.items():
         batch = batches[objective.role]
-        # B is the questions that were played: partners have no empty slots.
+        # B is the questions that were played: with partners, no game is missing.
         learning = LearningConfig(learning_roles=(objective.role,), **objective.ours)
         ours = played.ours(learning, len(set(batch.groups)))
         table[name] = {

@@ -88,13 +88,13 @@ def lethal_rules(trigger: Path, world: World, tokenizer: Tokenizer, game: GameCo
     return Rules.build(world, tokenizer, game, judge=LethalJudge(trigger))
 
 
-def new_batch(rules: Rules, slots: int = 16) -> GameBatch:
+def new_batch(rules: Rules, num_games: int = 16) -> GameBatch:
     """A batch of games that nobody has played yet; always the same."""
     answers = rules.world.answers
     return GameBatch(
         rules,
         lambda rng, count: [answers[i] for i in rng.integers(len(answers), size=count)],
-        slots,
+        num_games,
         [4],
     )
 

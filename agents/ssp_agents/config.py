@@ -101,7 +101,7 @@ class LearningConfig(Settings):
     temperature: PositiveFloat = 1.0
     """Sampling temperature of self-play."""
     strategy: StrategyName = "periodic_reset"
-    """Filling of the slots of failed proposals: nothing (``dummy``), further proposals
+    """What is played in place of failed proposals: nothing (``dummy``), further proposals
     (``resample``), earlier questions (``reuse``; ``periodic_reset`` forgets them every 10 steps),
     those of the lengths that the step lacks (``balanced``), or half of these and half joined ones
     (``compose``; ``compose_with_examples`` adds right attempts to learn from,

@@ -14,7 +14,7 @@ from ssp_env.wording.answers import nearly_same
 
 
 def step_figures(
-    games: Sequence[GameRecord], slots: int, updates: Sequence[dict[str, float]]
+    games: Sequence[GameRecord], num_games: int, updates: Sequence[dict[str, float]]
 ) -> dict[str, float | None]:
     """Figures of one training step. Shares and means over an empty set are ``None``; those of the
     learners, and of reasons, are there only if there was an update, or a game that ended so."""
@@ -34,7 +34,7 @@ def step_figures(
         "void_attempts": float(sum(t.outage is not None for t in trajectories)),
         "reused_games": float(sum(game.origin == "reused" for game in games)),
         "composed_games": float(sum(game.origin == "composed" for game in games)),
-        "filled_slots": len(solved) / slots,
+        "filled_slots": len(solved) / num_games,
         "learner_updates": float(len(updates)),
         "proposer_reward": _mean(game.proposer_reward for game in proposed),
         "solver_reward": _mean(game.solver_reward for game in solved),

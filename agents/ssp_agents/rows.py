@@ -35,7 +35,7 @@ class Row:
     """float32 (length,): behaviour log-probabilities; NaN in an example, which nobody sampled."""
     role: str
     game: int
-    """Slot of its game in its game batch; once a step's game batches come together, in the whole
+    """Index of its game in its game batch; once a step's game batches come together, in the whole
     step."""
     advantage: float
     """Set by :func:`with_advantages`; 0 before."""
@@ -151,7 +151,7 @@ def with_advantages(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
 
 
 def split_updates(rows: Sequence[Row], learning: LearningConfig) -> list[tuple[list[Row], int]]:
-    """Rows of each optimizer update of a step, and how many slots it stands for.
+    """Rows of each optimizer update of a step, and how many games it stands for.
 
     Games are dealt whole, and in turn, so that every update gets its share of those that give rows
     at all.
@@ -195,14 +195,14 @@ def _aggregation(config: LearningConfig, role: str) -> Aggregation:
 
 
 def with_loss_weights(
-    rows: Sequence[Row], config: LearningConfig, slots: int, game: GameConfig
+    rows: Sequence[Row], config: LearningConfig, num_games: int, game: GameConfig
 ) -> list[Row]:
     """Sets each row's weight, from denominators over the *whole* update.
 
     This happens before rows are dealt to learners, so the losses of all learners simply add up.
-    Empty slots count in B (``slots``) and void attempts in n (``game.attempts``): what did not
-    happen has no gradient, and changes nobody else's weight. Slots of given questions count in the
-    solver's B alone. ``rows`` are all of one optimizer update.
+    Games that are missing count in B (``num_games``) and void attempts in n (``game.attempts``):
+    what did not happen has no gradient, and changes nobody else's weight. Given questions count in
+    the solver's B alone. ``rows`` are all of one optimizer update.
     """
     totals = {role: sum(row.tokens for row in rows if row.role == role) for role in ROLE_IDS}
     proposed = config.batch_size - given_per_step(config, game)
@@ -211,7 +211,7 @@ def with_loss_weights(
         # B proposals, or B n attempts.
         scale = config.proposer_weight if row.role == "proposer" else 1.0
         of_step = game.attempts if row.role == "solver" else proposed / config.batch_size
-        trajectories = slots * of_step
+        trajectories = num_games * of_step
         denominators: dict[Aggregation, float] = {
             # Equation 5: 1/B sum over proposals of sum over tokens; 1/(B n) for attempts.
             "sum": trajectories,

@@ -116,9 +116,9 @@ def _config(rng: np.random.Generator) -> GameConfig:
 
 
 def _begin(rng: np.random.Generator, rules: Rules) -> GameBatch:
-    seed, slots = int(rng.integers(1 << 31)), int(rng.integers(1, 5))
+    seed, num_games = int(rng.integers(1 << 31)), int(rng.integers(1, 5))
     if rng.random() < 0.15:
-        asked = [hostile.text(rng) for _ in range(slots)]
+        asked = [hostile.text(rng) for _ in range(num_games)]
         questions = [Question(text, text, ("mentor",), "all") for text in asked]
         return GameBatch.of_questions(rules, questions, [seed])
 
@@ -126,7 +126,7 @@ def _begin(rng: np.random.Generator, rules: Rules) -> GameBatch:
         return [hostile.any_of(drawn, _world().answers) for _ in range(count)]
 
     strategy = make_strategy(hostile.any_of(rng, STRATEGIES))
-    return GameBatch(rules, answers, slots, [seed], strategy)
+    return GameBatch(rules, answers, num_games, [seed], strategy)
 
 
 def _give(

@@ -39,7 +39,7 @@ class Phase(StrEnum):
 
 
 class GameBatch:
-    """Plays ``slots`` games side by side.
+    """Plays ``num_games`` games side by side.
 
     Loop: while :meth:`pending` is not empty, give each of these trajectories tokens with
     :meth:`Trajectory.feed`, then call :meth:`advance`. All searches that became due are sent to the
@@ -49,7 +49,7 @@ class GameBatch:
         self,
         rules: Rules,
         answers: Answers | None,
-        slots: int,
+        num_games: int,
         seed: Sequence[int] = (),
         strategy: BatchStrategy | None = None,
         *,
@@ -60,17 +60,17 @@ class GameBatch:
         """
         Args:
             answers: draws as many ground truths as it is asked for.
-            slots: how many questions are to be proposed.
+            num_games: how many games begin with a proposal.
             seed: non-negative numbers that decide, with the tokens that are fed, everything that
                 happens.
-            strategy: what to do with failed slots; they stay empty when not given. ``begin_step``
-                is called here.
+            strategy: what to do in place of failed proposals; nothing when not given.
+                ``begin_step`` is called here.
             given: questions that are solved beside those. They come with their answers, so they
-                are neither verified nor paid to a proposer, and leave the strategy's slots alone.
-            initial_states: games to play in place of ``slots`` proposals; see
+                are neither verified nor paid to a proposer, and are no part of ``num_games``.
+            initial_states: games to play in place of ``num_games`` proposals; see
             :meth:`from_initial_states`.
         """
-        self.rules, self.slots, self.phase = rules, slots, Phase.PROPOSE
+        self.rules, self.num_games, self.phase = rules, num_games, Phase.PROPOSE
         self.games: list[Game] = []
         self.waves = 0
         self.verified: list[PooledQuestion] = []
@@ -89,7 +89,7 @@ class GameBatch:
             self.games += [Game(state) for state in initial_states]
             self._ask_proposers(self.games)
         else:
-            self._propose(slots)
+            self._propose(num_games)
             self._give(given)
         self.advance()
 
@@ -178,7 +178,7 @@ class GameBatch:
         if len(truths) < groups or not all(isinstance(truth, GroundTruth) for truth in truths):
             what = f"{groups} answers were to be drawn, each a GroundTruth"
             raise UsageError(f"{what}, but {len(truths)} came: {truths!r:.200}")
-        # Groups are numbered on over the waves of a step, slots too.
+        # Groups are numbered on over the waves of a step, and so are games.
         proposed = [game for game in self.games if game.origin is Origin.PROPOSED]
         first = len({game.initial_state.group for game in proposed})
 
@@ -264,17 +264,12 @@ class GameBatch:
                 game.closed_book = self._trajectory(game, Role.CLOSED_BOOK, prompt)
 
     def _after_gates(self) -> None:
-        """Asks the strategy what becomes of empty slots, then the solver for its attempts."""
-        # Given questions fill no slot of a proposal, and none of them enters a pool.
+        """Proposes again, or fills up the batch and begins the attempts to solve."""
+        # Given questions stand in for no proposal, and none of them enters a pool.
         fresh = [game for game in self.games if game.accepted and game.proposer is not None]
-        empty = max(0, self.slots - len(fresh))
-        if self._strategy.wants_more(len(fresh), self.slots, self.waves):
-            # A policy that only fails must not keep the step from ending.
-            if not empty or self.waves >= MOST_WAVES:
-                what = f"the strategy {type(self._strategy).__name__} asks for another wave"
-                what += f" after {self.waves}, with {empty} of {self.slots} slots empty"
-                raise UsageError(f"{what}: let wants_more return False")
-            self._propose(empty)
+        missing = max(0, self.num_games - len(fresh))
+        if self._wants_more(len(fresh), missing):
+            self._propose(missing)
             return
 
         self._fresh = fresh
@@ -284,13 +279,28 @@ class GameBatch:
             for game in fresh
             if game.question is not None and game.proposer is not None
         ]
-        filled = self._strategy.fill(self._rng, self.verified, empty)
-        if len(filled) > empty:
-            what = f"fill of the strategy {type(self._strategy).__name__} gave {len(filled)}"
-            raise UsageError(f"{what} questions for {empty} empty slots")
+        play_examples(self.rules, self._fill_up(missing))
+        self._ask_solvers()
 
-        first = len(self.games)
-        for slot, item in enumerate(filled, first):
+    def _wants_more(self, valid: int, missing: int) -> bool:
+        """True if the strategy asks for another wave of proposals."""
+        if not self._strategy.wants_more(valid, self.num_games, self.waves):
+            return False
+        # A policy that only fails must not keep the step from ending.
+        if not missing or self.waves >= MOST_WAVES:
+            what = f"the strategy {type(self._strategy).__name__} asks for another wave"
+            what += f" after {self.waves}, with {missing} of {self.num_games} games missing"
+            raise UsageError(f"{what}: let wants_more return False")
+        return True
+
+    def _fill_up(self, missing: int) -> list[Game]:
+        """Begins games about the strategy's questions, in place of failed proposals."""
+        questions = self._strategy.fill(self._rng, self.verified, missing)
+        if len(questions) > missing:
+            what = f"fill of the strategy {type(self._strategy).__name__} gave {len(questions)}"
+            raise UsageError(f"{what} questions where {missing} are missing")
+        games = []
+        for slot, item in enumerate(questions, len(self.games)):
             # Reused or composed: neither verified again nor paid to a proposer.
             composed = item.parts > 1
             state = InitialState(
@@ -306,13 +316,15 @@ class GameBatch:
                 proposal=item.proposal if composed else (),
                 asked_before=self._strategy.asked_before(item.truth.id) if composed else (),
             )
-            self.games.append(Game(state))
+            games.append(Game(state))
+        self.games += games
+        return games
 
-        play_examples(self.rules, self.games[first:])
+    # -- solve ---------------------------------------------------------------------------------
 
+    def _ask_solvers(self) -> None:
         self.phase, config = Phase.SOLVE, self.rules.config
-        accepted = [game for game in self.games if game.accepted]
-        for game in accepted:
+        for game in [game for game in self.games if game.accepted]:
             prompt = self.rules.prompts.solver(game.question or "", config.max_searches)
             for _ in range(config.attempts):
                 # n attempts at one prompt: the group that GRPO compares.

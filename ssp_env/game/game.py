@@ -26,7 +26,8 @@ class Origin(StrEnum):
     PROPOSED = "proposed"
     """The proposer writes it in this game."""
     REUSED = "reused"
-    """An earlier step's verified question, put into a failed slot by the batch strategy."""
+    """An earlier step's verified question, which the batch strategy plays in place of a failed
+    proposal."""
     COMPOSED = "composed"
     """The batch strategy has put it together from several of these."""
     GIVEN = "given"

@@ -139,19 +139,19 @@ class BatchStrategyTests:
         strategy = self.make_strategy()
         strategy.begin_step()
         full = strategy.wants_more(8, 8, 1)
-        assert not full, "wants_more asks for more though all slots hold a valid question"
+        assert not full, "wants_more asks for more though no game is missing"
         assert any(not strategy.wants_more(0, 8, waves) for waves in range(1, MOST_WAVES + 1)), (
             f"wants_more still asks after {MOST_WAVES} waves without a valid question: bound the "
             f"waves, or a policy that only fails would keep a step from ending"
         )
 
-    def test_at_most_as_many_as_are_empty(self) -> None:
+    def test_at_most_as_many_as_are_missing(self) -> None:
         strategy, rng = self.make_strategy(), np.random.default_rng(0)
         for step in range(8):
             strategy.begin_step()
-            for empty in (0, 3):
-                drawn = strategy.fill(rng, _questions(step), empty)
-                assert len(drawn) <= empty, f"fill gave {len(drawn)} for {empty} empty slots"
+            for count in (0, 3):
+                drawn = strategy.fill(rng, _questions(step), count)
+                assert len(drawn) <= count, f"fill gave {len(drawn)} where {count} are missing"
             strategy.keep(_questions(step))
 
     def test_all_randomness_comes_from_rng(self) -> None:

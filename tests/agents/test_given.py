@@ -96,10 +96,10 @@ def test_batches_hold_whole_groups_and_the_share_exactly(
     assert abs(count - share * batch) <= proposals / 2 + 1e-9
     game_batches = game_batches_of(3, learning, game, some(count))
     assert [q for each in game_batches for q in each["given"]] == some(count)
-    assert sum(each["slots"] for each in game_batches) == batch - count
+    assert sum(each["num_games"] for each in game_batches) == batch - count
     for each in game_batches:
-        assert each["slots"] % proposals == 0
-        assert each["slots"] + len(each["given"]) <= learning.round_size
+        assert each["num_games"] % proposals == 0
+        assert each["num_games"] + len(each["given"]) <= learning.round_size
     # No game batch is given two more than another one of its size, apart from groups being whole.
     sizes = [len(each["given"]) for each in game_batches[:-1]]
     assert not sizes or max(sizes) - min(sizes) <= proposals
@@ -160,14 +160,14 @@ def test_what_is_learnt_from_them(solved: GameBatch, asked: list[Question]) -> N
 
 
 def test_a_proposal_weighs_as_much_as_in_a_step_of_proposals_alone(played: GameBatch) -> None:
-    """Half of 16 slots are given: the other half has the proposers' denominator to itself."""
+    """Half of 16 games are given: the other half has the proposers' denominator to itself."""
     game, common = GameConfig(**GAME), {**LEARNING, "batch_size": 16}
     mixed = LearningConfig(**common, questions=some(3), given_share=0.5)
     alone = LearningConfig(**{**common, "batch_size": 8})
     rows = rows_of(played.games, alone)
     ours, theirs = (
-        [row.weight for row in with_loss_weights(rows, config, slots, game)]
-        for config, slots in ((mixed, 16), (alone, 8))
+        [row.weight for row in with_loss_weights(rows, config, num_games, game)]
+        for config, num_games in ((mixed, 16), (alone, 8))
     )
     for row, here, there in zip(rows, ours, theirs, strict=True):
         assert here == pytest.approx(there if row.role == "proposer" else there / 2)

@@ -122,7 +122,7 @@ ORACLES = {o.__name__: o for o in (grpo, reinforce, dr_grpo, gspo, cispo, rloo)}
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_an_algorithm_is_its_papers_equation(name: str) -> None:
-    """Loss and gradient, from rewards to the sum over a batch with two empty slots."""
+    """Loss and gradient, from rewards to the sum over a batch where two games are missing."""
     learning = LearningConfig(
         solver_algorithm=name,
         importance_cap=None,

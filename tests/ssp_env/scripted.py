@@ -112,13 +112,13 @@ def rules_of(world: World, tokenizer: Tokenizer, **changes: Any) -> Rules:
 
 def begin(
     rules: Rules,
-    slots: int = 4,
+    num_games: int = 4,
     seed: Sequence[int] = (1, 2),
     strategy: BatchStrategy | None = None,
 ) -> GameBatch:
     """A batch of games over the world's answers, drawn without replacement while there are
     enough."""
-    return GameBatch(rules, answers_of(rules.world), slots, seed, strategy)
+    return GameBatch(rules, answers_of(rules.world), num_games, seed, strategy)
 
 
 def spell(tokenizer: Tokenizer, ids: Sequence[int]) -> bytes:
@@ -147,7 +147,7 @@ def again(game: Game, rules: Rules) -> SavedGame:
 def mixed_games(rules: Rules) -> list[SavedGame]:
     """Two valid games, an invalid and a void one, of three attempts; in the first, one is right and
     one says nothing, in the second, all are right."""
-    played = begin(rules, slots=4)
+    played = begin(rules, num_games=4)
     first, _, invalid, void = played.games
     assert void.proposer is not None
     played.void([void.proposer], ServiceError("engine", "gone"))

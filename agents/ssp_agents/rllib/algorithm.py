@@ -229,11 +229,11 @@ class SSP(HookedAlgorithm):
         learning, learners = self.config.learning(), self.config.num_learners
         rows = with_advantages([row for sample in samples for row in sample.rows], learning)
         updates = []
-        for part, slots in split_updates(rows, learning):
+        for part, num_games in split_updates(rows, learning):
             # Its games were void, or taught nothing: Adam takes no step.
             if not part:
                 continue
-            weighted = with_loss_weights(part, learning, slots, self.config.game())
+            weighted = with_loss_weights(part, learning, num_games, self.config.game())
             # Weights hold B and n of the whole update, so shards may be of any size.
             shards = shard_rows(weighted, learners) if learners else [weighted]
             batches = [to_batch(shard) for shard in shards]

@@ -117,7 +117,7 @@ class SSPEnvRunner(EnvRunner):
         *,
         step: int = -1,
         number: int = 0,
-        slots: int = 0,
+        num_games: int = 0,
         given: Sequence[Question] = (),
         strategy: Any = None,
         **_: Any,
@@ -137,7 +137,7 @@ class SSPEnvRunner(EnvRunner):
 
         engine.wake()
         answers = answers_of(self.rules.world)
-        batch = GameBatch(self.rules, answers, slots, seed, copy, given=given)
+        batch = GameBatch(self.rules, answers, num_games, seed, copy, given=given)
         play(batch, engine, temperature=self.learning.temperature)
         groups, version = iter([question.group for question in given]), engine.weights_version
         records = [
@@ -229,9 +229,11 @@ def game_batches_of(
     for number, first in enumerate(range(0, batch, size)):
         stop = min(first + size, batch)
         # Of all groups, the share that lies between the game batch's first slot and its last.
-        slots = (stop * groups // batch - first * groups // batch) * game.proposals
-        of_batch = [*islice(left, stop - first - slots)]
-        game_batches.append({"step": step, "number": number, "slots": slots, "given": of_batch})
+        num_games = (stop * groups // batch - first * groups // batch) * game.proposals
+        of_batch = [*islice(left, stop - first - num_games)]
+        game_batches.append(
+            {"step": step, "number": number, "num_games": num_games, "given": of_batch}
+        )
     return game_batches
 
 

@@ -26,7 +26,7 @@ def run(mini: MiniWorld, words: WordTokenizer, tmp_path_factory: pytest.TempPath
     rules, run = rules_of(mini, words, attempts=2), tmp_path_factory.mktemp("run")
     (run / "games").mkdir()
     for step in (2, 10):
-        played = begin(rules, slots=4, seed=[step])
+        played = begin(rules, num_games=4, seed=[step])
         *_, third, last = played.pending()
         played.void([last], ServiceError("engine", "out of \x1b[2J memory", calls=3))
         play(played, by_role(lambda t, third=third: [1] if t is third else propose()(t)))
@@ -139,7 +139,7 @@ def test_what_world_and_run_know_is_checked_though_the_digest_was_made_anew(
         played = GameBatch.of_questions(rules, asked, [0, 0])
         groups = [question.group for question in asked]
     else:
-        played, groups = begin(rules, slots=2), [None, None]
+        played, groups = begin(rules, num_games=2), [None, None]
     play(played, by_role(propose()))
     records = [
         SavedGame(SavedRules.of(rules), record_game(game, rules, 2, group))

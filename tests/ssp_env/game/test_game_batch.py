@@ -44,7 +44,7 @@ def half(trajectory: Any) -> Any:
 
 
 def test_valid_games(mini: MiniWorld, words: WordTokenizer) -> None:
-    played = play(begin(rules_of(mini, words, attempts=3), slots=8), by_role(propose(2)))
+    played = play(begin(rules_of(mini, words, attempts=3), num_games=8), by_role(propose(2)))
     assert (played.phase, played.done, played.pending()) == (Phase.DONE, True, [])
     kept = records(played)
     assert max(game.hops or 0 for game in kept) == 2
@@ -88,7 +88,7 @@ def test_invalid_games(
     if reason == "budget_prompt":
         limits |= {"max_prompt_tokens": 30, "question_chars": (10, 500)}
     rules = rules_of(mini, words, filters=FILTERS, invalid_reward=-0.25, **limits)
-    for game in play(begin(rules, slots=2), by_role(say(*turns))).games:
+    for game in play(begin(rules, num_games=2), by_role(say(*turns))).games:
         again(game, rules)
         assert (game.outcome, game.reason) == (Outcome.INVALID, reason)
         assert (game.proposer_reward, game.solve_rate, game.attempts) == (-0.25, None, [])
@@ -115,9 +115,9 @@ def test_groups_share_answer_and_prompt(mini: MiniWorld, words: WordTokenizer) -
 
 def test_resampling(mini: MiniWorld, words: WordTokenizer) -> None:
     rules = rules_of(mini, words)
-    padded = play(begin(rules, slots=8), by_role(half)).games
+    padded = play(begin(rules, num_games=8), by_role(half)).games
     assert 0 < sum(game.outcome is Outcome.VALID for game in padded) < 8 == len(padded)
-    played = play(begin(rules, slots=8, strategy=DynamicResampling()), by_role(half))
+    played = play(begin(rules, num_games=8, strategy=DynamicResampling()), by_role(half))
     assert played.waves > 1
     assert sum(game.outcome is Outcome.VALID for game in played.games) == 8
     assert {(game.origin, game.proposer_reward) for game in played.games} == {(Origin.PROPOSED, 0)}
@@ -128,10 +128,10 @@ def test_a_reused_question_enters_no_pool_and_pays_no_proposer(
     mini: MiniWorld, words: WordTokenizer
 ) -> None:
     strategy, rules = ReplayBuffer(), rules_of(mini, words, attempts=2)
-    first = play(begin(rules, slots=6, seed=[1], strategy=strategy), by_role(propose()))
+    first = play(begin(rules, num_games=6, seed=[1], strategy=strategy), by_role(propose()))
     asked = [game.question for game in first.games]
     assert [item.question for item in strategy.pool] == asked
-    second = play(begin(rules, slots=6, seed=[2], strategy=strategy), by_role(half))
+    second = play(begin(rules, num_games=6, seed=[2], strategy=strategy), by_role(half))
     fresh = [g for g in second.games if g.proposer and g.outcome is Outcome.VALID]
     reused = [g for g in second.games if g.origin is Origin.REUSED]
     assert len(fresh) + len(reused) == 6
@@ -199,7 +199,7 @@ def test_a_short_cut_through_a_composed_question_is_wrong(
     composed = PooledQuestion(question.text, question.truth, searches=2, parts=2)
     rules, strategy = rules_of(mini, words, attempts=3), ReplayBuffer()
     strategy.pool += [composed, replace(composed, parts=1)]
-    played = begin(rules, slots=2, strategy=strategy)
+    played = begin(rules, num_games=2, strategy=strategy)
 
     def solver(trajectory: Any) -> Any:
         return scripts[max(g.number_of(trajectory) for g in played.games)](trajectory)
@@ -233,7 +233,7 @@ def test_nothing_depends_on_the_process_or_the_order_of_hashes() -> None:
 def test_games_do_not_share_randomness(mini: MiniWorld, words: WordTokenizer) -> None:
     """Draws of one game do not move another one's."""
     rules = rules_of(mini, words, asked_searches=(2, 4))
-    few, many = begin(rules, slots=39), begin(rules, slots=40)
+    few, many = begin(rules, num_games=39), begin(rules, num_games=40)
     asked = [game.initial_state.asked_searches for game in many.games]
     assert [game.initial_state.asked_searches for game in few.games] == asked[:39]
     assert set(asked) == {2, 3, 4}
@@ -247,5 +247,5 @@ def test_a_search_made_twice_makes_no_longer_question(
     asks = say(
         "<search> a </search>", "<search> a </search>", "<question> what is it ? </question>"
     )
-    played = play(begin(rules, slots=1), by_role(asks, say("<answer> it </answer>")))
+    played = play(begin(rules, num_games=1), by_role(asks, say("<answer> it </answer>")))
     assert [item.searches for item in played.verified] == [1]

@@ -26,10 +26,10 @@ def questions(mini: MiniWorld) -> list[Question]:
 
 
 def beside(
-    rules: Rules, questions: list[Question], strategy: BatchStrategy, slots: int = 4
+    rules: Rules, questions: list[Question], strategy: BatchStrategy, num_games: int = 4
 ) -> GameBatch:
     answers = answers_of(rules.world)
-    return GameBatch(rules, answers, slots, [7], strategy, given=questions)
+    return GameBatch(rules, answers, num_games, [7], strategy, given=questions)
 
 
 def given_in(played: GameBatch) -> list[Game]:

@@ -80,7 +80,7 @@ class Chance:
 
 
 def play_with(played: GameBatch, chance: Chance | None) -> set[int]:
-    """Plays a batch of games whose attempts differ; returns the slots where the engine failed."""
+    """Plays a batch of games whose attempts differ; returns the games where the engine failed."""
     hit = set()
     while pending := played.pending():
         for game in played.games:
@@ -116,10 +116,10 @@ def test_outages_void_what_they_hit_and_nothing_else(
     chance = Chance(salt, percent, raises)
     # Noise is searched for with the question.
     changes = {"noise_documents": 2, "noise_kind": "near", "attempts": attempts}
-    healthy = begin(rules_of(mini, words, **changes), slots=3)
+    healthy = begin(rules_of(mini, words, **changes), num_games=3)
     play_with(healthy, None)
     rules = rules_of(mini, words, **changes, **chance.parts(mini))
-    played = begin(rules, slots=3)
+    played = begin(rules, num_games=3)
     hit = play_with(played, chance)
     assert played.phase is Phase.DONE
 
@@ -139,7 +139,7 @@ def test_outages_void_what_they_hit_and_nothing_else(
 
 def solving(rules: Rules) -> GameBatch:
     """A batch of one game whose attempts wait for their first tokens."""
-    played = begin(rules, slots=1)
+    played = begin(rules, num_games=1)
     while played.phase is not Phase.SOLVE:
         for trajectory in played.pending():
             trajectory.feed(turn(trajectory, propose()))
@@ -183,7 +183,7 @@ def test_a_judge_may_fail_while_others_write(mini: MiniWorld, words: WordTokeniz
 def test_a_filter_or_reward_that_is_down_voids_its_game_alone(
     mini: MiniWorld, words: WordTokenizer, part: str
 ) -> None:
-    (first, _) = begin(rules_of(mini, words), slots=2).games
+    (first, _) = begin(rules_of(mini, words), num_games=2).games
 
     def pays(about: Any, *_: Any) -> float:
         if about.truth == first.truth:
@@ -192,7 +192,7 @@ def test_a_filter_or_reward_that_is_down_voids_its_game_alone(
 
     own = {"mine": lambda proposal: pays(proposal) == 0.0} if part == "own_filters" else pays
     rules = rules_of(mini, words, attempts=2, **{part: own})
-    hit, healthy = play(begin(rules, slots=2), by_role(propose())).games
+    hit, healthy = play(begin(rules, num_games=2), by_role(propose())).games
     assert (hit.outcome, hit.reason) == (Outcome.VOID, "scorer")
     check_outages(hit)
     assert (healthy.outcome, healthy.solver_reward) == (Outcome.VALID, 1.0)
@@ -234,7 +234,7 @@ def test_a_text_that_a_service_refuses_is_wrong(mini: MiniWorld, words: WordToke
     assert (game.outcome, game.reason) == (Outcome.INVALID, "refused")
     again(game, rules)
 
-    played = begin(rules, slots=1)
+    played = begin(rules, num_games=1)
     scripts = [say(query), say("<answer> what is </answer>"), say(floods), solve]
 
     def solver(trajectory: Any) -> Any:

@@ -63,7 +63,7 @@ def test_past_questions_are_refused_in_later_steps_and_in_replays(
     first = play(begin(rules, seed=[1], strategy=strategy), player)
     assert {game.outcome for game in first.games} == {Outcome.VALID}
 
-    # A later step about the same answers, wherever its batch is played; slots are filled up.
+    # A later step about the same answers, wherever its batch is played; the batch is filled up.
     elsewhere = Remembering(ReplayBuffer())
     elsewhere.set_state(json.loads(json.dumps(strategy.get_state())))
     second = play(begin(rules, seed=[1], strategy=elsewhere), player)
@@ -245,7 +245,7 @@ def test_a_question_put_together_pays_its_example_as_a_proposal(
         def asked_before(self, answer: str) -> tuple[str, ...]:
             return (whole.question,) if answer == whole.truth.id else ()
 
-    played = play(begin(rules, slots=2, strategy=Gives()), by_role(say([1]), say([1])))
+    played = play(begin(rules, num_games=2, strategy=Gives()), by_role(say([1]), say([1])))
     *_, composed, reused = played.games
     assert (composed.origin, reused.origin) == (Origin.COMPOSED, Origin.REUSED)
     assert composed.example_proposal is not None
@@ -255,7 +255,7 @@ def test_a_question_put_together_pays_its_example_as_a_proposal(
 
     for name in ("unsolved", "past_question"):
         strict = rules_of(mini, words, attempts=1, filters=(name,))
-        played = play(begin(strict, slots=2, strategy=Gives()), by_role(say([1]), say([1])))
+        played = play(begin(strict, num_games=2, strategy=Gives()), by_role(say([1]), say([1])))
         assert [game.example_proposal for game in played.games[-2:]] == [None, None]
 
 

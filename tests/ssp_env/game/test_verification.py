@@ -27,7 +27,7 @@ from ssp_env.worlds.mini import MiniWorld
 def test_it_is_the_solvers_prompt_after_a_search(mini: MiniWorld, words: WordTokenizer) -> None:
     """A solver that searches for the question and is given the same documents sees the same."""
     rules = rules_of(mini, words, verifier="policy")
-    (game,) = play(begin(rules, slots=1), by_role(propose(), solve)).games
+    (game,) = play(begin(rules, num_games=1), by_role(propose(), solve)).games
     verifier = game.readings[0].trajectory
     assert not any(verifier.mask[: verifier.prompt_length])
     assert len(game.noise) == rules.config.noise_documents
@@ -66,7 +66,7 @@ def test_the_policy_reads_n_times_and_has_to_be_right_k_times(
     changes = {"verification_prompt": form, "verifications": (2, 3), "attempts": 1, **ROOMY}
     changes |= {"proposals": 2, "asked_searches": (1, 3)}
     rules = rules_of(mini, kind(), verifier="policy", **changes)
-    played = begin(rules, slots=4)
+    played = begin(rules, num_games=4)
 
     def verifier(trajectory: Trajectory) -> str:
         for game in played.games:
@@ -150,7 +150,7 @@ def test_a_verifier_of_ones_own_gets_what_a_policy_would_be_shown(
             return [Verdict(True)] * len(asked)
 
     rules = rules_of(mini, words, own_verifier=Own(), max_document_tokens=5, noise_documents=4)
-    games = play(begin(rules, slots=20), by_role(propose())).games
+    games = play(begin(rules, num_games=20), by_role(propose())).games
     places = set()
     for task, game in zip(tasks, games, strict=True):
         own = {document.id for document in game.evidence}
@@ -205,7 +205,7 @@ def test_kinds_of_noise(mini: MiniWorld, words: WordTokenizer, kind: str, count:
         fails = trajectory.searches and trajectory.about < "N"
         return [1] if fails else propose(2)(trajectory)
 
-    once, twice = (play(begin(rules, slots=8), by_role(proposer)) for _ in range(2))
+    once, twice = (play(begin(rules, num_games=8), by_role(proposer)) for _ in range(2))
     assert records(once) == records(twice)
     assert {game.outcome for game in once.games} == {Outcome.VALID, Outcome.INVALID}
     retrieved = {game.slot: {d.id for d in game.evidence} for game in once.games}

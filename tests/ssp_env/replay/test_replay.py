@@ -45,7 +45,7 @@ def test_own_prompts_and_tags_replay_where_they_do_not_lie(mini: MiniWorld, tmp_
     rules = rules_of(mini, ByteTokenizer(), prompts=str(tmp_path), verifier="none", **ROOMY)
     asks = say("<find> mentor </find>", "<question> who is the mentor ? </question>")
     by_turn = by_role(asks, say("<find> rival </find>", "<answer> nobody </answer>"))
-    (game,) = play(begin(rules, slots=1), by_turn).games
+    (game,) = play(begin(rules, num_games=1), by_turn).games
     for file in tmp_path.iterdir():
         file.unlink()
     tmp_path.rmdir()
@@ -69,7 +69,7 @@ def test_what_own_code_said_is_played_back(mini: MiniWorld, words: WordTokenizer
     parts["noise"] = lambda *given: (NoiseDocument(given[-1][0], "corpus"),)
     parts["own_filters"] = {"fussy": lambda proposal: len(proposal.question) % 2 == 0}
     rules = rules_of(mini, words, attempts=3, **parts)
-    games = play(begin(rules, slots=6), by_role(propose())).games
+    games = play(begin(rules, num_games=6), by_role(propose())).games
     assert {game.reason for game in games} == {None, "fussy"}
     saved = [again(game, rules) for game in games]
     assert list(replay(saved[0]).as_saved) == ["filter fussy", "proposer_reward", "solver_reward"]
