@@ -19,7 +19,7 @@ from ssp_env.game.outcome import BUDGET_PROMPT, Ending, Outcome
 from ssp_env.game.pool import PooledQuestion, play_examples, with_turns
 from ssp_env.game.referee import Referee
 from ssp_env.game.rules import Rules
-from ssp_env.game.strategies import MOST_WAVES, BatchStrategy
+from ssp_env.game.strategies import MOST_SAMPLINGS, BatchStrategy
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.game.verification import find_among, verification_prompt
 from ssp_env.types import Document, GroundTruth, Question, Role, World
@@ -72,7 +72,7 @@ class GameBatch:
         """
         self.rules, self.num_games, self.phase = rules, num_games, Phase.PROPOSE
         self.games: list[Game] = []
-        self.waves = 0
+        self.samplings = 0
         self.verified: list[PooledQuestion] = []
         """This batch's verified questions; at the end, those of valid games, with their turns."""
         self._fresh: list[Game] = []
@@ -168,9 +168,9 @@ class GameBatch:
     # -- propose -------------------------------------------------------------------------------
 
     def _propose(self, count: int) -> None:
-        """Begins a wave of that many proposals, ``proposals`` of them per answer."""
+        """Begins that many games, ``proposals`` of them per answer, with a proposal each."""
         self.phase = Phase.PROPOSE
-        self.waves += 1
+        self.samplings += 1
 
         size = self.rules.config.proposals
         groups = -(-count // size)  # rounded up: the last group may be smaller
@@ -178,13 +178,13 @@ class GameBatch:
         if len(truths) < groups or not all(isinstance(truth, GroundTruth) for truth in truths):
             what = f"{groups} answers were to be drawn, each a GroundTruth"
             raise UsageError(f"{what}, but {len(truths)} came: {truths!r:.200}")
-        # Groups are numbered on over the waves of a step, and so are games.
+        # Groups are numbered on when a step proposes again, and so are games.
         proposed = [game for game in self.games if game.origin is Origin.PROPOSED]
         first = len({game.initial_state.group for game in proposed})
 
         low, high = self.rules.config.asked_searches
         wanted: Mapping[str, int] = getattr(self.rules.world, "asked_searches", {})
-        wave: list[Game] = []
+        new: list[Game] = []
         asked = 0
         # Proposal ``index`` is number ``index % size`` of group ``index // size``.
         for index in range(count):
@@ -202,10 +202,10 @@ class GameBatch:
             game.initial_state = replace(
                 game.initial_state, asked_searches=asked, asked_before=past
             )
-            wave.append(game)
+            new.append(game)
 
-        self.games += wave
-        self._ask_proposers(wave)
+        self.games += new
+        self._ask_proposers(new)
 
     def _give(self, questions: Sequence[Question]) -> None:
         """Begins a game about each of these questions, which waits for the phase of solving."""
@@ -223,14 +223,14 @@ class GameBatch:
                 game.proposer = self._trajectory(game, Role.PROPOSER, prompt)
 
     def _filter_and_verify(self) -> None:
-        # Games of earlier waves have a question or an outcome already.
-        wave = [g for g in self.games if g.question is None and g.outcome is Outcome.PENDING]
-        for game in wave:
+        # Games of earlier samplings have a question or an outcome already.
+        new = [g for g in self.games if g.question is None and g.outcome is Outcome.PENDING]
+        for game in new:
             self.referee.take_proposal(game)
 
         self.phase = Phase.VERIFY
         retrieved = [(game.slot, document) for game in self.games for document in game.evidence]
-        readings = self.referee.draw_readings([g for g in wave if g.accepted], retrieved)
+        readings = self.referee.draw_readings([g for g in new if g.accepted], retrieved)
         # A verifier of the rules decides at once: its games have no readings to wait for.
         if self.rules.verifier is not None:
             for (game, _), verdict in zip(readings, self.referee.verify(readings), strict=True):
@@ -258,7 +258,7 @@ class GameBatch:
             return
 
         for game in self.games:
-            # Given and reused questions do not pass this gate; those of earlier waves have done so.
+            # Given and reused questions do not pass this gate; earlier samplings have done so.
             if game.accepted and game.origin is Origin.PROPOSED and game.closed_book is None:
                 prompt = self.rules.prompts.closed_book(game.question or "")
                 game.closed_book = self._trajectory(game, Role.CLOSED_BOOK, prompt)
@@ -283,13 +283,13 @@ class GameBatch:
         self._ask_solvers()
 
     def _wants_more(self, valid: int, missing: int) -> bool:
-        """True if the strategy asks for another wave of proposals."""
-        if not self._strategy.wants_more(valid, self.num_games, self.waves):
+        """True if the strategy asks for another sampling of proposals."""
+        if not self._strategy.wants_more(valid, self.num_games, self.samplings):
             return False
         # A policy that only fails must not keep the step from ending.
-        if not missing or self.waves >= MOST_WAVES:
-            what = f"the strategy {type(self._strategy).__name__} asks for another wave"
-            what += f" after {self.waves}, with {missing} of {self.num_games} games missing"
+        if not missing or self.samplings >= MOST_SAMPLINGS:
+            what = f"the strategy {type(self._strategy).__name__} asks for another sampling"
+            what += f" after {self.samplings}, with {missing} of {self.num_games} games missing"
             raise UsageError(f"{what}: let wants_more return False")
         return True
 

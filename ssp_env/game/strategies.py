@@ -20,13 +20,14 @@ from ssp_env.types import Role
 
 RESET_EVERY = 10
 """Steps after which ``periodic_reset`` forgets its questions (the paper's)."""
-MOST_WAVES = 1000
-"""Waves of one step. A :class:`~ssp_env.game.batch.GameBatch` refuses a strategy that asks for
-more."""
+MOST_SAMPLINGS = 1000
+"""Times that one step samples proposals. A :class:`~ssp_env.game.batch.GameBatch` refuses a
+strategy that asks for more."""
 
 
 class BatchStrategy:
-    """Decides what is played in place of failed proposals, each time a wave of them was verified.
+    """Decides what is played in place of failed proposals, each time they have been sampled and
+    verified.
 
     This one plays nothing; the games that are missing still count in the denominators of the batch,
     as dummy problems."""
@@ -34,16 +35,16 @@ class BatchStrategy:
     def begin_step(self) -> None:
         """Called once at the start of each training step."""
 
-    def wants_more(self, valid: int, num_games: int, waves: int) -> bool:
-        """True if another wave of proposals is to be played.
+    def wants_more(self, valid: int, num_games: int, samplings: int) -> bool:
+        """True if proposals are to be sampled once more.
 
         Must return ``False`` once no game is missing, and eventually in any case: a batch of games
-        raises a ``UsageError`` after :data:`MOST_WAVES`.
+        raises a ``UsageError`` after :data:`MOST_SAMPLINGS`.
 
         Args:
             valid: verified questions of this step so far.
             num_games: how many the step is to have.
-            waves: waves played so far, at least 1.
+            samplings: times that proposals have been sampled so far, at least 1.
         """
         return False
 
@@ -71,10 +72,10 @@ class BatchStrategy:
 
 
 class DynamicResampling(BatchStrategy):
-    """Proposes again, with new answers, until the batch is full or eight waves were played."""
+    """Proposes again, with new answers, until the batch is full, eight times at most."""
 
-    def wants_more(self, valid: int, num_games: int, waves: int) -> bool:
-        return valid < num_games and waves < 8
+    def wants_more(self, valid: int, num_games: int, samplings: int) -> bool:
+        return valid < num_games and samplings < 8
 
 
 class ReplayBuffer(BatchStrategy):
@@ -145,8 +146,8 @@ class Remembering(BatchStrategy):
     def begin_step(self) -> None:
         self.strategy.begin_step()
 
-    def wants_more(self, valid: int, num_games: int, waves: int) -> bool:
-        return self.strategy.wants_more(valid, num_games, waves)
+    def wants_more(self, valid: int, num_games: int, samplings: int) -> bool:
+        return self.strategy.wants_more(valid, num_games, samplings)
 
     def fill(
         self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], missing: int

@@ -15,7 +15,7 @@ from ssp_env.envs.setup import set_up
 from ssp_env.game.batch import GameBatch
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.rules import Rules
-from ssp_env.game.strategies import MOST_WAVES, BatchStrategy
+from ssp_env.game.strategies import MOST_SAMPLINGS, BatchStrategy
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.game.verification import NoiseDocument, NoiseSource
 from ssp_env.players import MiniPlayer
@@ -135,14 +135,16 @@ class BatchStrategyTests:
         """A new strategy, always with the same settings."""
         missing("make_strategy(self)")
 
-    def test_waves_come_to_an_end(self) -> None:
+    def test_sampling_comes_to_an_end(self) -> None:
         strategy = self.make_strategy()
         strategy.begin_step()
         full = strategy.wants_more(8, 8, 1)
         assert not full, "wants_more asks for more though no game is missing"
-        assert any(not strategy.wants_more(0, 8, waves) for waves in range(1, MOST_WAVES + 1)), (
-            f"wants_more still asks after {MOST_WAVES} waves without a valid question: bound the "
-            f"waves, or a policy that only fails would keep a step from ending"
+        assert any(
+            not strategy.wants_more(0, 8, count) for count in range(1, MOST_SAMPLINGS + 1)
+        ), (
+            f"wants_more still asks after {MOST_SAMPLINGS} samplings without a valid "
+            f"question: bound them, or a policy that only fails would keep a step from ending"
         )
 
     def test_at_most_as_many_as_are_missing(self) -> None:

@@ -25,7 +25,7 @@ from ssp_experiments.options import Chosen, plural
 from ssp_experiments.run.checks import open_run
 from ssp_experiments.run.process import quiet_libraries
 
-WAVE = 8
+QUESTIONS_AT_ONCE = 8
 """Games of self-play that are played at a time, for their questions."""
 _QUESTIONS, _PERSON = 0x9E57, 0x5EA7
 """First numbers of the seeds of the policy's questions and of the person's games."""
@@ -98,8 +98,10 @@ class Session:
 
     def questions(self) -> Iterator[Game]:
         """Valid games of the policy's own, easy and hard, as self-play makes them."""
-        for wave in count():
-            batch = GameBatch(self.rules, self._answers, WAVE, [_QUESTIONS, self.seed, wave])
+        for number in count():
+            batch = GameBatch(
+                self.rules, self._answers, QUESTIONS_AT_ONCE, [_QUESTIONS, self.seed, number]
+            )
             games = play(batch, self.engine, temperature=1.0).games
             found = [game for game in games if game.outcome is Outcome.VALID]
             yield from found

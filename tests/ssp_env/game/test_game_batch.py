@@ -118,7 +118,7 @@ def test_resampling(mini: MiniWorld, words: WordTokenizer) -> None:
     padded = play(begin(rules, num_games=8), by_role(half)).games
     assert 0 < sum(game.outcome is Outcome.VALID for game in padded) < 8 == len(padded)
     played = play(begin(rules, num_games=8, strategy=DynamicResampling()), by_role(half))
-    assert played.waves > 1
+    assert played.samplings > 1
     assert sum(game.outcome is Outcome.VALID for game in played.games) == 8
     assert {(game.origin, game.proposer_reward) for game in played.games} == {(Origin.PROPOSED, 0)}
     assert [game.slot for game in played.games] == list(range(len(played.games)))

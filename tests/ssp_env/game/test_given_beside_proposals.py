@@ -57,22 +57,22 @@ def test_they_are_solved_and_nothing_else_and_replay(
 
 
 @pytest.mark.parametrize(
-    ("name", "waves", "filled"), [("dummy", 1, 0), ("resample", 8, 0), ("reuse", 1, 4)]
+    ("name", "samplings", "filled"), [("dummy", 1, 0), ("resample", 8, 0), ("reuse", 1, 4)]
 )
 def test_strategies_see_the_slots_of_proposals_alone(
-    name: str, waves: int, filled: int, rules: Rules, questions: list[Question]
+    name: str, samplings: int, filled: int, rules: Rules, questions: list[Question]
 ) -> None:
     strategy = make_strategy(name)
     play(beside(rules, questions, strategy), by_role(propose(), solve))
     silent = by_role(say("<question> what is it ? </question>"), solve)
     played = play(beside(rules, questions, strategy), silent)
-    assert played.waves == waves
+    assert played.samplings == samplings
     assert sum(game.origin is Origin.REUSED for game in played.games) == filled
     assert len(given_in(played)) == 3
     assert all(game.outcome is Outcome.VALID for game in given_in(played))
-    # Each wave has groups of its own: proposals are compared within them.
+    # Each sampling has groups of its own: proposals are compared within them.
     groups = [g.initial_state.group for g in played.games if g.origin is Origin.PROPOSED]
-    assert len({*groups}) == len(groups) == 4 * waves
+    assert len({*groups}) == len(groups) == 4 * samplings
 
 
 def test_proposals_are_the_same_whatever_is_given(rules: Rules, questions: list[Question]) -> None:
