@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ssp_agents.engines.base import Engine, Request
 from ssp_env.errors import ServiceError
-from ssp_env.game.batch import GameBatch, take_found, take_retry
+from ssp_env.game.batch import GameBatch, observe_results, observe_retry
 from ssp_env.game.game import Attempt, Game, InitialState, Origin
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord, record_game
@@ -241,7 +241,7 @@ class _Scheduler:
                 case Waiting.POLICY:
                     again.append(play)  # the engine stopped inside a thought, or a tool call
                 case Waiting.RETRY:
-                    take_retry(self._rules, play.trajectory)
+                    observe_retry(self._rules, play.trajectory)
                     (over if play.trajectory.done else again).append(play)
                 case Waiting.SEARCH:
                     self._due.append(play)
@@ -273,7 +273,7 @@ class _Scheduler:
 
     def _append_documents(self, plays: Sequence[_Play], results: Sequence[_Found]) -> None:
         for play, documents in zip(plays, results, strict=True):
-            take_found(self._rules, play.game, play.trajectory, documents)
+            observe_results(self._rules, play.game, play.trajectory, documents)
 
         # Documents may end a trajectory (its budget), and an outage its whole game.
         self._submit([play for play in plays if not play.trajectory.done])
@@ -297,7 +297,7 @@ class _Scheduler:
         pairs = [(game, attempt.trajectory) for game, attempt in ended]
 
         def then(verdicts: list[Verdict | ServiceError]) -> None:
-            referee.take_verdicts(ended, verdicts)
+            referee.record_verdicts(ended, verdicts)
             self._end_voided(verdicts)
 
         self._call(lambda: referee.verdicts(pairs), then)

@@ -123,7 +123,7 @@ class TurnVectorEnv:
             except UsageError as error:
                 raise UsageError(f"turn {i}: {error}") from error
         for trajectory, (whole, own) in checked:
-            trajectory.take_turn(whole, own)
+            trajectory.append_turn(whole, own)
         advance_all(self._batches)
         return self.turns
 

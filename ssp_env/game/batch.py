@@ -131,7 +131,7 @@ class GameBatch:
         for game in self.games:
             for trajectory in game.trajectories():
                 if trajectory.key in keys:
-                    game.take_outage(trajectory, error, self.rules.config.fewest_attempts)
+                    game.record_outage(trajectory, error, self.rules.config.fewest_attempts)
 
     @property
     def done(self) -> bool:
@@ -226,7 +226,7 @@ class GameBatch:
         # Games of earlier samplings have a question or an outcome already.
         new = [g for g in self.games if g.question is None and g.outcome is Outcome.PENDING]
         for game in new:
-            self.referee.take_proposal(game)
+            self.referee.filter_proposal(game)
 
         self.phase = Phase.VERIFY
         retrieved = [(game.slot, document) for game in self.games for document in game.evidence]
@@ -234,7 +234,7 @@ class GameBatch:
         # A verifier of the rules decides at once: its games have no readings to wait for.
         if self.rules.verifier is not None:
             for (game, _), verdict in zip(readings, self.referee.verify(readings), strict=True):
-                self.referee.take_verification(game, verdict)
+                self.referee.apply_verification(game, verdict)
             return
 
         # No verifier of its own: the policy reads the documents, in n trajectories per game.
@@ -374,17 +374,17 @@ def advance_all(game_batches: Sequence[GameBatch]) -> None:
                 if (waiting := trajectory.waiting) is Waiting.SEARCH:
                     due.append((game, trajectory))
                 elif waiting is Waiting.RETRY:
-                    take_retry(batch.rules, trajectory)
+                    observe_retry(batch.rules, trajectory)
     if due:
         rules, results = game_batches[0].rules, game_batches[0].referee.search(due)
         for (game, trajectory), found in zip(due, results, strict=True):
-            take_found(rules, game, trajectory, found)
+            observe_results(rules, game, trajectory, found)
 
     for batch in game_batches:
         batch._move_on()
 
 
-def take_found(
+def observe_results(
     rules: Rules, game: Game, trajectory: Trajectory, found: list[Document] | ServiceError
 ) -> None:
     """Hands a trajectory the documents that were found for its query, or the error.
@@ -397,7 +397,7 @@ def take_found(
     if isinstance(found, ServiceError) and found.fault == "text":
         trajectory.end(Ending.REFUSED)
     elif isinstance(found, ServiceError):
-        game.take_outage(trajectory, found, rules.config.fewest_attempts)
+        game.record_outage(trajectory, found, rules.config.fewest_attempts)
     else:
         if trajectory.library is not None:
             found = find_among(trajectory.library, trajectory.query or "", found)
@@ -405,6 +405,6 @@ def take_found(
         trajectory.observe(found, rules.prompts.information(found, limit, trajectory.about))
 
 
-def take_retry(rules: Rules, trajectory: Trajectory) -> None:
+def observe_retry(rules: Rules, trajectory: Trajectory) -> None:
     """Hands a trajectory the message about its malformed action."""
     trajectory.observe(None, rules.prompts.retry(trajectory.limits.actions))

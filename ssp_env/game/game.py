@@ -196,7 +196,7 @@ class Game:
         played = (i for i, attempt in enumerate(self.attempts) if attempt.trajectory is trajectory)
         return next(played, -1)
 
-    def take_outage(self, trajectory: Trajectory, error: ServiceError, fewest: int) -> None:
+    def record_outage(self, trajectory: Trajectory, error: ServiceError, fewest: int) -> None:
         """Notes an outage that hit one of its trajectories: an attempt is void then, as long as
         ``fewest`` can still count; anything else voids the game."""
         if self.outcome is Outcome.VOID:

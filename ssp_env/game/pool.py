@@ -152,7 +152,7 @@ def play_examples(rules: Rules, games: Sequence[Game]) -> None:
             proposed = Game(
                 replace(game.initial_state, origin=Origin.PROPOSED, question=None), trajectory
             )
-            referee.take_proposal(proposed)
+            referee.filter_proposal(proposed)
             if proposed.question == game.question and proposed.accepted:
                 game.example_proposal = Attempt(trajectory)
 

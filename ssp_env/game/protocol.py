@@ -193,7 +193,7 @@ class TurnScanner:
                     found = self._read(start + 1) if tags.calls else None
                 else:
                     self._from = match.end()
-                    found = self._take(match[0], start)
+                    found = self._handle_tag(match[0], start)
             if found is not None and self._outside is None:
                 return found
             self._held = self._held or found
@@ -239,7 +239,7 @@ class TurnScanner:
         self._from, self._state = stop, replace(state, objects=objects)
         return None
 
-    def _take(self, tag: bytes, start: int) -> Call | Forgery | None:
+    def _handle_tag(self, tag: bytes, start: int) -> Call | Forgery | None:
         """Follows one tag, which begins at ``start``; returns what it completes."""
         tags, state = self._tags, self._state
         # In an open thought the first action is held back; if it counts, the turn ended there.

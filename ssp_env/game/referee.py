@@ -94,7 +94,7 @@ class Referee:
         if game.origin is Origin.PROPOSED:
             game.proposer_reward = self.rules.config.invalid_reward
 
-    def take_proposal(self, game: Game) -> None:
+    def filter_proposal(self, game: Game) -> None:
         """Reads the ended proposer trajectory: a question that passes all filters, or a failure."""
         proposer = game.proposer
         assert proposer is not None, "only proposed games have a proposal"
@@ -170,7 +170,7 @@ class Referee:
             return [documents]
         return [game.shuffled(documents, i) for i in range(self.rules.config.verifications[1])]
 
-    def take_verification(self, game: Game, result: Verdict | ServiceError) -> None:
+    def apply_verification(self, game: Game, result: Verdict | ServiceError) -> None:
         """Takes the verdict of a verification; an outage voids the game."""
         if isinstance(result, ServiceError):
             game.void(result)
@@ -197,7 +197,7 @@ class Referee:
             if game.accepted:
                 right = sum(reading.right for reading in game.readings)
                 detail = f"{right} of {len(game.readings)} readings give the answer"
-                self.take_verification(game, Verdict(right >= least, detail))
+                self.apply_verification(game, Verdict(right >= least, detail))
 
     def judge_closed_book(self, games: Iterable[Game]) -> None:
         """Rejects questions that the solver answered from memory: they need no search.
@@ -229,7 +229,7 @@ class Referee:
             for attempt in game.counted
             if attempt.verdict is None
         ]
-        self.take_verdicts(asked, self.verdicts([(game, a.trajectory) for game, a in asked]))
+        self.record_verdicts(asked, self.verdicts([(game, a.trajectory) for game, a in asked]))
 
         for game in games:
             if game.accepted:
@@ -246,7 +246,7 @@ class Referee:
             for _, t in pairs
         ]
 
-    def take_verdicts(
+    def record_verdicts(
         self, asked: Sequence[tuple[Game, Attempt]], verdicts: Sequence[Verdict | ServiceError]
     ) -> None:
         """Hands attempts their verdicts; an outage voids those that it hits."""
@@ -254,7 +254,7 @@ class Referee:
 
         for (game, attempt), verdict in zip(asked, verdicts, strict=True):
             if isinstance(verdict, ServiceError):
-                game.take_outage(attempt.trajectory, verdict, fewest)
+                game.record_outage(attempt.trajectory, verdict, fewest)
             elif game.outcome is not Outcome.VOID:  # another attempt may have voided it
                 attempt.verdict = game.verdict_on(attempt, verdict)
 

@@ -216,7 +216,7 @@ class Trajectory:
             self._scanner.rewind(before)
             raise UsageError(f"{len(whole) - taken} tokens were given after the end of the turn")
 
-        self._take(whole, behaviour)
+        self._append(whole, behaviour)
 
         if ended:
             self._end_turn(found)
@@ -228,12 +228,12 @@ class Trajectory:
         What follows its first complete action is dropped. A turn without one is malformed, as it
         would be with an end token. Actions in a thought that the turn leaves open count, and
         nothing behind them is dropped. Arguments and errors are those of :meth:`feed`."""
-        return self.take_turn(*self.limits.checked(ids, logprobs))
+        return self.append_turn(*self.limits.checked(ids, logprobs))
 
-    def take_turn(self, ids: list[int], logprobs: array[float] | None) -> int:
+    def append_turn(self, ids: list[int], logprobs: array[float] | None) -> int:
         """As :meth:`feed_turn`, for what is checked already."""
         taken, found, ended = self._scan(ids)
-        self._take(ids[:taken], None if logprobs is None else logprobs[:taken])
+        self._append(ids[:taken], None if logprobs is None else logprobs[:taken])
 
         if ended:
             self._end_turn(found)
@@ -324,7 +324,7 @@ class Trajectory:
         stops = list(itertools.accumulate(map(len, pieces)))
         return bisect.bisect_left(stops, len(joined) - surplus) + 1, found, True
 
-    def _take(self, ids: list[int], logprobs: array[float] | None) -> None:
+    def _append(self, ids: list[int], logprobs: array[float] | None) -> None:
         self.ids.extend(ids)
         self.mask.extend(b"\x01" * len(ids))
         if logprobs is None:

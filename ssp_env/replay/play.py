@@ -396,7 +396,7 @@ def _judge(played: Sequence[Replay], judge: Judge) -> None:
 
     for (one, attempt), result in zip(asked, results, strict=True):
         attempt.reward = None
-        Referee(one.rules).take_verdicts([(one.game, attempt)], [result])
+        Referee(one.rules).record_verdicts([(one.game, attempt)], [result])
 
 
 def _after(saved: SavedGame, played: Replay, named: Mapping[str, Any]) -> SavedGame:

@@ -143,7 +143,7 @@ class TransformersEngine:
             whole = [(part, self.passes.tensor(rows)) for part, rows in parts]
             cache = RaggedCache.gathered(whole, spent=spent)
         self._rows, self._cache = [self._rows[row] for row in live] + joined, cache
-        return self._take(first, *sample(logits, joined))
+        return self._record(first, *sample(logits, joined))
 
     def _go_on(self) -> list[Turn]:
         """One more token for each row that runs; returns those that it has finished."""
@@ -159,7 +159,7 @@ class TransformersEngine:
         last = self.passes.tensor([turn.ids[-1] for turn in self._rows])
         going = self.passes.tensor([not turn.stopped for turn in self._rows])
         logits = self.passes.forward(self._cache, last[:, None], going)  # (rows, vocabulary)
-        return self._take(0, *sample(logits, self._rows))
+        return self._record(0, *sample(logits, self._rows))
 
     def _set_apart(self) -> None:
         """Gives what is kept a cache of its own, so that it holds no batch in memory.
@@ -177,7 +177,7 @@ class TransformersEngine:
             for row, (key, kept) in enumerate(part):
                 self._kept[key] = Kept(copy, row, kept.seen)
 
-    def _take(self, first: int, tokens: Tensor, logprobs: Tensor) -> list[Turn]:
+    def _record(self, first: int, tokens: Tensor, logprobs: Tensor) -> list[Turn]:
         """Hands the rows from ``first`` on their tokens; returns the turns that these finish."""
         values: list[float] = logprobs.tolist()
         if math.isnan(sum(values)):

@@ -172,7 +172,7 @@ def test_a_judge_may_fail_while_others_write(mini: MiniWorld, words: WordTokeniz
 
     asked = [(game, attempt) for attempt in game.attempts[:2]]
     errors = [ServiceError("judge", "down"), ServiceError("judge", "gone")]
-    played.referee.take_verdicts(asked, errors)
+    played.referee.record_verdicts(asked, errors)
     played.advance()
     assert (game.outcome, game.reason, played.done) == (Outcome.VOID, "judge", True)
     check_outages(game)
