@@ -149,7 +149,7 @@ class _Scheduler:
         for game in self._batch.games:
             if game.outcome is not Outcome.PENDING:
                 continue
-            # Verdicts are an attempt's; proposals and readings have none of their own.
+            # Verdicts are an attempt's; proposals and verifications have none of their own.
             attempts = {id(attempt.trajectory): attempt for attempt in game.attempts}
             for number, trajectory in enumerate(game.trajectories()):
                 if trajectory.waiting is Waiting.POLICY:

@@ -38,7 +38,7 @@ class Conversation:
     """Index of its attempt in the game, from 0 up; -1 where it is none."""
     messages: list[dict[str, str]]
     reward: float | None
-    """``None`` if there is nothing to learn from it: it is void, or a reading that verifies."""
+    """``None`` if there is nothing to learn from it: it is void, or verifies a question."""
     failure: str | None
     """Service whose outage made it void."""
     choices: list[dict[str, Any]] = field(default_factory=list)

@@ -230,25 +230,27 @@ class GameBatch:
 
         self.phase = Phase.VERIFY
         retrieved = [(game.slot, document) for game in self.games for document in game.evidence]
-        readings = self.referee.draw_readings([g for g in new if g.accepted], retrieved)
-        # A verifier of the rules decides at once: its games have no readings to wait for.
+        shown = self.referee.draw_documents([g for g in new if g.accepted], retrieved)
+        # A verifier of the rules decides at once: its games have no attempts to wait for.
         if self.rules.verifier is not None:
-            for (game, _), verdict in zip(readings, self.referee.verify(readings), strict=True):
+            for (game, _), verdict in zip(shown, self.referee.verify(shown), strict=True):
                 self.referee.apply_verification(game, verdict)
             return
 
         # No verifier of its own: the policy reads the documents, in n trajectories per game.
         prompts, config = self.rules.prompts, self.rules.config
-        shown = "library" if config.verifies_by_attempt else "documents"
-        for game, documents in readings:
+        as_what = "library" if config.verifies_by_attempt else "documents"
+        for game, documents in shown:
             question = game.question or ""
             for number in range(config.verifications[1]):
                 # Each in an order of its own: a verdict should not depend on what comes last.
                 order = game.shuffled(documents, number)
-                given: dict[str, Any] = {shown: order}
+                given: dict[str, Any] = {as_what: order}
                 ids = verification_prompt(prompts, config, question, order)
                 limits = self.rules.limits[Role.VERIFIER]
-                game.readings.append(Attempt(Trajectory(limits, ids, question, **given)))
+                game.verification_attempts.append(
+                    Attempt(Trajectory(limits, ids, question, **given))
+                )
 
     # -- closed book ---------------------------------------------------------------------------
 

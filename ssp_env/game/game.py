@@ -89,7 +89,7 @@ class Game:
     evidence: tuple[Document, ...] = ()
     """Passages that the proposer retrieved, each once, in order."""
     noise: tuple[NoiseDocument, ...] = ()
-    readings: list[Attempt] = field(default_factory=list)
+    verification_attempts: list[Attempt] = field(default_factory=list)
     """Attempts of the policy to answer from the documents, where it verifies."""
     verification: Verdict | None = None
     closed_book: Trajectory | None = None
@@ -130,7 +130,7 @@ class Game:
         return self.shuffled([*self.evidence, *(item.document for item in self.noise)])
 
     def shuffled(self, documents: Sequence[Document], *place: int) -> tuple[Document, ...]:
-        """Documents in an order that the game's seed decides, another one for each reading."""
+        """Documents in an order that the game's seed decides, another one for each attempt."""
         # As a spawn key, so that place 0 after a short seed is not padding.
         entropy = [*self.initial_state.seed, 2, self.slot]
         rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=place))
@@ -187,9 +187,9 @@ class Game:
     def trajectories(self) -> list[Trajectory]:
         first = [] if self.proposer is None else [self.proposer]
         memory = [] if self.closed_book is None else [self.closed_book]
-        readings = [attempt.trajectory for attempt in self.readings]
+        verifiers = [attempt.trajectory for attempt in self.verification_attempts]
         attempts = [attempt.trajectory for attempt in self.attempts]
-        return [*first, *readings, *memory, *attempts]
+        return [*first, *verifiers, *memory, *attempts]
 
     def number_of(self, trajectory: Trajectory) -> int:
         """Index of the attempt that a trajectory is, from 0 up; -1 if it is not an attempt."""

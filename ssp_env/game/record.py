@@ -190,12 +190,12 @@ def record_game(
     """The record of a game, which may still go on; the fields of a record explain the arguments."""
     analysis = rules.world.analyse(game.question) if game.question else None
     read = None if game.verification is None else game.materials
-    for reading in game.readings[:1]:
-        library = reading.trajectory.library
-        read = reading.trajectory.documents if library is None else library
+    for attempt in game.verification_attempts[:1]:
+        library = attempt.trajectory.library
+        read = attempt.trajectory.documents if library is None else library
 
     plays = [] if game.proposer is None else [_trajectory(game.proposer)]
-    plays += [_trajectory(reading.trajectory, verdict=reading.verdict) for reading in game.readings]
+    plays += [_trajectory(a.trajectory, verdict=a.verdict) for a in game.verification_attempts]
     if game.closed_book is not None:
         plays.append(_trajectory(game.closed_book))
     plays += [

@@ -47,7 +47,7 @@ class Referee:
         tasks = [JudgeTask(game.question or "", t.result or "", game.truth) for game, t in pairs]
         return ask_each("judge", self.rules.judge.judge, tasks)
 
-    def verify(self, readings: Sequence[tuple[Game, tuple[Document, ...]]]) -> Verdicts:
+    def verify(self, shown: Sequence[tuple[Game, tuple[Document, ...]]]) -> Verdicts:
         """Verdicts of the rules' own verifier on questions, given the documents that fit."""
         prompts, limit = self.rules.prompts, self.rules.config.max_document_tokens
         # A verifier of another kind than the policy, such as a world, need not heed its budget.
@@ -59,7 +59,7 @@ class Referee:
                 tuple(prompts.as_shown(document, limit) for document in documents),
                 partial(self._look_up, game),
             )
-            for game, documents in readings
+            for game, documents in shown
         ]
         assert self.rules.verifier is not None, "the policy itself verifies"
         return ask_each("verifier", self.rules.verifier.verify, tasks)
@@ -131,13 +131,13 @@ class Referee:
         if len(prompt) > config.max_prompt_tokens:
             self.fail(game, BUDGET_PROMPT)
 
-    def draw_readings(
+    def draw_documents(
         self, games: Sequence[Game], retrieved: Retrieved
     ) -> list[tuple[Game, tuple[Document, ...]]]:
         """Draws the noise of games; returns with each the documents that its verification shows.
 
         A game whose noise an outage hit is void, and not among the results."""
-        rules, count, readings = self.rules, self.rules.config.noise_documents, []
+        rules, count, shown = self.rules, self.rules.config.noise_documents, []
         found: Results = [[] for _ in games]
         near = getattr(rules.noise, "searches", False)
         if near and count and games:
@@ -161,8 +161,8 @@ class Referee:
 
             question, documents = game.question or "", game.materials
             given = rules.prompts, rules.config, question, documents, game.noise
-            readings.append((game, fit_documents(*given, partial(self._orders, game))))
-        return readings
+            shown.append((game, fit_documents(*given, partial(self._orders, game))))
+        return shown
 
     def _orders(self, game: Game, documents: Sequence[Document]) -> list[Sequence[Document]]:
         """The orders in which these documents are read by those who verify."""
@@ -182,21 +182,23 @@ class Referee:
 
     def judge_verifications(self, games: Iterable[Game]) -> None:
         """Judges what the policy answered as the verifier, like any answer (Algorithm 1)."""
-        read = [g for g in games if g.accepted and g.readings and g.verification is None]
-        asked = [(game, reading) for game in read for reading in game.readings]
-        verdicts = self.verdicts([(game, reading.trajectory) for game, reading in asked])
-        for (game, reading), result in zip(asked, verdicts, strict=True):
+        read = [
+            g for g in games if g.accepted and g.verification_attempts and g.verification is None
+        ]
+        pairs = [(game, attempt) for game in read for attempt in game.verification_attempts]
+        verdicts = self.verdicts([(game, attempt.trajectory) for game, attempt in pairs])
+        for (game, attempt), result in zip(pairs, verdicts, strict=True):
             if isinstance(result, ServiceError):
                 game.void(result)
             else:
-                reading.verdict = result
+                attempt.verdict = result
 
-        # k of n readings (the paper: 1 of 1); an outage above has voided the whole game.
+        # k of n attempts (the paper: 1 of 1); an outage above has voided the whole game.
         least, _ = self.rules.config.verifications
         for game in read:
             if game.accepted:
-                right = sum(reading.right for reading in game.readings)
-                detail = f"{right} of {len(game.readings)} readings give the answer"
+                right = sum(attempt.right for attempt in game.verification_attempts)
+                detail = f"{right} of {len(game.verification_attempts)} readings give the answer"
                 self.apply_verification(game, Verdict(right >= least, detail))
 
     def judge_closed_book(self, games: Iterable[Game]) -> None:

@@ -279,10 +279,10 @@ class RecordedReferee(Referee):
             return Verdict(False)
         return self.outage("judge", f"a verdict on {trajectory.result!r} ({name})")
 
-    def verify(self, readings: Sequence[tuple[Game, tuple[Document, ...]]]) -> Verdicts:
+    def verify(self, shown: Sequence[tuple[Game, tuple[Document, ...]]]) -> Verdicts:
         # One game: its verdict, or the outage that came in its place.
         verdict = self._record.verification or self.outage("verifier", "a verification")
-        return [verdict for _ in readings]
+        return [verdict for _ in shown]
 
     def noise(self, game: Game, others: Retrieved) -> tuple[NoiseDocument, ...]:
         record = self._record

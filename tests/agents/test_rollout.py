@@ -110,7 +110,7 @@ def test_verification_has_its_own_temperature_and_is_not_learnt_from(
 
     rows = rows_of(batch.games, LearningConfig())
     assert {row.role for row in rows} == {"proposer", "solver"}
-    read = {tuple(a.trajectory.ids) for game in batch.games for a in game.readings}
+    read = {tuple(a.trajectory.ids) for game in batch.games for a in game.verification_attempts}
     learnt = {tuple(row.ids.tolist()) for row in (*rows, *compared_rows(records(batch)))}
     assert read
     assert not read & learnt

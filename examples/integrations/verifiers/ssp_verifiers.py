@@ -141,7 +141,7 @@ class SspEnv(vf.Env[SspEnvConfig]):
         self.rules: Rules = self.taskset.config.rules()
 
     async def setup(self, agents: vf.Agents) -> None:
-        """Keeps readings that verify out of training."""
+        """Keeps attempts to verify out of training."""
         agents.verifier.trainable = False
 
     async def run(self, task: vf.Task[SspData], agents: vf.Agents) -> None:

@@ -39,7 +39,7 @@ def test_scripted_games(mini: MiniWorld, tokenizer: Tokenizer, verifier: str, ho
     assert {told.record.outcome for told in games} == {"valid"}
 
 
-def test_several_readings_and_attempts(mini: MiniWorld, words: Tokenizer) -> None:
+def test_several_verifiers_and_attempts(mini: MiniWorld, words: Tokenizer) -> None:
     """The interface of batches asks for those of a game together, and tells what came of them."""
     script = by_role(propose(1), solve)
     game = {"verifier": "policy", "verifications": (2, 3), "attempts": 2}

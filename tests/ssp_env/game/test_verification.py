@@ -28,7 +28,7 @@ def test_it_is_the_solvers_prompt_after_a_search(mini: MiniWorld, words: WordTok
     """A solver that searches for the question and is given the same documents sees the same."""
     rules = rules_of(mini, words, verifier="policy")
     (game,) = play(begin(rules, num_games=1), by_role(propose(), solve)).games
-    verifier = game.readings[0].trajectory
+    verifier = game.verification_attempts[0].trajectory
     assert not any(verifier.mask[: verifier.prompt_length])
     assert len(game.noise) == rules.config.noise_documents
 
@@ -46,7 +46,7 @@ def test_an_attempt_verifies_as_it_solves(mini: MiniWorld, words: WordTokenizer)
     rules = rules_of(mini, words, verifier="policy", **changes)
     missed = 0
     for game in play(begin(rules), by_role(propose(2), solve)).games:
-        verifier, solver = game.readings[0].trajectory, game.attempts[0].trajectory
+        verifier, solver = game.verification_attempts[0].trajectory, game.attempts[0].trajectory
         assert verifier.ids[: verifier.prompt_length] == solver.ids[: solver.prompt_length]
         assert (verifier.limits.actions, verifier.documents) == (solver.limits.actions, ())
         assert verifier.result == solver.result == game.truth.answer
@@ -62,7 +62,7 @@ def test_an_attempt_verifies_as_it_solves(mini: MiniWorld, words: WordTokenizer)
 def test_the_policy_reads_n_times_and_has_to_be_right_k_times(
     mini: MiniWorld, kind: type[Any], form: str
 ) -> None:
-    """Each reading has its verdict in the record, and all of them are replayed."""
+    """Each attempt to verify has its verdict in the record, and all of them are replayed."""
     changes = {"verification_prompt": form, "verifications": (2, 3), "attempts": 1, **ROOMY}
     changes |= {"proposals": 2, "asked_searches": (1, 3)}
     rules = rules_of(mini, kind(), verifier="policy", **changes)
@@ -70,22 +70,24 @@ def test_the_policy_reads_n_times_and_has_to_be_right_k_times(
 
     def verifier(trajectory: Trajectory) -> str:
         for game in played.games:
-            for place, reading in enumerate(game.readings):
-                if reading.trajectory is trajectory and place >= game.slot:
+            for place, attempt in enumerate(game.verification_attempts):
+                if attempt.trajectory is trajectory and place >= game.slot:
                     return "<answer> nothing </answer>"
         return str(solve(trajectory))
 
     for game in play(played, by_role(propose(), solve, verifier)).games:
         record = again(game, rules).record
         assert list(record.named())[:4] == ["proposer", "verifier 1", "verifier 2", "verifier 3"]
-        assert [reading.right for reading in game.readings] == [i < game.slot for i in range(3)]
+        assert [attempt.right for attempt in game.verification_attempts] == [
+            i < game.slot for i in range(3)
+        ]
         accepted = (True, None) if game.slot >= 2 else (False, "unverified")
         assert record.verification is not None
         assert (record.verification.correct, record.reason) == accepted
 
 
 @pytest.mark.parametrize("seed", [(), (7,), (7, 3), (1, 2, 3, 4)])
-def test_each_reading_has_an_order_of_its_own(mini: MiniWorld, seed: tuple[int, ...]) -> None:
+def test_each_verifier_has_an_order_of_its_own(mini: MiniWorld, seed: tuple[int, ...]) -> None:
     game = Game(InitialState(seed, 0, 0, mini.answers[0], Origin.PROPOSED))
     orders = [game.shuffled(mini.corpus[:20], *place) for place in ((), (0,), (1,))]
     assert len({tuple(document.id for document in order) for order in orders}) == 3
