@@ -20,12 +20,12 @@ from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import MINI_GAME, SMALL_GAME, SMALL_VIEW, GameConfig, ViewConfig
 from ssp_env.game.filters import Filter, Proposal
 from ssp_env.game.game import Attempt, Game, ProposerReward, SolverReward
+from ssp_env.game.noise import NoiseDocument, NoiseSource
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.game.verification import NoiseDocument, NoiseSource
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
 from ssp_env.players import Player, TextPlayer, scripted_player
 from ssp_env.search.base import Retriever

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError, expect
+from ssp_env.game.examples import play_examples, with_turns
 from ssp_env.game.game import Attempt, Game, InitialState, Origin
 from ssp_env.game.outcome import BUDGET_PROMPT, Ending, Outcome
-from ssp_env.game.pool import PooledQuestion, play_examples, with_turns
+from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.referee import Referee
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import MOST_SAMPLINGS, BatchStrategy

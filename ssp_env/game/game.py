@@ -12,9 +12,9 @@ from functools import cached_property
 import numpy as np
 
 from ssp_env.errors import ServiceError
+from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import CLOSED_BOOK, Ending, Outage, Outcome
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
 from ssp_env.types import Document, GroundTruth, Immutable
 from ssp_env.wording.mention import mentions

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 from ssp_env.errors import UsageError
 from ssp_env.game.game import Game, InitialState
+from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Ending, Outage, Outcome
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import SearchRecord, Trajectory
-from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
 from ssp_env.types import Role
 

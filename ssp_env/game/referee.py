@@ -16,10 +16,11 @@ from typing import Any
 from ssp_env.errors import ServiceError, SSPError, UsageError, expect
 from ssp_env.game.filters import Proposal
 from ssp_env.game.game import Attempt, Game, Origin
+from ssp_env.game.noise import NoiseDocument, Retrieved
 from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Ending, Outcome
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.game.verification import NoiseDocument, Retrieved, find_among, fit_documents
+from ssp_env.game.verification import find_among, fit_documents
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
 from ssp_env.search.base import Results, all_found, search_each
 from ssp_env.types import Document

@@ -12,12 +12,12 @@ from ssp_env.errors import ConfigError, check_part, expect, named_values, neares
 from ssp_env.game.config import DEFAULT_FILTERS, POLICY_FILTERS, GameConfig
 from ssp_env.game.filters import ATTEMPT_FILTERS, FILTERS, AttemptFilter, Filter
 from ssp_env.game.game import ProposerReward, SolverReward, right_answer
+from ssp_env.game.noise import NOISE, NoiseSource
 from ssp_env.game.outcome import RESERVED
 from ssp_env.game.prompts import Prompts
 from ssp_env.game.protocol import Tags, check_tokenizer
 from ssp_env.game.rewards import PROPOSER_REWARDS
 from ssp_env.game.trajectory import Limits
-from ssp_env.game.verification import NOISE, NoiseSource
 from ssp_env.judge.base import Judge, Verifier
 from ssp_env.judge.judges import NoVerifier, WorldVerifier
 from ssp_env.judge.lenient import LenientJudge

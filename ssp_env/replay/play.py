@@ -20,6 +20,7 @@ from ssp_env.game.game import (
     SolverReward,
     right_answer,
 )
+from ssp_env.game.noise import NoiseDocument, Retrieved
 from ssp_env.game.outcome import Ending, Outage, Outcome
 from ssp_env.game.prompts import Prompts
 from ssp_env.game.record import (
@@ -36,7 +37,6 @@ from ssp_env.game.referee import Referee, Verdicts
 from ssp_env.game.rewards import PROPOSER_REWARDS
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Limits, Trajectory, Waiting
-from ssp_env.game.verification import NoiseDocument, Retrieved
 from ssp_env.judge.base import Judge, Verdict
 from ssp_env.replay.files import SavedGame, dotted, name_of
 from ssp_env.replay.known import group_of

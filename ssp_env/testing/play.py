@@ -13,11 +13,11 @@ import numpy as np
 
 from ssp_env.envs.setup import set_up
 from ssp_env.game.batch import GameBatch
+from ssp_env.game.noise import NoiseDocument, NoiseSource
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import MOST_SAMPLINGS, BatchStrategy
 from ssp_env.game.trajectory import Trajectory, Waiting
-from ssp_env.game.verification import NoiseDocument, NoiseSource
 from ssp_env.players import MiniPlayer
 from ssp_env.players.base import Player
 from ssp_env.testing.material import PASSAGES, check_unique, missing
@@ -78,7 +78,7 @@ class PlayerTests:
 
 
 class NoiseSourceTests:
-    """Tests a :class:`~ssp_env.game.verification.NoiseSource`."""
+    """Tests a :class:`~ssp_env.game.noise.NoiseSource`."""
 
     corpus: Sequence[Document] = PASSAGES
     """At least four passages."""

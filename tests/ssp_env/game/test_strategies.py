@@ -18,9 +18,10 @@ from scripted import again, begin, by_role, play, propose, rules_of, say, solve
 from ssp_env.errors import ServiceError
 from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import DEFAULT_FILTERS
+from ssp_env.game.examples import play_examples, with_turns
 from ssp_env.game.game import Game, InitialState, Origin
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.pool import PooledQuestion, compose, play_examples, with_turns
+from ssp_env.game.pool import PooledQuestion, compose
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import (
     REMEMBERED,

@@ -15,9 +15,9 @@ from scripted import again, begin, by_role, play, prompt_of, propose, records, r
 import ssp_env
 from ssp_env.game.batch import GameBatch
 from ssp_env.game.game import Game, InitialState, Origin
+from ssp_env.game.noise import draw_noise
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.game.verification import draw_noise
 from ssp_env.judge.base import Verdict, VerifyTask
 from ssp_env.tokenizers import BPETokenizer, ByteTokenizer, WordTokenizer
 from ssp_env.types import Document, Question, Role, World
