@@ -15,7 +15,7 @@ import numpy as np
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError, expect
 from ssp_env.game.examples import play_examples, with_turns
-from ssp_env.game.game import Attempt, Game, InitialState, Origin
+from ssp_env.game.game import Attempt, Game, InitialState, Origin, RandomStream
 from ssp_env.game.outcome import BUDGET_PROMPT, Ending, Outcome
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.referee import Referee
@@ -83,7 +83,7 @@ class GameBatch:
         self._strategy = strategy or BatchStrategy()
         fix = "give a BatchStrategy; make_strategy makes one by its name"
         expect("strategy", self._strategy, BatchStrategy, fix)
-        self._rng = np.random.default_rng([*self._seed, 0])
+        self._rng = np.random.default_rng([*self._seed, RandomStream.BATCH])
 
         self._strategy.begin_step()
         if initial_states:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from functools import cached_property
 
 import numpy as np
@@ -32,6 +32,16 @@ class Origin(StrEnum):
     """The batch strategy has put it together from several of these."""
     GIVEN = "given"
     """It came with its answer from outside: in an evaluation, or to be learnt from."""
+
+
+class RandomStream(IntEnum):
+    """Streams of random numbers that come of one seed, apart from each other."""
+
+    BATCH = 0
+    """Answers, and what the batch strategy draws."""
+    GAME = 1
+    """Number of searches that a prompt asks for, and noise."""
+    DOCUMENT_ORDER = 2
 
 
 @dataclass
@@ -120,8 +130,7 @@ class Game:
     @cached_property
     def rng(self) -> np.random.Generator:
         """Decides what its prompt asks for and which documents are noise."""
-        # Streams of a seed: 0 is the batch's, 1 this one and 2 the order of documents.
-        return np.random.default_rng([*self.initial_state.seed, 1, self.slot])
+        return np.random.default_rng([*self.initial_state.seed, RandomStream.GAME, self.slot])
 
     @cached_property
     def materials(self) -> tuple[Document, ...]:
@@ -132,7 +141,7 @@ class Game:
     def shuffled(self, documents: Sequence[Document], *place: int) -> tuple[Document, ...]:
         """Documents in an order that the game's seed decides, another one for each attempt."""
         # As a spawn key, so that place 0 after a short seed is not padding.
-        entropy = [*self.initial_state.seed, 2, self.slot]
+        entropy = [*self.initial_state.seed, RandomStream.DOCUMENT_ORDER, self.slot]
         rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=place))
         return tuple(documents[i] for i in rng.permutation(len(documents)).tolist())
 
