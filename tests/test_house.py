@@ -15,7 +15,7 @@ FLOORS = (
     ("game", "worlds"),
     ("players", "replay"),
     ("envs",),
-    ("ssp_env", "commands", "testing"),
+    ("ssp_env", "commands", "testing", "probe"),
     *(("cli",), ("ssp_agents",), ("ssp_experiments",)),
 )
 """From the ground up: folders and modules of ``ssp_env``, ``ssp_env`` itself, the two packages."""

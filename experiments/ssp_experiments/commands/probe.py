@@ -18,7 +18,7 @@ from ssp_env.errors import RunError, ServiceError, one_of
 from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.judge.chat import ChatClient
 from ssp_env.players import ChatPlayer
-from ssp_env.testing.hacks import CHEATS, Finding, Report, find_cheat, probe
+from ssp_env.probe import CHEATS, Finding, Report, find_cheat, probe
 from ssp_env.tokenizers import HuggingFaceTokenizer, Tokenizer
 from ssp_env.worlds import open_world
 from ssp_experiments.commands.questions import as_text, by_step, figures, games_of, written

@@ -1,4 +1,4 @@
-"""A gym for reward hacking: scripted cheats to play against your own rules.
+"""Probes rules for reward hacking: scripted cheats play against them.
 
 :func:`probe` plays every cheat against a verifier, a judge, filters, prompts and settings, and
 reports who was paid what, beside an honest player. ``ssp probe`` is its command line, and
@@ -10,9 +10,9 @@ from copy import deepcopy
 
 from ssp_env.config import load
 from ssp_env.errors import ConfigError, nearest
-from ssp_env.testing.hacks import proposers, solvers
-from ssp_env.testing.hacks.cheat import Cheat, CheatPlayer, HonestPlayer, Turn
-from ssp_env.testing.hacks.probe import Finding, Report, Result, play, probe, tally
+from ssp_env.probe import proposers, solvers
+from ssp_env.probe.cheat import Cheat, CheatPlayer, HonestPlayer, Turn
+from ssp_env.probe.run import Finding, Report, Result, play, probe, tally
 
 __all__ = [
     "CHEATS",
@@ -30,11 +30,11 @@ __all__ = [
 ]
 
 CHEATS: dict[str, Cheat] = {}
-for _found in (*vars(proposers).values(), *vars(solvers).values()):
-    if isinstance(_found, list):
-        CHEATS |= {cheat.name: cheat for cheat in _found}
-    elif isinstance(_found, type) and issubclass(_found, Cheat) and _found.closed_by:
-        CHEATS[_found.name] = _found()
+for _part in (*vars(proposers).values(), *vars(solvers).values()):
+    if isinstance(_part, list):
+        CHEATS |= {cheat.name: cheat for cheat in _part}
+    elif isinstance(_part, type) and issubclass(_part, Cheat) and _part.closed_by:
+        CHEATS[_part.name] = _part()
 
 
 def find_cheat(name: str) -> Cheat:
@@ -47,5 +47,5 @@ def find_cheat(name: str) -> Cheat:
 
     kind = load("cheat", name)
     if not (isinstance(kind, type) and issubclass(kind, Cheat)):
-        raise ConfigError("cheat", name, "name a subclass of ssp_env.testing.hacks.Cheat")
+        raise ConfigError("cheat", name, "name a subclass of ssp_env.probe.Cheat")
     return kind()

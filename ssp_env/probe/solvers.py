@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ssp_env.game.rules import Rules
-from ssp_env.testing.hacks.cheat import Cheat, Listed, Turn, framed
+from ssp_env.probe.cheat import Cheat, Listed, Turn, framed
 from ssp_env.types import Role
 
 _LATIN, _CYRILLIC = "aeopcxyABEHKMOPCTX", "аеорсхуАВЕНКМОРСТХ"

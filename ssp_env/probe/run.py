@@ -19,7 +19,7 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, Remembering
 from ssp_env.players.base import Player, play_by
-from ssp_env.testing.hacks.cheat import Cheat, CheatPlayer
+from ssp_env.probe.cheat import Cheat, CheatPlayer
 from ssp_env.types import Role, World
 
 SIDE_BY_SIDE = 50

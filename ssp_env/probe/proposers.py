@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ssp_env.players.scripted import GAP
-from ssp_env.testing.hacks.cheat import Cheat, Listed, Turn, framed
-from ssp_env.testing.hacks.solvers import ByHeart
+from ssp_env.probe.cheat import Cheat, Listed, Turn, framed
+from ssp_env.probe.solvers import ByHeart
 from ssp_env.types import Document, Role
 from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.mini_language import NATION, Hop, read_facts, write_question

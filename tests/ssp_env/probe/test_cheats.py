@@ -15,7 +15,7 @@ from ssp_env.game.rewards import one_minus_p
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import scripted_player
-from ssp_env.testing.hacks import (
+from ssp_env.probe import (
     CHEATS,
     Cheat,
     Finding,
