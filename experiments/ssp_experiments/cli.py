@@ -168,9 +168,9 @@ def plan(
         memory: Memory of each of them in GiB (default: 80).
         json: Print one JSON object, in bytes.
     """
-    from ssp_experiments.planner import show_plan
+    from ssp_experiments.commands.plan import run
 
-    return show_plan(chosen.config(), gpus=gpus, memory=memory, as_json=json)
+    return run(chosen.config(), gpus=gpus, memory=memory, as_json=json)
 
 
 def bootstrap(
