@@ -101,7 +101,7 @@ def league(
     from ssp_experiments.run.checks import check_places
 
     check_places(chosen, files=[player.rpartition("=")[2] for player in players])
-    from ssp_experiments.league import run
+    from ssp_experiments.commands.league import run
 
     return run(chosen, players, answers=answers, attempts=attempts, out=Path(out))
 

@@ -1,4 +1,4 @@
-"""``ssp league``: proposers and solvers of different steps play each other (docs/league.md).
+"""A league: proposers and solvers of different steps play each other (docs/league.md).
 
 Each proposer asks about the same answers, in a step of self-play with its noise and verification;
 each solver tries all questions. The proposer wins an attempt if its question is valid and the
@@ -9,12 +9,11 @@ probability 1 / (1 + 10^((r - d) / 400)). Intervals are 95%, by bootstrap over a
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,7 @@ import pandas as pd
 
 from ssp_agents.engines.base import Engine
 from ssp_agents.rollout import play
-from ssp_env.disk import make_directories, remove_empty, write_atomically
-from ssp_env.errors import ConfigError, RunError, ServiceError
+from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
@@ -33,11 +31,9 @@ from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question
 from ssp_experiments.config import RunConfig
 from ssp_experiments.evaluation import engine_of
-from ssp_experiments.options import Chosen
 from ssp_experiments.report.curves import panels, save_figure
-from ssp_experiments.run.checks import check_answers, check_model, open_run
-from ssp_experiments.run.process import provenance, quiet_libraries
-from ssp_experiments.run.rundir import RunDirectory, check_empty, finite
+from ssp_experiments.run.checks import check_model
+from ssp_experiments.run.rundir import finite
 from ssp_experiments.stats import Floats, resampled
 from ssp_experiments.sweeps.results import Table, short
 
@@ -50,77 +46,6 @@ PRIOR = 0.5
 player who always wins has a finite rating."""
 _PROPOSE, _SOLVE = 0x1EA6, 0x501E
 """First numbers of the seeds: the games are none of training's."""
-
-
-def run(
-    chosen: Chosen, targets: Sequence[str], *, answers: int, attempts: int | None, out: Path
-) -> int:
-    """Plays the league, prints its tables and writes them down."""
-    quiet_libraries()
-    check_empty(out)
-    players = find_players(targets)
-    config = chosen.config(values=chosen.start(*targets, *players.values()))
-    attempts = attempts or config.game.attempts
-
-    rules, _ = open_run(config)
-    check_answers(rules)
-    policies = {name: model or "the tiny policy" for name, model in players.items()}
-    known = {**provenance(), "seed": config.seed, "policies": policies}
-    # Made before anything is played, so that a place that cannot be written is found out then.
-    made = make_directories(out)
-    try:
-        league = play_league(players, config, rules, answers, attempts)
-        tables = "\n\n".join(map(str, league.tables()))
-        write_atomically(out / "league.json", json.dumps({**known, **league.as_data()}) + "\n")
-        league.draw(out / "figure.png")
-        page = (
-            f"# A league\n\n`{known['command']}`, {known['date']}, commit {known['git_commit']}, "
-            f"{known['machine']}, seed {config.seed}. Each proposer asked about the same {answers} "
-            f"answers, and each solver tried each valid question {attempts} times.\n\n"
-            f"![solve rates, rewards and ratings](figure.png)\n\n{tables}\n"
-        )
-        write_atomically(out / "league.md", page)
-    finally:
-        remove_empty(made)
-    print(tables)
-    print(f"everything is in {out}/ (league.md, league.json, figure.png)")
-    return 0
-
-
-# -- players -----------------------------------------------------------------------------------
-
-
-def find_players(targets: Sequence[str]) -> dict[str, str]:
-    """Names and model directories of players, each once; an empty one is the tiny policy."""
-    found: dict[str, str] = {}
-    for name, model in chain.from_iterable(map(_players, targets)):
-        # Runs often begin with the same policy, which is one player then.
-        if model in found.values():
-            continue
-        if name in found:
-            fix = f"two players have this name; write one as NAME={model}"
-            raise ConfigError("player", name, fix)
-        found[name] = model
-    if len(found) < 2:
-        fix = "give a run with checkpoints (checkpoints_kept: null keeps all), or two policies"
-        raise ConfigError("players", list(found), fix)
-    return found
-
-
-def _players(target: str) -> list[tuple[str, str]]:
-    directory = RunDirectory(target)
-    if not directory.config.exists():
-        name, _, folder = target.rpartition("=")
-        if not (Path(folder) / "config.json").is_file():
-            fix = "no run directory, and no model directory (config.json is missing)"
-            raise ConfigError("player", target, fix)
-        return [(name or Path(folder).name, folder)]
-
-    run, checkpoints = directory.path.resolve().name, directory.kept_checkpoints()
-    if not checkpoints:
-        raise RunError(f"{directory.path} has no checkpoint")
-    base = (f"{run} base", str(directory.read_config().get("model", "")))
-    return [base, *((f"{run} step {step}", str(at / "policy")) for step, at in checkpoints)]
 
 
 # -- games -------------------------------------------------------------------------------------
