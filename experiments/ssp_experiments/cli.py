@@ -298,7 +298,7 @@ def report(
         out: The page (default: report-RUN.html).
         tokens: Include token ids and log-probabilities.
     """
-    from ssp_experiments.report.page import report
+    from ssp_experiments.commands.report import report
 
     return report(runs, out, tokens)
 
@@ -311,6 +311,6 @@ def view(runs: list[str], /, *, host: str = "127.0.0.1", port: int = 8321) -> in
         host: Address to bind; anyone who reaches it can read the runs.
         port: Port to bind, 0 for a free one.
     """
-    from ssp_experiments.report.server import view
+    from ssp_experiments.commands.report import view
 
     return view(runs, host, port)

@@ -76,7 +76,7 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.fixture(scope="session")
 def page(two_runs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of both, with tokens."""
-    from ssp_experiments.report.page import report
+    from ssp_experiments.commands.report import report
 
     path = tmp_path_factory.mktemp("page") / "report.html"
     report(two_runs, str(path), tokens=True)

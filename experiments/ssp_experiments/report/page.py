@@ -14,51 +14,22 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from rich.console import Console
-from rich.progress import track
 
-from ssp_env.disk import replacing
 from ssp_env.errors import SSPError
 from ssp_env.game.prompts import read_tags
 from ssp_env.game.protocol import Tags
 from ssp_env.game.record import GameRecord, TrajectoryRecord
-from ssp_env.replay import SavedGame, read_games
+from ssp_env.replay import SavedGame
 from ssp_env.types import Document
 from ssp_experiments.config import flat
-from ssp_experiments.options import plural
 from ssp_experiments.report.curves import chart_data, curve, mean_curve, spoken_group
-from ssp_experiments.report.runs import ACCURACY, Run, arms_of, open_runs, written
+from ssp_experiments.report.runs import ACCURACY, Run, arms_of, written
 
 PARTS = Path(__file__).parent / "page"
 STYLES = ("vendor/uPlot.min.css", "report.css")
 SCRIPTS = ("vendor/uPlot.iife.min.js", "charts.js", "list.js", "main.js")
 DOUBTS = 6
 """Shades of tokens, from likely to unlikely."""
-
-
-def report(paths: Sequence[str], out: str | None = None, tokens: bool = False) -> int:
-    runs = open_runs(paths)
-    more = f"-and-{len(paths) - 1}-more" if len(paths) > 1 else ""
-    page = Path(out or f"report-{Path(paths[0]).resolve().name}{more}.html")
-    steps = [(place, step) for place, run in enumerate(runs) for step in run.files]
-    indexes: list[dict[int, Any]] = [{} for _ in runs]
-    with replacing(page) as file:
-        held = {"data": packed(described(runs, live=False))}
-        console = Console(stderr=True)
-        for place, step in track(steps, "reading games", console=console, transient=True):
-            saved = list(read_games(runs[place].files[step]))
-            indexes[place][step] = [row(game.record) for game in saved]
-            shown = {g.record.slot: game_html(runs[place].key, step, g, tokens) for g in saved}
-            held[f"step_{step}_{place}"] = packed(shown)
-        held |= {f"index_{place}": packed(index) for place, index in enumerate(indexes)}
-        file.write(page_html(runs, held))
-
-    games = sum(len(rows) for index in indexes for rows in index.values())
-    size = page.stat().st_size / 1e6
-    print(f"wrote {page} ({plural(len(runs), 'run')}, {plural(games, 'game')}, {size:.1f} MB)")
-    if games and not tokens:
-        print("left out: token ids and log-probabilities (--tokens puts them in)")
-    return 0
 
 
 def page_html(runs: Sequence[Run], held: dict[str, str], live: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""``ssp view``: serves the page of runs over HTTP, with what they have written by now.
+"""Serves the page of runs over HTTP, with what they have written by now.
 
 Everything is read from the run directories when it is asked for; only the rows of the list are
 kept, for each version of a step's file."""
@@ -22,14 +22,6 @@ from ssp_experiments.report.page import described, game_html, packed, page_html,
 from ssp_experiments.report.runs import open_runs
 
 LOCAL = ("127.0.0.1", "localhost")
-
-
-def view(paths: Sequence[str], host: str, port: int) -> int:
-    with Viewer(paths, host, port) as server:
-        address = f"http://{host}:{server.server_port}/"
-        print(f"ssp view: {', '.join(paths)} at {address} (Ctrl-C ends it)", flush=True)
-        server.serve_forever()
-    return 0
 
 
 class Viewer(ThreadingHTTPServer):

@@ -19,9 +19,9 @@ from small_runs import GAMES, HOSTILE, add_step, make_run
 
 from ssp_env.cli import main
 from ssp_env.replay import read_games
+from ssp_experiments.commands.report import report as report_command
 from ssp_experiments.config import make_config
 from ssp_experiments.report import curves
-from ssp_experiments.report.page import report as report_command
 from ssp_experiments.report.page import row
 from ssp_experiments.report.runs import arms_of, open_runs
 from ssp_experiments.report.server import Viewer
