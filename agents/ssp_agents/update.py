@@ -216,7 +216,8 @@ class Update:
             trained = weights > 0  # (tokens,)
             sampled = trained & ~part["behaviour_logprobs"][:, 1:][by_policy].isnan()
             sums |= _token_sums(trained, sampled, log_ratios, learning.importance_cap)
-            sums |= _entropy_sums(trained, role, entropies)
+            if entropies is not None:
+                sums |= _entropy_sums(trained, role, entropies)
             sums |= {
                 "clipped_tokens": (clipped & sampled).sum(),
                 "clippable_tokens": (clippable & sampled).sum(),
@@ -286,11 +287,10 @@ def _token_sums(
     }
 
 
-def _entropy_sums(trained: Tensor, roles: Tensor, entropies: Tensor | None) -> dict[str, Tensor]:
-    """Tokens of each role and the sum of their entropies, where these are measured; all arguments
-    are (tokens,)."""
-    sums: dict[str, Tensor] = {}
-    for name, number in ROLE_IDS.items() if entropies is not None else ():
+def _entropy_sums(trained: Tensor, roles: Tensor, entropies: Tensor) -> dict[str, Tensor]:
+    """Tokens of each role and the sum of their entropies; all arguments are (tokens,)."""
+    sums = {}
+    for name, number in ROLE_IDS.items():
         trained_of_role = trained & (roles == number)
         sums[f"{name}_tokens"] = trained_of_role.sum()
         sums[f"{name}_entropy_sum"] = (entropies * trained_of_role).sum()
