@@ -32,8 +32,8 @@ from ssp_env.game.record import RETRY, TrajectoryRecord, record_game
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question
-from ssp_env.wording.answers import normalise
 from ssp_env.wording.mention import mentions
+from ssp_env.wording.normal import normalise
 from ssp_env.worlds import open_world
 from ssp_experiments.evaluation import engine_of
 from ssp_experiments.options import Chosen

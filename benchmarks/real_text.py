@@ -24,7 +24,7 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import GroundTruth
-from ssp_env.wording.answers import normalise
+from ssp_env.wording.normal import normalise
 from ssp_env.worlds.wiki import WikiSentences
 from ssp_experiments.evaluation import engine_of
 from ssp_experiments.options import Chosen

@@ -10,7 +10,7 @@ from typing import Any
 
 from ssp_env.game.outcome import Ending
 from ssp_env.game.record import GameRecord
-from ssp_env.wording.answers import nearly_same
+from ssp_env.wording.normal import nearly_same
 
 
 def step_figures(

@@ -32,7 +32,7 @@ from ssp_env.judge.lenient import LenientJudge
 from ssp_env.replay import read_games
 from ssp_env.replay.files import SavedGame, SavedRules, game_lines
 from ssp_env.types import Question
-from ssp_env.wording.answers import f1, normalise
+from ssp_env.wording.normal import f1, normalise
 from ssp_experiments.config import RunConfig
 from ssp_experiments.run.progress import heartbeat
 from ssp_experiments.stats import compare, over_questions

@@ -15,7 +15,7 @@ from ssp_env.errors import ConfigError, TokenizerError
 from ssp_env.game.calls import NO_OBJECTS, Call, Objects, objects_after, read_call
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Action, Immutable, Role
-from ssp_env.wording.answers import skeleton
+from ssp_env.wording.normal import skeleton
 
 ALLOWED: dict[Role, frozenset[Action]] = {
     Role.PROPOSER: frozenset({Action.SEARCH, Action.QUESTION}),

@@ -20,7 +20,7 @@ from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import ALLOWED, Forgery, ScannerTags, Tags, TurnScanner
 from ssp_env.tokenizers.base import Tokenizer, decode_rest, encode_parts, end_ids
 from ssp_env.types import Action, Document, Immutable, Role
-from ssp_env.wording.answers import fold
+from ssp_env.wording.normal import fold
 
 MAX_ANSWER_TOKENS = 256
 """A longer answer ends its trajectory; no judge is asked."""

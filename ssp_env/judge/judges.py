@@ -12,7 +12,7 @@ from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.types import GroundTruth, World
-from ssp_env.wording.answers import exact_match, f1
+from ssp_env.wording.normal import exact_match, f1
 
 
 class ExactMatchJudge:

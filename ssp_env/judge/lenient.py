@@ -28,7 +28,7 @@ from ssp_env.judge.equivalence import (
 from ssp_env.judge.quantities import plain_figures
 from ssp_env.judge.reading import keys, read, unread_script
 from ssp_env.judge.tables import rewrite, rules, vocabulary
-from ssp_env.wording.answers import in_latin, normalise
+from ssp_env.wording.normal import in_latin, normalise
 
 _log = logging.getLogger(__name__)
 LONGEST = 300

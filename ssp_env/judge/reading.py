@@ -21,7 +21,7 @@ from ssp_env.judge.quantities import (
     read_unit,
 )
 from ssp_env.judge.tables import rewrite, stem
-from ssp_env.wording.answers import in_latin, marks
+from ssp_env.wording.normal import in_latin, marks
 
 
 class Word(NamedTuple):

@@ -9,7 +9,7 @@ from ssp_env.game.protocol import Tags
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players.base import TextPlayer
 from ssp_env.types import Action, Document, Role
-from ssp_env.wording.answers import UNSPACED, is_unspaced, normalise
+from ssp_env.wording.normal import UNSPACED, is_unspaced, normalise
 from ssp_env.worlds.mini_language import (
     Hop,
     Relation,

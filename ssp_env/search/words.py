@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Final
 
-from ssp_env.wording.answers import UNSPACED, marks, plain
+from ssp_env.wording.normal import UNSPACED, marks, plain
 
 VERSION: Final = 2
 """Changes when a text gets other words: an index on disk is tied to it."""

@@ -13,7 +13,7 @@ from ssp_env.testing.material import AWKWARD, SCRIPTS, check_unique, missing, sa
 from ssp_env.tokenizers import Tokenizer
 from ssp_env.tokenizers.base import encode_parts, end_ids
 from ssp_env.types import Question, Role, World
-from ssp_env.wording.answers import exact_match
+from ssp_env.wording.normal import exact_match
 from ssp_env.worlds.questions import shared_answers
 
 

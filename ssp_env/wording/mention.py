@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from ssp_env.wording.answers import ARTICLES, UNSPACED, is_unspaced, plain, skeleton, spaced
+from ssp_env.wording.normal import ARTICLES, UNSPACED, is_unspaced, plain, skeleton, spaced
 
 _FUNCTION_WORD_LIST = """
     a an the this that these those some any all no none one other such i me my we us our you

@@ -26,7 +26,7 @@ from ssp_env.search.index import SearchConfig, check_search
 from ssp_env.tokenizers import BPETokenizer, HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question
-from ssp_env.wording.answers import normalise
+from ssp_env.wording.normal import normalise
 from ssp_env.worlds import check_world
 from ssp_experiments.config import (
     RunConfig,
