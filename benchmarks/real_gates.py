@@ -17,7 +17,8 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 from statistics import fmean
@@ -25,7 +26,7 @@ from typing import Any
 
 from benchmarks.harness import origin, parser
 from ssp_agents.engines.base import Engine
-from ssp_agents.rollout import answer, play
+from ssp_agents.rollout import EVALUATION, answer, play
 from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.outcome import Ending
 from ssp_env.game.record import RETRY, TrajectoryRecord, record_game
@@ -111,10 +112,12 @@ def answered(
 ) -> list[dict[str, Any]]:
     """A row for each question, played greedily where the file has none yet."""
     rows: list[dict[str, Any]] = json.loads(file.read_text()) if file.is_file() else []
+    once = replace(rules, config=rules.config.replace(attempts=1))
     for first in range(len(rows), len(questions), PORTION):
         began = time.process_time()
         due = list(enumerate(questions))[first : first + PORTION]
-        records = answer(rules, due, engine(), temperature=0.0, seed=seed, at_once=PORTION)
+        greedy = partial(play, engine=engine(), temperature=0.0)
+        records = answer(once, due, greedy, (EVALUATION, seed))
         cost = (time.process_time() - began) / len(due)
         for (_, question), record in zip(due, records, strict=True):
             attempt = record.attempts[0]

@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,8 +25,8 @@ from ssp_env.types import Document, Question, Role
 T = TypeVar("T")
 _Found = list[Document] | ServiceError
 
-_EVALUATION = 0xE7A1
-"""Sets the random numbers of evaluation apart from those of self-play."""
+EVALUATION = 0xE7A1
+"""First number of evaluation's seeds, which sets its random numbers apart from self-play's."""
 _CALLS_AT_ONCE = 32
 """Calls of remote services that wait side by side; each may hold many queries or tasks."""
 _SERVE_FROM = 0.5
@@ -64,33 +64,24 @@ def play(batch: GameBatch, engine: Engine, *, temperature: float) -> GameBatch:
 def answer(
     rules: Rules,
     questions: Sequence[tuple[int, Question]],
-    engine: Engine,
-    *,
-    temperature: float,
-    seed: int,
-    at_once: int,
+    play: Callable[[GameBatch], GameBatch],
+    seed: Sequence[int],
+    weights_version: int = 0,
 ) -> list[GameRecord]:
-    """Lets the solver answer numbered questions, once each; one record per question, in order.
+    """Has numbered questions answered side by side, as often as ``attempts`` of the rules says; one
+    record per question, in order.
 
-    What is sampled for a question follows from the seed and its number. ``at_once`` are answered
-    side by side.
-    """
-    once = replace(rules, config=rules.config.replace(attempts=1))
-    records: list[GameRecord] = []
-    for first in range(0, len(questions), at_once):
-        portion = questions[first : first + at_once]
-        # Question n is slot n of one game batch, in whatever portions it is played: seeds stay the
-        # same.
-        states = [
-            InitialState((_EVALUATION, seed), n, n, q.truth, Origin.GIVEN, question=q.text)
-            for n, q in portion
-        ]
-        batch = play(GameBatch.from_initial_states(once, states), engine, temperature=temperature)
-        records += [
-            record_game(game, rules, engine.weights_version, question.group)
-            for game, (_, question) in zip(batch.games, portion, strict=True)
-        ]
-    return records
+    ``play`` plays a batch of games to its end. What is sampled for a question follows from the seed
+    and its number: question n is game n of one batch, in whatever portions that is played."""
+    states = [
+        InitialState(tuple(seed), n, n, question.truth, Origin.GIVEN, question=question.text)
+        for n, question in questions
+    ]
+    games = play(GameBatch.from_initial_states(rules, states)).games
+    return [
+        record_game(game, rules, weights_version, question.group)
+        for game, (_, question) in zip(games, questions, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

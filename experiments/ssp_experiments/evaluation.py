@@ -20,11 +20,12 @@ from rich.progress import track
 
 from ssp_agents.engines.base import Engine, StopRule
 from ssp_agents.engines.opening import open_engine
+from ssp_agents.rollout import answer
 from ssp_env.disk import replacing
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.batch import GameBatch
 from ssp_env.game.outcome import Outage
-from ssp_env.game.record import GameRecord, record_game
+from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.judge.base import Judge, JudgeTask, Verdict
 from ssp_env.judge.judges import ExactMatchJudge
@@ -45,7 +46,7 @@ JUDGES: Mapping[str, Judge] = {"lenient": LenientJudge(), "exact": ExactMatchJud
 FIGURES = ("avg", "pass", "majority", "f1", "searches")
 COLUMNS = ("judge", "group", "question", *FIGURES, "lost", "why_void")
 
-Answers = Callable[[GameBatch], GameBatch]
+Play = Callable[[GameBatch], GameBatch]
 """Plays a batch of games to its end."""
 Row = dict[str, Any]
 
@@ -64,22 +65,11 @@ def engine_of(config: RunConfig, rules: Rules, policy: Path | None = None) -> En
     )
 
 
-def answer(
-    rules: Rules, questions: Sequence[Question], answers: Answers, seed: Sequence[int]
-) -> list[GameRecord]:
-    """Answers questions side by side, as often as ``attempts`` of the rules; one record each."""
-    batch = answers(GameBatch.of_questions(rules, questions, seed))
-    return [
-        record_game(game, rules, question_group=question.group)
-        for game, question in zip(batch.games, questions, strict=True)
-    ]
-
-
 def answer_all(
     config: RunConfig,
     rules: Rules,
     questions: Sequence[Question],
-    answers: Answers,
+    play: Play,
     made_by: object,
     out: Path | None,
 ) -> list[GameRecord]:
@@ -108,7 +98,7 @@ def answer_all(
                 chunk = held[begin : begin + CHUNK]
                 # A chunk with an outage is asked again as a whole: it has one seed.
                 if len(chunk) < len(asked) or any(map(outage_of, chunk)):
-                    chunk = answer(rules, asked, answers, [config.seed, begin])
+                    chunk = answer(rules, [*enumerate(asked)], play, [config.seed, begin])
                     outages = [outage for record in chunk if (outage := outage_of(record))]
                     if len(outages) == len(chunk):
                         what = f"{len(chunk)} questions in a row were void, the first by: "

@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -29,7 +30,7 @@ from ssp_agents.given import check_given
 from ssp_agents.models import lm_weights
 from ssp_agents.rllib.learner import freeze_collected
 from ssp_agents.rllib.module import MODULE_ID, LLMModule, module_spaces, unpack
-from ssp_agents.rollout import answer, play, sampled
+from ssp_agents.rollout import EVALUATION, answer, play, sampled
 from ssp_agents.rows import Row, rows_of
 from ssp_env.errors import UsageError
 from ssp_env.game.batch import GameBatch, answers_of
@@ -182,9 +183,13 @@ class SSPEnvRunner(EnvRunner):
         # A GPU's memory is planned for a batch of games, and there may be many more questions.
         on_gpu = self.config.num_gpus_per_env_runner > 0
         at_once = played_at_once(self.game, self.learning) if on_gpu else max(1, len(questions))
-        return answer(
-            self.rules, questions, self.engine, temperature=temperature, seed=seed, at_once=at_once
-        )
+        once = replace(self.rules, config=self.rules.config.replace(attempts=1))
+        sample = partial(play, engine=self.engine, temperature=temperature)
+        version, records = self.engine.weights_version, list[GameRecord]()
+        for first in range(0, len(questions), at_once):
+            portion = questions[first : first + at_once]
+            records += answer(once, portion, sample, (EVALUATION, seed), version)
+        return records
 
     # -- RLlib ---------------------------------------------------------------------------------
 

@@ -155,14 +155,14 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
         client = ChatClient(served, options.temperature)
         client.check("Answer with the word: ready", str, "player")
         player = ChatPlayer(client)
-        answers: evaluation.Answers = partial(play_by, player=player)
+        answering: evaluation.Play = partial(play_by, player=player)
         name = f"{served.model} behind {served.base_url}"
     else:
         name, engine = str(config.model_dir), evaluation.engine_of(config, rules)
-        answers = partial(play, engine=engine, temperature=options.temperature)
+        answering = partial(play, engine=engine, temperature=options.temperature)
 
     made_by, out = (name, options.temperature), Path(options.out) if options.out else None
-    records = evaluation.answer_all(config, rules, questions, answers, made_by, out)
+    records = evaluation.answer_all(config, rules, questions, answering, made_by, out)
     _tell_unanswered(records)
     own = name_of(rules.judge)
     return Evaluated(name, evaluation.score(records, own), own, fingerprint(rules), asked)

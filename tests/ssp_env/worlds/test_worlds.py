@@ -203,7 +203,7 @@ def test_a_text_world_names_the_extra_that_it_needs(
 
 def test_text_beyond_ascii_names_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "anyascii", None)
-    answers._transliteration.cache_clear()
+    normal._transliteration.cache_clear()
     with pytest.raises(MissingExtra, match=r"ssp-env\[text\]"):
         normal.skeleton("Dvořák Жук")
     monkeypatch.undo()
