@@ -1,15 +1,18 @@
-"""Figures of a step, of its games and its optimizer updates: every name in ``metrics.jsonl``."""
+"""Figures of a step, of its games and its optimizer updates, and of evaluations: every name in
+``metrics.jsonl``."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from ssp_env.game.outcome import Ending
-from ssp_env.game.record import GameRecord
+from ssp_env.game.outcome import Ending, Outage
+from ssp_env.game.record import GameRecord, outages
+from ssp_env.types import Question
 from ssp_env.wording.normal import nearly_same
 
 
@@ -91,6 +94,40 @@ def given_figures(games: Sequence[GameRecord]) -> dict[str, float | None]:
         # Where all attempts are paid alike, there is nothing to compare, and GRPO learns nothing.
         "given_uniform": _mean(len({a.reward for a in attempts}) == 1 for attempts in counted),
     }
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Share of right answers in a group of questions."""
+
+    right: int
+    asked: int
+    void: int = 0
+    """Questions that an outage hit; they are not among those asked."""
+    outage: Outage | None = None
+    """The first of these outages."""
+
+    def __str__(self) -> str:
+        """The share, and how many questions an outage hit."""
+        why = f": {self.outage.what}" if self.outage and not self.asked else ""
+        void = f" ({self.void} void{why})" if self.void else ""
+        return f"{self.right / self.asked:.3f}{void}" if self.asked else f"-{void}"
+
+
+def accuracies(games: Iterable[GameRecord], questions: Iterable[Question]) -> dict[str, Accuracy]:
+    """Pass@1 of each group of the questions, those without a game included: a game counts by its
+    first attempt."""
+    by_group: dict[str, list[GameRecord]] = {question.group: [] for question in questions}
+    for game in games:
+        by_group[game.question_group or ""].append(game)
+
+    figures = {}
+    for group, played in sorted(by_group.items()):
+        judged = [game for game in played if game.outcome != "void"]
+        right = sum(any(attempt.right for attempt in game.attempts[:1]) for game in judged)
+        first = next(iter(outages(played)), None)
+        figures[group] = Accuracy(right, len(judged), len(played) - len(judged), first)
+    return figures
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

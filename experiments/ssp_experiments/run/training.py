@@ -15,10 +15,10 @@ import torch
 
 from ssp_agents.config import given_per_step
 from ssp_agents.health import Monitor
+from ssp_agents.metrics import Accuracy, accuracies
 from ssp_agents.rllib.algorithm import SSP
 from ssp_env.errors import LearnerDied, RunError, ServiceError, UnhealthyRun
-from ssp_env.game.outcome import Outage
-from ssp_env.game.record import GameRecord, outages
+from ssp_env.game.record import outages
 from ssp_env.game.rules import Rules, fingerprint, idle_settings, resolve_verifier
 from ssp_env.replay import read_games
 from ssp_env.replay.files import SavedRules
@@ -228,7 +228,7 @@ class _Run:
         """Accuracies by group; adds the time it took to ``seconds``."""
         began = time.perf_counter()
         self.progress.note(f"evaluating {len(self.questions)} questions ({label})")
-        found = accuracies(self.questions, algorithm.solve(self.questions))
+        found = accuracies(algorithm.solve(self.questions), self.questions)
         shown = "  ".join(f"{group}: {accuracy}" for group, accuracy in found.items())
         self.progress.note(f"accuracy {label}:  {shown}")
         seconds["evaluation"] = time.perf_counter() - began
@@ -258,39 +258,6 @@ class _Run:
 
         if self.report is not None:
             self.report(line)
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """Share of right answers in a group of questions."""
-
-    right: int
-    asked: int
-    void: int = 0
-    """Questions that an outage hit; they are not among those asked."""
-    outage: Outage | None = None
-    """The first of these outages."""
-
-    def __str__(self) -> str:
-        """The share, and how many questions an outage hit."""
-        why = f": {self.outage.what}" if self.outage and not self.asked else ""
-        void = f" ({self.void} void{why})" if self.void else ""
-        return f"{self.right / self.asked:.3f}{void}" if self.asked else f"-{void}"
-
-
-def accuracies(questions: Sequence[Question], records: Sequence[GameRecord]) -> dict[str, Accuracy]:
-    """Pass@1 of each group, from the first attempt at each question; one game per question."""
-    groups: dict[str, list[GameRecord]] = {}
-    for question, record in zip(questions, records, strict=True):
-        groups.setdefault(question.group, []).append(record)
-
-    found = {}
-    for group, played in sorted(groups.items()):
-        judged = [record for record in played if record.outcome != "void"]
-        right = sum(any(attempt.right for attempt in record.attempts[:1]) for record in judged)
-        first = next(iter(outages(played)), None)
-        found[group] = Accuracy(right, len(judged), len(played) - len(judged), first)
-    return found
 
 
 def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[str, Any]:
