@@ -76,6 +76,9 @@ class WikiSentences:
     can_read = True
     per_group = 100
     """Evaluation questions per group, unless the caller says how many."""
+    demonstrations = "ssp_agents.shipped.wiki_small.traces:TraceWriter"
+    """Class that writes demonstrations for ``ssp imitate``, by name: it stands above this
+    package."""
 
     def __init__(self, split: Literal["dev", "test"] = "test") -> None:
         """``split``: articles that evaluation questions of the rules are about."""

@@ -23,8 +23,8 @@ from ssp_agents.rollout import play
 from ssp_agents.rows import Row, recorded_row, with_loss_weights
 from ssp_agents.scoring import TokenScorer, checkpoint_layers
 from ssp_agents.sharding import load_shares, save_shares
-from ssp_agents.shipped.wiki_small.traces import TraceWriter as WikiTraceWriter
 from ssp_agents.update import Update, adam, give_back_memory
+from ssp_env.config import load
 from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.batch import GameBatch
 from ssp_env.game.outcome import Ending, Outcome
@@ -33,7 +33,6 @@ from ssp_env.game.rules import Rules
 from ssp_env.players import play_by, scripted_player
 from ssp_env.replay import read_games
 from ssp_env.types import Question, Role
-from ssp_env.worlds.wiki import WikiSentences
 from ssp_experiments.commands.cards import command_of
 from ssp_experiments.config import RunConfig, check_policy
 from ssp_experiments.evaluation import engine_of
@@ -170,9 +169,10 @@ def _learn(
 
 
 def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
-    """Demonstrations on Wikipedia's sentences, else the world's scripted games; ever new ones."""
-    if isinstance(rules.world, WikiSentences):
-        writer = WikiTraceWriter(rules.config, rules.tokenizer)
+    """The world's own demonstrations, where it names a class that writes them, else scripted games;
+    ever new ones."""
+    if named := getattr(rules.world, "demonstrations", None):
+        writer = load("world.demonstrations", named)(rules.config, rules.tokenizer)
         for trace in writer.stream(np.random.default_rng([seed, _SCRIPT])):
             ids, mask = np.array(trace.ids, np.int32), np.array(trace.mask, np.uint8)
             nobody = np.full(len(ids), np.nan, np.float32)
@@ -181,13 +181,13 @@ def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
     once, player = replace(rules, config=rules.config.replace(attempts=1)), scripted_player(rules)
     for number in count():
         batch = play_by(_proposals(once, 16, [seed, _SCRIPT, number]), player)
-        found = [*_rows(record_game(game, once) for game in batch.games)]
-        if not found and not number:
+        rows = [*_rows(record_game(game, once) for game in batch.games)]
+        if not rows and not number:
             why = Counter(game.reason for game in batch.games).most_common(1)[0][0]
             what = f"its script plays no valid game ({why})"
             fix = f"{what}; give a larger game.max_response_tokens, or recorded games by --games"
             raise ConfigError("world", rules.world.name, fix)
-        yield from found
+        yield from rows
 
 
 def _recorded(files: Sequence[str], rules: Rules, seed: int, roles: Sequence[str]) -> Iterator[Row]:
