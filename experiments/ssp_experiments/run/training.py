@@ -1,4 +1,7 @@
-"""A training run from its settings to its summary: on the screen, in files, for a tracker."""
+"""A training run around the loop of examples/self_play.py: screen, files, tracker, checkpoints.
+
+The loop itself, in which a step is played and learnt from, is ``SSP.training_step`` in
+``agents/ssp_agents/rllib/algorithm.py``."""
 
 from __future__ import annotations
 
