@@ -28,6 +28,7 @@ from ssp_env.game.strategies import BatchStrategy
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
 from ssp_env.players import Player, TextPlayer, scripted_player
+from ssp_env.removed import NAMES
 from ssp_env.search.base import Retriever
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Action, Analysis, Document, GroundTruth, Question, Role, World
@@ -96,4 +97,5 @@ def __getattr__(name: str) -> Any:
     if name == "rllib":
         return import_module("ssp_env.envs.rllib")
 
-    raise AttributeError(f"module 'ssp_env' has no attribute {name!r}")
+    what = f"module 'ssp_env' has no attribute {name!r}"
+    raise AttributeError(f"{what}: {NAMES[name]}" if name in NAMES else what)

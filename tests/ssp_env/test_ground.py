@@ -33,6 +33,13 @@ def loaded_by(code: str) -> set[str]:
     return set(result.stdout.split())
 
 
+def test_an_older_name_says_the_new_one() -> None:
+    with pytest.raises(AttributeError, match="'Round': it is called GameBatch now"):
+        _ = ssp_env.Round
+    with pytest.raises(AttributeError, match="has no attribute 'Square'$"):
+        _ = ssp_env.Square
+
+
 def test_importing_and_playing_loads_nothing_heavy() -> None:
     loaded = loaded_by(
         "import ssp_env, ssp_env.cli, ssp_env.game.record\n"
