@@ -36,7 +36,7 @@ def loaded_by(code: str) -> set[str]:
 def test_an_older_name_says_the_new_one() -> None:
     with pytest.raises(AttributeError, match="'Round': it is called GameBatch now"):
         _ = ssp_env.Round
-    with pytest.raises(AttributeError, match="has no attribute 'Square'$"):
+    with pytest.raises(AttributeError, match=r"has no attribute 'Square'$"):
         _ = ssp_env.Square
 
 
