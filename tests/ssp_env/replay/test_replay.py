@@ -18,10 +18,10 @@ from scripted import again, begin, by_role, play, propose, rules_of, say, spell,
 
 from ssp_env.errors import ServiceError
 from ssp_env.game.game import Attempt, Game
+from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord
 from ssp_env.game.rewards import four_p_one_minus_p
-from ssp_env.game.noise import NoiseDocument
 from ssp_env.judge.base import Verdict
 from ssp_env.judge.judges import ExactMatchJudge
 from ssp_env.replay import Replay, SavedGame, replay, rescore
