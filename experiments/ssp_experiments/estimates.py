@@ -221,7 +221,7 @@ def _activations(shape: Shape, config: RunConfig, half: bool, sharded: bool) -> 
     """Bytes that passes over one micro-batch of the longest rows hold at their peak."""
     game, learning = config.game, config.learning
     rows, read = rows_per_pass(game, learning), longest_row(game) - 1
-    tokens, own = rows * read, rows * game.max_response_tokens
+    tokens, written = rows * read, rows * game.max_response_tokens
     # Attention that is written out, of small policies, keeps its scores.
     scores = rows * shape.heads * read**2 if shape.parameters < SMALL else 0
     vocabulary, on_cpu = shape.vocabulary * shape.width, config.compute.gpus == "none"
@@ -243,10 +243,10 @@ def _activations(shape: Shape, config: RunConfig, half: bool, sharded: bool) -> 
 
     # The peak is in the backward pass of the output layer (a chunk of logits, with entropies), of a
     # layer, or of the embedding, whose gradient comes in addition to that of a tied output layer.
-    logits = min(own * shape.vocabulary, LOGITS_PER_CHUNK)
+    logits = min(written * shape.vocabulary, LOGITS_PER_CHUNK)
     # Beneath adapters it has no gradient; in bfloat16 it is rounded, and laid out anew, twice.
     of_head = (6 if half else 0) if learning.lora_rank else (2 if half else 8)
-    head = 16 * logits + 8 * own * shape.width + of_head * vocabulary
+    head = 16 * logits + 8 * written * shape.width + of_head * vocabulary
     backward = again + (5.5 if half else 12) * tokens * shape.inner + 3 * scores
     of_embedding = 0 if learning.lora_rank else (12 if shape.tied else 7) * vocabulary
     return int(max(kept + max(head, backward), of_embedding))

@@ -121,7 +121,7 @@ def answer_all(
 # -- scores ------------------------------------------------------------------------------------
 
 
-def score(records: Sequence[GameRecord], own: str) -> pd.DataFrame:
+def score(records: Sequence[GameRecord], judge_of_run: str) -> pd.DataFrame:
     """A row per judge and question, with the columns
 
     - ``judge``, ``group``, ``question``
@@ -132,7 +132,7 @@ def score(records: Sequence[GameRecord], own: str) -> pd.DataFrame:
     - ``lost``: attempts that an outage has hit
     - ``why_void``: service or reason code that left no attempt
 
-    Rows of the judge whose verdicts the records hold, ``own``, come first.
+    Rows of the judge whose verdicts the records hold, ``judge_of_run``, come first.
     """
     counted = [
         [] if record.outcome == "void" else [a for a in record.attempts if a.outage is None]
@@ -141,7 +141,7 @@ def score(records: Sequence[GameRecord], own: str) -> pd.DataFrame:
     k = min((len(attempts) for attempts in counted if attempts), default=0)
 
     rows = []
-    for judge in dict.fromkeys([own, *JUDGES]):
+    for judge in dict.fromkeys([judge_of_run, *JUDGES]):
         for record, attempts in zip(records, counted, strict=True):
             texts = [attempt.result for attempt in attempts]
             truth, question = record.start.truth, record.question or ""

@@ -105,8 +105,10 @@ def set_up(setup: Setup) -> ResolvedSetup:
     rules = Rules.build(world, tokenizer, game, **parts)
 
     # The prompts have to be spelled in the world's own words.
-    own = setup.get("tokenizer", "words") == "words" and isinstance(tokenizer, WordTokenizer)
-    if own and (strange := rules.prompts.unspelled()) is not None:
+    words_of_world = setup.get("tokenizer", "words") == "words" and isinstance(
+        tokenizer, WordTokenizer
+    )
+    if words_of_world and (strange := rules.prompts.unspelled()) is not None:
         other = f"tokenizer='bytes'{f' with {UNMASKED}' if view.legal_moves else ''}"
         fix = f"the world has no words for its {strange}.txt; choose 'mini', or {other}"
         raise ConfigError("game.prompts", game.prompts, fix)

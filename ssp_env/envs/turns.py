@@ -117,13 +117,15 @@ class TurnVectorEnv:
 
         # All are checked before any is taken.
         checked = []
-        for i, (turn, ids, own) in enumerate(pairs):
+        for i, (turn, ids, behaviour_of_turn) in enumerate(pairs):
             try:
-                checked.append((turn.trajectory, turn.trajectory.limits.checked(ids, own)))
+                checked.append(
+                    (turn.trajectory, turn.trajectory.limits.checked(ids, behaviour_of_turn))
+                )
             except UsageError as error:
                 raise UsageError(f"turn {i}: {error}") from error
-        for trajectory, (whole, own) in checked:
-            trajectory.append_turn(whole, own)
+        for trajectory, (whole, behaviour_of_turn) in checked:
+            trajectory.append_turn(whole, behaviour_of_turn)
         advance_all(self._batches)
         return self.turns
 

@@ -37,8 +37,8 @@ def _turns(trajectory: Trajectory, opening: str) -> tuple[str, ...]:
     """The text of each turn that searched, then what the last one thought (maybe nothing), and from
     this opening tag on what it said."""
     ids, decode, retried = trajectory.ids, trajectory.limits.tokenizer.decode, trajectory.retried
-    own = [(i, j) for i, j, own in trajectory.runs() if own and j not in retried]
-    *searches, last = [decode(ids[i:j]).strip() for i, j in own]
+    by_policy = [(i, j) for i, j, by_policy in trajectory.runs() if by_policy and j not in retried]
+    *searches, last = [decode(ids[i:j]).strip() for i, j in by_policy]
     thought, tag, said = last.rpartition(opening)
     return (*searches, thought.strip(), tag + said)
 

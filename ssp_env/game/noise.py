@@ -35,38 +35,38 @@ class NoiseSource(Protocol):
     finds as its ``others``, best first, in place of what other games have retrieved."""
 
     def __call__(
-        self, rng: Generator, count: int, own: Documents, others: Retrieved, corpus: Documents
+        self, rng: Generator, count: int, evidence: Documents, others: Retrieved, corpus: Documents
     ) -> tuple[NoiseDocument, ...]:
-        """At most ``count`` documents, none of them among ``own``; draws from ``rng`` alone.
+        """At most ``count`` documents, none of them among ``evidence``; draws from ``rng`` alone.
 
-        ``own`` and ``others`` are what this game's and the other games' proposers retrieved. A
+        ``evidence`` and ``others`` are what this game's and the other games' proposers retrieved. A
         ``ServiceError``, of a service that is down, voids the game."""
         ...
 
 
 def draw_noise(
-    rng: Generator, count: int, own: Documents, others: Retrieved, corpus: Documents
+    rng: Generator, count: int, evidence: Documents, others: Retrieved, corpus: Documents
 ) -> tuple[NoiseDocument, ...]:
     """Noise from the other games of the batch, then from the corpus if they have too few."""
     # A document that several games retrieved counts for the first of them.
     pool: dict[str, tuple[int, Document]] = {}
     for retrieved in others:
         pool.setdefault(retrieved[1].id, retrieved)
-    for document in own:
+    for document in evidence:
         pool.pop(document.id, None)
 
     # A uniform sample without replacement: the first ``count`` of a permutation.
     candidates = list(pool.values())
     chosen: list[int] = rng.permutation(len(candidates))[:count].tolist() if count else []
     noise = [NoiseDocument(candidates[i][1], f"game {candidates[i][0]}") for i in chosen]
-    return _filled_up(rng, count, noise, own, corpus)
+    return _filled_up(rng, count, noise, evidence, corpus)
 
 
 def draw_from_corpus(
-    rng: Generator, count: int, own: Documents, others: Retrieved, corpus: Documents
+    rng: Generator, count: int, evidence: Documents, others: Retrieved, corpus: Documents
 ) -> tuple[NoiseDocument, ...]:
     """Noise from all of the corpus."""
-    return draw_noise(rng, count, own, (), corpus)
+    return draw_noise(rng, count, evidence, (), corpus)
 
 
 class NearNoise:
@@ -75,12 +75,12 @@ class NearNoise:
     searches = True
 
     def __call__(
-        self, rng: Generator, count: int, own: Documents, others: Retrieved, corpus: Documents
+        self, rng: Generator, count: int, evidence: Documents, others: Retrieved, corpus: Documents
     ) -> tuple[NoiseDocument, ...]:
-        taken = {document.id for document in own}
+        taken = {document.id for document in evidence}
         fresh = {document.id: document for _, document in others if document.id not in taken}
         near = [NoiseDocument(document, "near") for document in [*fresh.values()][:count]]
-        return _filled_up(rng, count, near, own, corpus)
+        return _filled_up(rng, count, near, evidence, corpus)
 
 
 NOISE: Mapping[str, NoiseSource] = {
@@ -92,10 +92,10 @@ NOISE: Mapping[str, NoiseSource] = {
 
 
 def _filled_up(
-    rng: Generator, count: int, noise: list[NoiseDocument], own: Documents, corpus: Documents
+    rng: Generator, count: int, noise: list[NoiseDocument], evidence: Documents, corpus: Documents
 ) -> tuple[NoiseDocument, ...]:
     """Noise so far, and as much of the corpus as is missing; ids may be of another corpus."""
-    taken = {document.id for document in own} | {item.document.id for item in noise}
+    taken = {document.id for document in evidence} | {item.document.id for item in noise}
     count -= len(noise)
     if count <= 0:
         return tuple(noise)

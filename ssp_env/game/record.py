@@ -81,16 +81,16 @@ class TrajectoryRecord:
         return b"".join(bytes([s.by == POLICY]) * s.tokens for s in self.segments)
 
     @property
-    def own(self) -> tuple[int, ...]:
+    def by_policy(self) -> tuple[int, ...]:
         """The policy's token ids, in order; raises as ``ids`` does."""
-        own = (known(segment.ids) for segment in self.segments if segment.by == POLICY)
-        return tuple(chain.from_iterable(own))
+        by_policy = (known(segment.ids) for segment in self.segments if segment.by == POLICY)
+        return tuple(chain.from_iterable(by_policy))
 
     @property
     def logprobs(self) -> tuple[float, ...]:
         """Behaviour log-probabilities of the policy's tokens, in nats; raises as ``ids`` does."""
-        own = (known(segment.logprobs) for segment in self.segments if segment.by == POLICY)
-        return tuple(chain.from_iterable(own))
+        by_policy = (known(segment.logprobs) for segment in self.segments if segment.by == POLICY)
+        return tuple(chain.from_iterable(by_policy))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,8 +229,12 @@ def record_game(
 def _trajectory(trajectory: Trajectory, **scored: Any) -> TrajectoryRecord:
     pieces, ids = trajectory.limits.tokenizer.pieces, trajectory.ids
     runs = [
-        (start, stop, POLICY if own else RETRY if start in trajectory.retried else ENVIRONMENT)
-        for start, stop, own in trajectory.runs()
+        (
+            start,
+            stop,
+            POLICY if by_policy else RETRY if start in trajectory.retried else ENVIRONMENT,
+        )
+        for start, stop, by_policy in trajectory.runs()
     ]
 
     # The prompt is always the first segment, even an empty one: what follows is the policy's.

@@ -124,10 +124,10 @@ class Rules(Immutable):
             names = POLICY_FILTERS if verifier is None else DEFAULT_FILTERS
             config = config.replace(filters=names)
         fix = "give functions by reason code; those that ship are named in game={'filters': [...]}"
-        own = named_values("filters", parts.get("filters") or {}, fix)
-        for code, fails in own.items():
+        added = named_values("filters", parts.get("filters") or {}, fix)
+        for code, fails in added.items():
             check_part(f"filters.{code}", fails, "__call__")
-        for code in own.keys() & {*RESERVED, *names}:
+        for code in added.keys() & {*RESERVED, *names}:
             raise ConfigError("filters", code, "this reason code is taken; choose another one")
 
         # Without tags that it can spell, no turn could ever be complete.
@@ -150,7 +150,7 @@ class Rules(Immutable):
             verifier=verifier,
             limits={role: Limits.of(role, config, tokenizer, prompts.tags) for role in Role},
             world=world,
-            filters={name: FILTERS[name] for name in names if name in FILTERS} | own,
+            filters={name: FILTERS[name] for name in names if name in FILTERS} | added,
             noise=NOISE[config.noise_kind] if noise is None else noise,
             proposer_reward=PROPOSER_REWARDS[config.proposer_reward] if asks is None else asks,
             solver_reward=right_answer if solves is None else solves,
@@ -177,9 +177,9 @@ def _check_prompts(prompts: Prompts, config: GameConfig, by_policy: bool) -> Non
 
 def own_retriever(world: World) -> Retriever:
     """The retriever that a world has, such as a kept index; else BM25 over its corpus."""
-    own: Retriever | None = getattr(world, "retriever", None)
-    if own is not None:
-        return own
+    retriever: Retriever | None = getattr(world, "retriever", None)
+    if retriever is not None:
+        return retriever
     # Imported here: a retriever of your own can do without.
     from ssp_env.search.bm25 import BM25Retriever
 
@@ -188,8 +188,8 @@ def own_retriever(world: World) -> Retriever:
 
 def own_judge(world: World) -> Judge:
     """The judge that a world has, such as exact match where names are generated; else lenient."""
-    own: Judge | None = getattr(world, "judge", None)
-    return LenientJudge() if own is None else own
+    judge: Judge | None = getattr(world, "judge", None)
+    return LenientJudge() if judge is None else judge
 
 
 def resolve_verifier(name: str, world: World) -> str:

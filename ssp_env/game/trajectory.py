@@ -193,11 +193,11 @@ class Trajectory:
         Two of the environment's follow one another where a turn between them was empty."""
         start = self.prompt_length
         while start < len(self.ids):
-            own = self.mask[start] == 1
-            stop = self.mask.find(b"\0" if own else b"\1", start)
+            by_policy = self.mask[start] == 1
+            stop = self.mask.find(b"\0" if by_policy else b"\1", start)
             stop = stop if stop >= 0 else len(self.ids)
             stop = min([stop, *(place for place in self.retried if place > start)])
-            yield start, stop, own
+            yield start, stop, by_policy
             start = stop
 
     def feed(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> bool:

@@ -216,7 +216,7 @@ def _may_follow(asked: Asked, after: _Words, answer: _Words) -> bool:
     if _turns(after, vocabulary("turn") - asked.words):
         return False
     # More about the answer begins with what it says, and names nothing of the answer's own kind.
-    free, own = (
+    free, kind_of_answer = (
         vocabulary("function", "tell", "change"),
         vocabulary("kind", "title") if kinds else (),
     )
@@ -229,7 +229,9 @@ def _may_follow(asked: Asked, after: _Words, answer: _Words) -> bool:
         )
         if says and not word.is_name and key not in countries():
             break
-        if (word.amount is None) == (measured is None) and not (asks or key in free or key in own):
+        if (word.amount is None) == (measured is None) and not (
+            asks or key in free or key in kind_of_answer
+        ):
             if not any(_lies_in(answer, after[at:end]) for end in range(at + 1, at + 4)):
                 return False
             break

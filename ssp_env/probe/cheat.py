@@ -148,10 +148,10 @@ class Turn:
         return query if fits else "?"
 
     def _imagine(self, question: str, skip: int = 0) -> Trajectory:
-        own = self._trajectory
+        real = self._trajectory
         # With the same key it is the same attempt: an honest solver succeeds in both or in neither.
-        imagined = Trajectory(own.limits, [], question, own.documents, own.library, key=own.key)
-        imagined.searches.extend(own.searches[skip:])
+        imagined = Trajectory(real.limits, [], question, real.documents, real.library, key=real.key)
+        imagined.searches.extend(real.searches[skip:])
         return imagined
 
 

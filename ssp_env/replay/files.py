@@ -85,8 +85,8 @@ class SavedTokenizer:
     def open(self, given: Tokenizer | str | Path | None = None) -> Tokenizer:
         """The tokenizer, ready for use. ``given`` is it, or its directory: needed where the
         header cannot say what it is made of, and refused if it is another one."""
-        own = f"{self.kind}, {self.vocab_size} tokens"
-        own += f", from {self.directory}" if self.directory else ""
+        saved = f"{self.kind}, {self.vocab_size} tokens"
+        saved += f", from {self.directory}" if self.directory else ""
         if given is None and self.directory and Path(self.directory, "tokenizer.json").is_file():
             given = self.directory
 
@@ -97,12 +97,12 @@ class SavedTokenizer:
         elif self.kind in ("bytes", "bpe", "words"):
             tokenizer = _packaged(self.kind, self.words, self.tags)
         else:
-            fix = f"give the one that the game was played with: {own}"
+            fix = f"give the one that the game was played with: {saved}"
             raise ConfigError("tokenizer", None, fix)
 
         other = SavedTokenizer.of(tokenizer)
         if (self.kind, self.sha256) != (other.kind, other.sha256):
-            fix = f"the game was played with another one: {own}"
+            fix = f"the game was played with another one: {saved}"
             raise ConfigError("tokenizer", given or other.kind, fix)
         return tokenizer
 

@@ -182,9 +182,9 @@ def recorded_rules(
     config, parts, record = saved.rules.config, saved.rules.parts, saved.record
     filters, as_saved = dict[str, Filter](), dict[str, str]()
     for code, function in parts.filters.items():
-        own = code not in FILTERS or dotted(FILTERS[code]) != function
-        filters[code] = partial(_failed, record, code) if own else FILTERS[code]
-        if own:
+        is_added = code not in FILTERS or dotted(FILTERS[code]) != function
+        filters[code] = partial(_failed, record, code) if is_added else FILTERS[code]
+        if is_added:
             as_saved[f"filter {code}"] = function
 
     if proposer_reward is None and parts.proposer_reward not in PROPOSER_REWARDS:
@@ -377,9 +377,9 @@ def _without_tokens(saved: SavedGame) -> Replay:
 def _judge(played: Sequence[Replay], judge: Judge) -> None:
     """New verdicts for all answers; attempts that gave none stay wrong, and void ones void."""
     for one in played:
-        for name, own in one.as_saved.items():
+        for name, saved in one.as_saved.items():
             if not name.startswith("filter "):
-                fix = f"other verdicts have to be paid anew: pass {own} to rescore() in Python"
+                fix = f"other verdicts have to be paid anew: pass {saved} to rescore() in Python"
                 raise ConfigError(name, None, fix)
 
     asked = [

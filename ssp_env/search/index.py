@@ -193,8 +193,8 @@ class SearchConfig(Settings):
 def open_search(config: SearchConfig, world: World | None = None) -> Retriever | None:
     """The retriever that is meant; ``None``: the world's own. An index has to suit the world."""
     if not config.source:
-        own = config.k1 is None and config.b is None
-        return None if own or world is None else in_memory(world.corpus, config)
+        by_default = config.k1 is None and config.b is None
+        return None if by_default or world is None else in_memory(world.corpus, config)
     if config.is_server:
         # Imported here and below: HTTP and models are of no use to a search by words.
         from ssp_env.search.client import HTTPRetriever

@@ -101,18 +101,18 @@ class BM25Index:
         """Puts the blocks' words behind one another, word by word; empties ``blocks``."""
         heads = self._starts[:-1].copy()
         for words, passages, counts in iter(lambda: blocks.pop(0) if blocks else None, None):
-            own = np.bincount(words, minlength=len(heads))
-            begins = np.cumsum(own) - own
+            per_word = np.bincount(words, minlength=len(heads))
+            begins = np.cumsum(per_word) - per_word
             places = heads[words] + np.arange(len(words)) - begins[words]
             frequencies = counts.astype(np.float32)
             self._passages[places] = passages
             self._parts[places] = idf[words] * (frequencies / (norms[passages] + frequencies))
-            heads += own
+            heads += per_word
 
     def describe(self) -> dict[str, Any]:
         """The constants of the formula, where they are not those of the mini-wiki."""
-        own = (self.k1, self.b)
-        return {} if own == (TRAINED_K1, B) else dict(zip(("k1", "b"), own, strict=True))
+        weights = (self.k1, self.b)
+        return {} if weights == (TRAINED_K1, B) else dict(zip(("k1", "b"), weights, strict=True))
 
     def best(self, query: str, k: int) -> Ranking:
         """The ``k`` best passages; those without any word of the query are left out."""

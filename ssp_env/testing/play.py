@@ -71,8 +71,8 @@ class PlayerTests:
     def _begin(self, games: int) -> GameBatch:
         """Games by the rules of ``setup``, with both of the gates that a policy plays in."""
         gates = {"verifier": "policy", "closed_book": True, "max_prompt_tokens": 20_000}
-        own: dict[str, Any] = {"max_response_tokens": 2_000, **self.setup.get("game", {}), **gates}
-        setup: Any = {**self.setup, "game": own}
+        game: dict[str, Any] = {"max_response_tokens": 2_000, **self.setup.get("game", {}), **gates}
+        setup: Any = {**self.setup, "game": game}
         rules = set_up(setup).rules
         return GameBatch(rules, partial(_answers, rules.world), games, [0])
 
@@ -94,10 +94,10 @@ class NoiseSourceTests:
 
     def test_none_of_its_own(self) -> None:
         """Also where nothing else is there."""
-        own = self.corpus[:2]
+        evidence = self.corpus[:2]
         for seed in range(20):
-            drawn = {item.document.id for item in self._draw(3, own, seed=seed)}
-            shared = drawn & {document.id for document in own}
+            drawn = {item.document.id for item in self._draw(3, evidence, seed=seed)}
+            shared = drawn & {document.id for document in evidence}
             assert not shared, f"noise held {sorted(shared)} of the proposer's: leave out own"
         everything = self._draw(2, self.corpus, [(1, document) for document in self.corpus])
         assert len(everything) == 0, f"every document is the game's own, but noise: {everything}"
@@ -114,14 +114,14 @@ class NoiseSourceTests:
     def _draw(
         self,
         count: int,
-        own: Sequence[Document] | None = None,
+        evidence: Sequence[Document] | None = None,
         others: Sequence[tuple[int, Document]] | None = None,
         seed: int = 0,
     ) -> tuple[NoiseDocument, ...]:
         """Noise for a game; the arguments have to stay as they are."""
         second, first = self.corpus[1], self.corpus[0]
         others = [(1, second), (2, second), (2, first)] if others is None else others
-        given = [*(self.corpus[:1] if own is None else own)], [*others], [*self.corpus]
+        given = [*(self.corpus[:1] if evidence is None else evidence)], [*others], [*self.corpus]
         before = deepcopy(given)
         drawn = self.make_noise()(np.random.default_rng(seed), count, *given)
         assert given == before, "the noise source changed its arguments"

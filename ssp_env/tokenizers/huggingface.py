@@ -49,17 +49,17 @@ class HuggingFaceTokenizer:
         self.vocab_size = max(tokenizer.get_vocab().values()) + 1
         self.unknown_id: int | None = tokenizer.unk_token_id
 
-        own: int | None = tokenizer.eos_token_id
+        end: int | None = tokenizer.eos_token_id
         behind = [*self._ends_of_messages()]
         self.end_ids: frozenset[int] = frozenset(
-            [*behind, *self._configured_ends(), *([] if own is None else [own])]
+            [*behind, *self._configured_ends(), *([] if end is None else [end])]
         )
         """What ends a turn: the tokenizer's own end token, those of ``generation_config.json``
         beside it, and what the chat template puts behind an assistant's message."""
         if not self.end_ids:
             fix = "set eos_token in its tokenizer_config.json"
             raise TokenizerError(f"no token of this tokenizer ends a turn; {fix}")
-        self.eos_id: int | None = own if own is not None else [*behind, *sorted(self.end_ids)][0]
+        self.eos_id: int | None = end if end is not None else [*behind, *sorted(self.end_ids)][0]
         pad: int | None = tokenizer.pad_token_id
         self.pad_id = self.eos_id if pad is None else pad
 
@@ -327,8 +327,10 @@ class HuggingFaceTokenizer:
         for i, text in zip(others, texts, strict=True):
             said, spelled = text.removeprefix(anchor), self._added.get(i)
             # What it puts around an added token is none of the token's.
-            own = spelled is not None and i != self.unknown_id and said.strip() == spelled.strip()
-            pieces[i] = (spelled if own and spelled is not None else said).encode()
+            same_text = (
+                spelled is not None and i != self.unknown_id and said.strip() == spelled.strip()
+            )
+            pieces[i] = (spelled if same_text and spelled is not None else said).encode()
         return tuple(pieces[i] for i in range(self.vocab_size))
 
 

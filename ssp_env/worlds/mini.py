@@ -92,9 +92,9 @@ def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = Tru
         graph.facts[name] = {}
 
         # Every entity keeps at least one fact, so that it has a page.
-        own = [relation for relation in RELATIONS if relation.subject == kind]
-        kept = [relation for relation in own if rng.random() < _FACT_CHANCE]
-        for relation in kept or [own[int(rng.integers(len(own)))]]:
+        relations = [relation for relation in RELATIONS if relation.subject == kind]
+        kept = [relation for relation in relations if rng.random() < _FACT_CHANCE]
+        for relation in kept or [relations[int(rng.integers(len(relations)))]]:
             others = [other for other in by_kind[relation.value] if other != name]
             graph.facts[name][relation] = others[int(rng.integers(len(others)))]
         if one_to_many and kind == "person":
@@ -270,8 +270,8 @@ def _grown(
     facts = (
         (entity, relation, value)
         for graph in (train, evaluation)
-        for entity, own in graph.facts.items()
-        for relation, value in own.items()
+        for entity, of_entity in graph.facts.items()
+        for relation, value in of_entity.items()
     )
     return train, evaluation, corpus, fact_tables(facts)
 

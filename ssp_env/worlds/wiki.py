@@ -113,8 +113,8 @@ class WikiSentences:
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
         wanted = self.per_group if per_group is None else per_group
-        own = read_questions(_folder() / f"{self.split}.jsonl")
-        return sample_questions([*own, *WikiMini().questions(0)], seed, wanted)
+        read = read_questions(_folder() / f"{self.split}.jsonl")
+        return sample_questions([*read, *WikiMini().questions(0)], seed, wanted)
 
     def analyse(self, question: str) -> Analysis | None:
         asked = parse_question(question)

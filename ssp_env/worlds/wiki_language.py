@@ -159,11 +159,11 @@ def facts_of(title: str, sentence: str, first: bool = False) -> Iterator[Stated]
             if found is None:
                 continue
             value = _TRIMMED.sub("", found["v"])
-            own = value in subject or subject in value
+            names_itself = value in subject or subject in value
             # "by American author ..." and the like: the nation is no person.
             if (
                 value
-                and not own
+                and not names_itself
                 and (relation.name == "nationality" or value not in names_of("people"))
             ):
                 yield Stated(relation.name, value, found.start("v"))

@@ -164,8 +164,8 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
     made_by, out = (name, options.temperature), Path(options.out) if options.out else None
     records = evaluation.answer_all(config, rules, questions, answering, made_by, out)
     _tell_unanswered(records)
-    own = name_of(rules.judge)
-    return Evaluated(name, evaluation.score(records, own), own, fingerprint(rules), asked)
+    judge = name_of(rules.judge)
+    return Evaluated(name, evaluation.score(records, judge), judge, fingerprint(rules), asked)
 
 
 def _tell_unanswered(records: Sequence[GameRecord]) -> None:
@@ -204,12 +204,14 @@ def _show(one: Evaluated, found: evaluation.Row) -> None:
     rows = pd.DataFrame(found["rows"])
     if len(rows):
         average = f"avg@{one.scores.attrs['k']}"
-        own, others = (part for _, part in rows.groupby(rows["judge"] != one.judge))
+        by_judge_of_run, others = (part for _, part in rows.groupby(rows["judge"] != one.judge))
         by_judge = others.pivot(index="group", columns="judge", values=average)
-        scores = [name for name in own["intervals"].iloc[0] if name not in (average, "f1")]
+        scores = [
+            name for name in by_judge_of_run["intervals"].iloc[0] if name not in (average, "f1")
+        ]
         names = ["group", "questions", average, "interval", *scores, *others["judge"].unique()]
         heads = {"questions": "n", "avg@1": "pass@1", "f1": "F1"}
-        shown = own.join(by_judge, on="group")[[*names, "f1", "searches"]]
+        shown = by_judge_of_run.join(by_judge, on="group")[[*names, "f1", "searches"]]
         _print_table(shown.rename(columns=heads))
 
     for group, size in found["void_groups"].items():
@@ -219,7 +221,7 @@ def _show(one: Evaluated, found: evaluation.Row) -> None:
         spoken = {BUDGET_PROMPT: "a prompt longer than game.max_prompt_tokens"}
         why = ", ".join(f"{count} by {spoken.get(why, why)}" for why, count in reasons.items())
         print(f"{plural(sum(reasons.values()), 'void question')} ({why})")
-    if len(rows) and (lost := own["lost_attempts"].iloc[-1]):
+    if len(rows) and (lost := by_judge_of_run["lost_attempts"].iloc[-1]):
         print(f"{plural(lost, 'attempt')} at other questions void")
 
     text, held = f"fingerprint: {one.fingerprint['hash']}", one.fingerprint

@@ -122,13 +122,13 @@ def arms_of(runs: Sequence[Run]) -> list[Arm]:
     No arm has a seed twice: the second run of a seed begins another arm, together with the second
     runs of other seeds. Arms are named by the settings in which they differ, if these are few.
     """
-    own = ("compute.", "search.", "openai.")
+    ignored = ("compute.", "search.", "openai.")
     settings = pd.DataFrame(
         [
             {
                 name: written(value)
                 for name, value in flat(run.config).items()
-                if not (name.startswith(own) and CHANGEABLE.fullmatch(name))
+                if not (name.startswith(ignored) and CHANGEABLE.fullmatch(name))
             }
             for run in runs
         ]

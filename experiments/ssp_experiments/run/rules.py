@@ -82,9 +82,11 @@ def build_rules(config: RunConfig, world: World, tokenizer: Tokenizer, game: Gam
             parts["judge"] = OpenAIJudge(client, prompt_file(game.prompts, "judge.txt"))
         if game.verifier == "openai":
             form = game.verification_prompt
-            own = prompt_file(game.prompts, "verify.txt" if form == "documents" else "solve.txt")
+            prompts = prompt_file(
+                game.prompts, "verify.txt" if form == "documents" else "solve.txt"
+            )
             judge = parts.get("judge") or own_judge(world)
-            parts["verifier"] = OpenAIVerifier(client, judge, own, form, game.max_searches)
+            parts["verifier"] = OpenAIVerifier(client, judge, prompts, form, game.max_searches)
     retriever = open_search(config.search, world)
     if retriever is not None:
         parts["retriever"] = retriever

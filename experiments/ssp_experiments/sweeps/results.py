@@ -74,8 +74,8 @@ class Results:
         steps = pd.concat(frames) if frames else pd.DataFrame()
         accuracies = sorted(name for name in steps if name.startswith(ACCURACY))
         self.groups = sorted(accuracies, key=lambda name: name != MEAN)
-        own = dict.fromkeys(name for trial in trials for name in trial.settings)
-        first = ["arm", "seed", "state", *own, "step", *self.groups]
+        varied = dict.fromkeys(name for trial in trials for name in trial.settings)
+        first = ["arm", "seed", "state", *varied, "step", *self.groups]
         rest = sorted({*steps} - {*first}, key=lambda name: (name.startswith("seconds."), name))
         self.steps = steps.reindex(columns=[*first, *rest])
         self.figures = [figure for figure in PLOTTED if figure in rest]

@@ -59,7 +59,9 @@ def test_a_page_holds_every_game_with_its_tokens(page: Path, two_runs: list[str]
         for play in record.trajectories:
             assert all(search.query in text for search in play.searches)
         marked = re.findall(r'<span class="own d\d" title="id (\d+); loss', games[str(record.slot)])
-        assert [*map(int, marked)] == [id_ for play in record.trajectories for id_ in play.own]
+        assert [*map(int, marked)] == [
+            id_ for play in record.trajectories for id_ in play.policy_ids
+        ]
 
 
 def test_the_same_runs_give_the_same_page(
