@@ -280,10 +280,10 @@ def _engine(
     cache = size * shape.cached * resident
     # The largest pass reads all prompts, or the documents of all searches, with a mask over all
     # that each token may see. Over its tokens, one layer's numbers exist at a time.
-    found = min(game.top_k * game.max_document_tokens, game.max_response_tokens)
+    shown = min(game.top_k * game.max_document_tokens, game.max_response_tokens)
     read = size * (4.6 * shape.heads * shape.head_size + 2.9 * shape.inner)
     prompts = questions * game.max_prompt_tokens * (read + (size + 1) * game.max_prompt_tokens)
-    documents = played * found * (read + (size + 1) * longest)
+    documents = played * shown * (read + (size + 1) * longest)
     # A layer's keys and values are copied for each of the query heads that share them.
     copied = 2 * shape.heads * shape.head_size * size * resident
     passes = copied + max(prompts, documents) + _SAMPLED * shape.vocabulary * played

@@ -219,17 +219,17 @@ def table(scores: pd.DataFrame, seed: int) -> list[Row]:
             counted = part.dropna(subset=["avg"])
             if counted.empty:
                 continue
-            found = {
+            estimates = {
                 name: over_questions(list(counted[column]), _rng(seed, group))
                 for name, column in names.items()
             }
             # What has no answer counts in no mean: an outage says nothing of a policy.
-            intervals = {name: estimate.interval for name, estimate in found.items()}
+            intervals = {name: estimate.interval for name, estimate in estimates.items()}
             row = {
                 "judge": judge,
                 "group": group,
                 "questions": len(counted),
-                **{name: estimate.mean for name, estimate in found.items()},
+                **{name: estimate.mean for name, estimate in estimates.items()},
                 "interval": intervals[f"avg@{k}"],
                 "intervals": intervals,
                 "searches": float(counted["searches"].mean()),

@@ -68,8 +68,8 @@ def play_league(
         print(f"{player} proposes", file=sys.stderr)
         proposals.append(_propose(engine_of(config, rules, folder), config, rules, answers))
         for place, question in proposals[-1].items():
-            if (found := rules.world.analyse(question.text)) is not None:
-                hops[row, place] = found.hops
+            if (analysis := rules.world.analyse(question.text)) is not None:
+                hops[row, place] = analysis.hops
 
     solved, paid = np.full(shape, np.nan), np.full(shape, rules.config.invalid_reward)
     tried = replace(rules, config=rules.config.replace(attempts=attempts))
@@ -198,8 +198,8 @@ class League:
         answers = np.arange(count)
         low, high = resampled(answers, rated, np.random.default_rng(self.seed))
         ends = {"mean": rated(answers), "low": low, "high": high}
-        found = pd.DataFrame({**ends, "count": count})
-        return {"proposer": found[: len(won)], "solver": found[len(won) :]}
+        ratings = pd.DataFrame({**ends, "count": count})
+        return {"proposer": ratings[: len(won)], "solver": ratings[len(won) :]}
 
     @property
     def valid_share(self) -> Floats:

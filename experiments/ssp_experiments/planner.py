@@ -65,14 +65,14 @@ def layouts(config: RunConfig, gpus: int) -> Iterator[RunConfig]:
     compute, engine, spread = config.compute, config.engine, config.compute.tensor_parallel
     overlap = compute.overlap or config.learning.importance_cap is not None
     pairs = gpus if gpus > 1 else 0
-    found = [("shared", pairs, pairs, engine)] if gpus <= MACHINE else []
-    if found and engine.memory is None and engine.kind == "vllm":
+    kinds = [("shared", pairs, pairs, engine)] if gpus <= MACHINE else []
+    if kinds and engine.memory is None and engine.kind == "vllm":
         # What learners that share a policy may leave to the engine.
-        found.append(("shared", pairs, pairs, engine.replace(memory=0.6)))
+        kinds.append(("shared", pairs, pairs, engine.replace(memory=0.6)))
     for engines in range(1, (gpus - 1) // spread + 1):
-        found.append(("own", engines, gpus - engines * spread, engine))
+        kinds.append(("own", engines, gpus - engines * spread, engine))
 
-    for kind, runners, learners, given in found:
+    for kind, runners, learners, given in kinds:
         changed = compute.replace(
             gpus=kind,
             tensor_parallel=spread if kind == "own" else 1,

@@ -190,16 +190,16 @@ def _replay(
     replayed = differing = unknown = 0
     check = known is not None
     own_code: dict[str, str] = {}
-    for found in games:
+    for listed in games:
         if not check:
-            record, rules = found.game.record, found.game.rules
+            record, rules = listed.game.record, listed.game.rules
             about = f"world {rules.parts.world}, weights of step {record.weights_version}"
-            heading = Line(f"{found.place}; {about}, ssp-env {rules.package}", "dim")
+            heading = Line(f"{listed.place}; {about}, ssp-env {rules.package}", "dim")
             for line in (heading, *transcript(record)):
                 line.print(console)
         try:
-            world = None if known is None else known.world(found.game)
-            outcome = play_again(found.game, tokenizer, world)
+            world = None if known is None else known.world(listed.game)
+            outcome = play_again(listed.game, tokenizer, world)
         except SSPError as error:
             # A game can be read where it has no tokens, or its tokenizer is elsewhere.
             if check or tokenizer is not None:
@@ -209,11 +209,11 @@ def _replay(
 
         replayed += 1
         own_code |= outcome.as_saved
-        others = [*outcome.differences, *_other_version(found, known)]
+        others = [*outcome.differences, *_other_version(listed, known)]
         differing += bool(others)
         unknown += check and world is None
         for difference in others:
-            Line(f"{found.place} differs: {difference}", "bold red").print(console)
+            Line(f"{listed.place} differs: {difference}", "bold red").print(console)
         if outcome.identical and not check:
             Line("replayed: identical to the record\n", "bold green").print(console)
 
@@ -228,10 +228,10 @@ def _replay(
     return 1 if differing else 0
 
 
-def _other_version(found: _Found, known: Known | None) -> Iterator[str]:
+def _other_version(listed: _Found, known: Known | None) -> Iterator[str]:
     """The difference between a game's weights and those that played its step, if there is one."""
-    saved = found.game.record.weights_version
-    played = saved if known is None else known.version(found.step)
+    saved = listed.game.record.weights_version
+    played = saved if known is None else known.version(listed.step)
     if played not in (None, saved):
         yield f"game: weights_version: saved {saved}, its step was played by {played}"
 
@@ -245,7 +245,7 @@ def _rescore(console: Console, name: str, games: Iterator[_Found], most: int | N
     valid = shown = verdicts = changed = 0
     before = after = 0.0
     while part := list(islice(games, _AT_ONCE)):
-        for found, one in zip(part, rescore([found.game for found in part], judge), strict=True):
+        for listed, one in zip(part, rescore([listed.game for listed in part], judge), strict=True):
             then, now = one.before.record, one.after.record
             if then.outcome is not Outcome.VALID:
                 continue
@@ -261,7 +261,7 @@ def _rescore(console: Console, name: str, games: Iterator[_Found], most: int | N
                 words = ", ".join(f"{old} -> {new}" for old, new in pairs)
                 paid = f"proposer {then.proposer_reward} -> {now.proposer_reward}"
                 paid += f", solver {then.solver_reward} -> {now.solver_reward}"
-                Line(f"{name}: {found.place}: {words}; {paid}").print(console)
+                Line(f"{name}: {listed.place}: {words}; {paid}").print(console)
 
     text = f"{changed} of {verdicts} verdicts change in {valid} valid games"
     if valid:

@@ -167,21 +167,21 @@ class GameRecord:
 
 def outages(records: Iterable[GameRecord]) -> list[Outage]:
     """All outages in these games: one per void game, and one per void attempt."""
-    found = chain.from_iterable((r.outage, *(t.outage for t in r.trajectories)) for r in records)
-    return [outage for outage in found if outage is not None]
+    each = chain.from_iterable((r.outage, *(t.outage for t in r.trajectories)) for r in records)
+    return [outage for outage in each if outage is not None]
 
 
 def names(roles: Iterable[Role]) -> list[str]:
     """Names of trajectories: their roles, numbered where there may be several."""
-    found: list[str] = []
+    numbered: list[str] = []
     seen: Counter[Role] = Counter()
 
     for role in roles:
         seen[role] += 1
         several = role in (Role.VERIFIER, Role.SOLVER)
-        found.append(f"{role} {seen[role]}" if several else role.value)
+        numbered.append(f"{role} {seen[role]}" if several else role.value)
 
-    return found
+    return numbered
 
 
 def record_game(
@@ -264,10 +264,10 @@ def known(values: tuple[T, ...] | None) -> tuple[T, ...]:
 def differences(saved: GameRecord, replayed: GameRecord) -> list[str]:
     """Every field that differs, trajectories first; of a list, the first place that does."""
     then, now = ({**r.named(), "game": replace(r, trajectories=())} for r in (saved, replayed))
-    found: list[str] = []
+    differing: list[str] = []
     for name in dict.fromkeys([*then, *now]):
-        found += _walk(f"{name}: ", then.get(name), now.get(name))
-    return found
+        differing += _walk(f"{name}: ", then.get(name), now.get(name))
+    return differing
 
 
 def _walk(place: str, then: Any, now: Any) -> Iterator[str]:
@@ -277,8 +277,8 @@ def _walk(place: str, then: Any, now: Any) -> Iterator[str]:
             yield from _walk(f"{within}{f.name}", getattr(then, f.name), getattr(now, f.name))
     elif isinstance(then, tuple) and isinstance(now, tuple) and then and now:
         for i, (before, after) in enumerate(zip_longest(then, now)):
-            if found := list(_walk(f"{place}[{i}]", before, after)):
-                yield from found
+            if differing := list(_walk(f"{place}[{i}]", before, after)):
+                yield from differing
                 return
     # Not ``!=``: a replay is exact, to the bit of a float.
     elif repr(then) != repr(now):  # it tells 0.0 from -0.0, and NaN equals itself

@@ -286,8 +286,8 @@ class _Drawer:
     def _named_in(self, text: str, most: int) -> list[PooledQuestion]:
         """Questions of up to ``most`` searches whose answers a text names, or may name."""
         words = dict.fromkeys(_WORD.findall(text))
-        found = [item for word in words for item in self._by_word.get(word, ())]
-        return [item for item in found if item.searches <= most]
+        named = [item for word in words for item in self._by_word.get(word, ())]
+        return [item for item in named if item.searches <= most]
 
 
 def update_strategy(

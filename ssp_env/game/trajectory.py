@@ -211,7 +211,7 @@ class Trajectory:
 
         # Nothing is taken if the tokens turn out to go on after the turn's end.
         before = self._scanner.mark()
-        taken, found, ended = self._scan(whole)
+        taken, action, ended = self._scan(whole)
         if taken < len(whole):
             self._scanner.rewind(before)
             raise UsageError(f"{len(whole) - taken} tokens were given after the end of the turn")
@@ -219,7 +219,7 @@ class Trajectory:
         self._append(whole, behaviour)
 
         if ended:
-            self._end_turn(found)
+            self._end_turn(action)
         return ended
 
     def feed_turn(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> int:
@@ -232,11 +232,11 @@ class Trajectory:
 
     def append_turn(self, ids: list[int], logprobs: array[float] | None) -> int:
         """As :meth:`feed_turn`, for what is checked already."""
-        taken, found, ended = self._scan(ids)
+        taken, action, ended = self._scan(ids)
         self._append(ids[:taken], None if logprobs is None else logprobs[:taken])
 
         if ended:
-            self._end_turn(found)
+            self._end_turn(action)
         # A whole turn is over even where a thought in it is not: then its first action counts.
         elif held := self._scanner.end():
             self._end_turn(held)
@@ -313,16 +313,16 @@ class Trajectory:
         pieces = list(map(pieces_of.__getitem__, text))
 
         joined = b"".join(pieces)
-        found = self._scanner.feed(joined)
-        if found is None:
+        action = self._scanner.feed(joined)
+        if action is None:
             return belong, self._scanner.end() if ended else None, ended
 
         # The action may end before the last token does: tokens behind it are not taken.
         surplus = self._scanner.surplus
         if surplus < len(pieces[-1]):
-            return len(pieces), found, True
+            return len(pieces), action, True
         stops = list(itertools.accumulate(map(len, pieces)))
-        return bisect.bisect_left(stops, len(joined) - surplus) + 1, found, True
+        return bisect.bisect_left(stops, len(joined) - surplus) + 1, action, True
 
     def _append(self, ids: list[int], logprobs: array[float] | None) -> None:
         self.ids.extend(ids)
@@ -341,13 +341,13 @@ class Trajectory:
         asked = len(limits.tokenizer.encode_data(self.about)) if solves else 0
         return max(limits.max_query_tokens, asked)
 
-    def _end_turn(self, found: Call | Forgery | None) -> None:
+    def _end_turn(self, action: Call | Forgery | None) -> None:
         limits = self.limits
         # Only the environment writes information tags: what follows would pass for documents.
-        if isinstance(found, Forgery):
+        if isinstance(action, Forgery):
             self.end(Ending.FORGED)
             return
-        if found is None:
+        if action is None:
             # Without an end token, it was the budget that ended the turn.
             if self.ids[-1] in limits.ends:
                 self._malformed()
@@ -356,21 +356,21 @@ class Trajectory:
             return
 
         # A question has no budget of its own: a filter looks at its length.
-        searches = found.action is Action.SEARCH
+        searches = action.action is Action.SEARCH
         most = limits.max_query_tokens if searches else MAX_ANSWER_TOKENS
         # Limits in this order, so that a search too many is that, however long its query.
         if searches and len(self.searches) >= limits.max_searches:
             self.end(Ending.BUDGET_SEARCHES)
         elif (
-            found.action is not Action.QUESTION
-            and (length := len(limits.tokenizer.encode_data(found.content))) > most
+            action.action is not Action.QUESTION
+            and (length := len(limits.tokenizer.encode_data(action.content))) > most
             and not (searches and length <= self.longest_query)
         ):
             self.end(Ending.BUDGET_QUERY if searches else Ending.BUDGET_ANSWER)
         elif searches:
-            self.query = found.content
+            self.query = action.content
         else:
-            self.result = found.content
+            self.result = action.content
             self.end(Ending.ACTION)
 
     def _malformed(self) -> None:

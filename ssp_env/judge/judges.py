@@ -55,8 +55,8 @@ class WorldVerifier:
             return Verdict(False, "the question cannot be read")
 
         if len(answers) != 1:
-            found = f"{len(answers)} answers: {'; '.join(sorted(answers))}"
-            return Verdict(False, f"the documents support {found if answers else 'no answer'}")
+            supported = f"{len(answers)} answers: {'; '.join(sorted(answers))}"
+            return Verdict(False, f"the documents support {supported if answers else 'no answer'}")
 
         (answer,) = answers
         return Verdict(exact_match(answer, task.truth.wordings), f"the documents support: {answer}")

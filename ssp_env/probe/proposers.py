@@ -192,7 +192,7 @@ def _few_words(question: str, evidence: Sequence[Document]) -> str:
     for size in range(1, max(len(left), len(right)) + 1):
         words = " ".join(left[-size:]), " ".join(right[:size])
         pattern = re.compile(rf"{re.escape(words[0])} (.{{1,200}}?) ?{re.escape(words[1])}")
-        if len({found for text in texts for found in pattern.findall(text)}) == 1:
+        if len({match for text in texts for match in pattern.findall(text)}) == 1:
             return f'What is missing in this sentence: "{words[0]} {GAP} {words[1]}"'
     return question
 

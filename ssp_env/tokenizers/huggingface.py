@@ -78,11 +78,11 @@ class HuggingFaceTokenizer:
     @classmethod
     def load(cls, directory: str | Path) -> HuggingFaceTokenizer:
         """Loads the tokenizer of a model directory, offline."""
-        found = [f for kind in _FILES for f in Path(directory).glob(kind) if f.is_file()]
-        if not any(f.name.startswith("tokenizer") for f in found):
+        files = [f for kind in _FILES for f in Path(directory).glob(kind) if f.is_file()]
+        if not any(f.name.startswith("tokenizer") for f in files):
             raise ModelError(f"{directory} holds no tokenizer (tokenizer.json is missing)")
         # When its files were written, so that others are not taken for them.
-        return cls._load(Path(directory), max(f.stat().st_mtime_ns for f in found))
+        return cls._load(Path(directory), max(f.stat().st_mtime_ns for f in files))
 
     @classmethod
     @lru_cache(maxsize=8)
@@ -273,8 +273,8 @@ class HuggingFaceTokenizer:
         except TokenizerError:
             told = ""  # a prompt set that needs such messages is refused
         # The longest, since one token may begin as another one does.
-        found = [t for t in marks if told and behind.lstrip().startswith(t)]
-        yield from (marks[t] for t in sorted(found, key=len)[-1:])
+        ends = [t for t in marks if told and behind.lstrip().startswith(t)]
+        yield from (marks[t] for t in sorted(ends, key=len)[-1:])
         named = template.values() if isinstance(template, dict) else [template]
         yield from (marks[t] for t in _WAITS if t in marks and any(t in one for one in named))
 

@@ -261,8 +261,8 @@ def in_latin(text: str) -> str:
     return text if text.isascii() else _FOREIGN.sub(_latin_word, text)
 
 
-def _latin_word(found: re.Match[str]) -> str:
-    word, before = found[0], found.string[: found.start()].rstrip()
+def _latin_word(match: re.Match[str]) -> str:
+    word, before = match[0], match.string[: match.start()].rstrip()
     latin = [c for c in word if c.isascii()]
     if word[0] == "μ" and 1 < len(word) <= 4:
         return "u" + word[1:]  # micro

@@ -232,11 +232,12 @@ class MiniWorld:
         return parsed if known else None
 
     def _questions(self, rng: np.random.Generator, hops: int, wanted: int) -> list[Question]:
-        found: dict[str, Question] = {}
+        questions: dict[str, Question] = {}
         in_vain = 0
-        while len(found) < wanted:
-            if in_vain == 50 * (100 + len(found)):
-                fix = f"this graph has only about {len(found)} {hops}-hop questions: ask for fewer"
+        while len(questions) < wanted:
+            if in_vain == 50 * (100 + len(questions)):
+                what = f"this graph has only about {len(questions)} {hops}-hop questions"
+                fix = f"{what}: ask for fewer"
                 raise ConfigError("questions.per_group", wanted, fix)
             in_vain += 1
             chain = self.eval_graph.walk(rng, hops)
@@ -245,10 +246,12 @@ class MiniWorld:
 
             start, path, answer = chain
             text = write_question(start, [Hop(relation) for relation in path])
-            if text not in found:
+            if text not in questions:
                 in_vain = 0
-                found[text] = Question(f"mini-{hops}hop-{len(found)}", text, (answer,), str(hops))
-        return list(found.values())
+                questions[text] = Question(
+                    f"mini-{hops}hop-{len(questions)}", text, (answer,), str(hops)
+                )
+        return list(questions.values())
 
 
 @lru_cache(maxsize=4)

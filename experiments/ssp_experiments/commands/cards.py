@@ -110,9 +110,9 @@ def accuracy(run: RunDirectory, summary: Mapping[str, Any], step: int) -> str:
         return "## Accuracy\n\nNot measured at this step."
 
     def entry(line: Mapping[str, Any], group: str) -> str:
-        found = f"{line['accuracy'][group]:.3f}" if group in line["accuracy"] else "–"
+        mean = f"{line['accuracy'][group]:.3f}" if group in line["accuracy"] else "–"
         ends = line.get("interval", {}).get(group)
-        return found if ends is None else f"{found} [{ends[0]:.2f}, {ends[1]:.2f}]"
+        return mean if ends is None else f"{mean} [{ends[0]:.2f}, {ends[1]:.2f}]"
 
     names = ["before training" if each == 0 else f"step {each}" for each in columns]
     rows = [

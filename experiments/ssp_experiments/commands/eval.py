@@ -97,8 +97,8 @@ def run(chosen: Chosen, options: EvalOptions, targets: Sequence[str]) -> int:
         print(json.dumps(data, indent=2))
         return 0
 
-    for one, found in zip(evaluated, data["evaluations"], strict=True):
-        _show(one, found)
+    for one, data_of_one in zip(evaluated, data["evaluations"], strict=True):
+        _show(one, data_of_one)
     if len(evaluated) == 2:
         print(f"the second against the first, question by question ({judge})")
         _print_table(pd.DataFrame(data["comparison"]))
@@ -198,10 +198,10 @@ def _read(file: str) -> Evaluated:
 # -- what is printed ---------------------------------------------------------------------------
 
 
-def _show(one: Evaluated, found: evaluation.Row) -> None:
+def _show(one: Evaluated, data: evaluation.Row) -> None:
     """Prints an evaluation: a row per group, with all judges side by side."""
     print(f"accuracy on {one.asked}, judge {one.judge}: {one.name}")
-    rows = pd.DataFrame(found["rows"])
+    rows = pd.DataFrame(data["rows"])
     if len(rows):
         average = f"avg@{one.scores.attrs['k']}"
         by_judge_of_run, others = (part for _, part in rows.groupby(rows["judge"] != one.judge))
@@ -214,10 +214,10 @@ def _show(one: Evaluated, found: evaluation.Row) -> None:
         shown = by_judge_of_run.join(by_judge, on="group")[[*names, "f1", "searches"]]
         _print_table(shown.rename(columns=heads))
 
-    for group, size in found["void_groups"].items():
+    for group, size in data["void_groups"].items():
         are = "its one question is" if size == 1 else f"all {size} questions are"
         print(f"group {group} is not in the table: {are} void")
-    if reasons := found["void_reasons"]:
+    if reasons := data["void_reasons"]:
         spoken = {BUDGET_PROMPT: "a prompt longer than game.max_prompt_tokens"}
         why = ", ".join(f"{count} by {spoken.get(why, why)}" for why, count in reasons.items())
         print(f"{plural(sum(reasons.values()), 'void question')} ({why})")

@@ -103,9 +103,9 @@ class Session:
                 self.rules, self._answers, QUESTIONS_AT_ONCE, [_QUESTIONS, self.seed, number]
             )
             games = play(batch, self.engine, temperature=1.0).games
-            found = [game for game in games if game.outcome is Outcome.VALID]
-            yield from found
-            if not found:
+            valid = [game for game in games if game.outcome is Outcome.VALID]
+            yield from valid
+            if not valid:
                 self.say("[dim]None of them is valid; it writes others ...[/dim]")
                 for game in games:
                     raise_outage(game)

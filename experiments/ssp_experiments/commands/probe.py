@@ -163,8 +163,8 @@ def show(report: dict[str, Any]) -> None:
         print(f"the gate: precision {gate['precision']:.3f}{recall}")
     for cheat in report["cheats"]:
         if cheat["finding"] in TOLD:
-            found = TOLD[cheat["finding"]]
-            print(f"{cheat['name']} {found}: {cheat['about']} Closed by: {cheat['closed_by']}.")
+            verdict = TOLD[cheat["finding"]]
+            print(f"{cheat['name']} {verdict}: {cheat['about']} Closed by: {cheat['closed_by']}.")
         elif cheat["finding"] == Finding.NO_RESULT:
             void = f"{cheat['void']} of {cheat['games']} games are void"
             print(f"{cheat['name']}: {void}, so nothing is known")

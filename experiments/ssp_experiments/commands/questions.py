@@ -103,7 +103,7 @@ def ledger(games: Iterable[Played], run: str | Path) -> list[dict[str, Any]]:
         place = {"step": step, "slot": game.slot}
         proposer = game.named().get("proposer")
         searches = proposer.searches if proposer is not None else ()
-        found = {document.id: document for search in searches for document in search.documents}
+        documents = {document.id: document for search in searches for document in search.documents}
         first: dict[str, Any] = {
             **RECORD.dump_python(game, mode="json", include=KNOWN),
             "answer": game.answer,
@@ -115,9 +115,9 @@ def ledger(games: Iterable[Played], run: str | Path) -> list[dict[str, Any]]:
                 for search in searches
             ],
             "evidence": [
-                {"id": each, "title": found[each].title, "text": found[each].text}
+                {"id": each, "title": documents[each].title, "text": documents[each].text}
                 for each in game.evidence
-                if each in found
+                if each in documents
             ],
             "games": [],
             "provenance": {"run": name, **place, "weights_version": game.weights_version},

@@ -61,9 +61,9 @@ def described(runs: Sequence[Run], live: bool) -> dict[str, Any]:
     groups = sorted({g for run in runs for line in run.evaluated for g in line["accuracy"]})
     means = {
         arm.name: {
-            group: found.iloc[-1]
+            group: mean.iloc[-1]
             for group in groups
-            if len(found := mean_curve([curve(runs[i], ACCURACY + group) for i in arm.runs]))
+            if len(mean := mean_curve([curve(runs[i], ACCURACY + group) for i in arm.runs]))
         }
         for arm in arms
         if len(arm.runs) > 1
@@ -187,8 +187,8 @@ def materials(game: GameRecord) -> list[tuple[Document, str | None]]:
     """Documents that verification read, in its order, with the origin of those that are noise."""
     origins = {item.document.id: item.origin for item in game.noise}
     searches = [search for play in game.trajectories for search in play.searches]
-    found = [document for search in searches for document in search.documents]
-    known = {each.id: each for each in (*(item.document for item in game.noise), *found)}
+    retrieved = [document for search in searches for document in search.documents]
+    known = {each.id: each for each in (*(item.document for item in game.noise), *retrieved)}
     return [
         (
             known.get(name, Document(name, name, "")),

@@ -78,13 +78,13 @@ def open_runs(paths: Sequence[str], live: bool = False) -> list[Run]:
     Says where the last line of metrics is cut off and left out, unless ``live``: then the next look
     finds its end.
     """
-    found: list[Path] = []
+    folders: list[Path] = []
     for path in map(Path, paths):
         begun = [file.parent / "config.yaml" for file in path.glob("trials/*/metrics.jsonl")]
         begun = sorted(begun, key=lambda file: file.stat().st_mtime_ns)
-        found += [file.parent for file in begun] or [path]
+        folders += [file.parent for file in begun] or [path]
 
-    parts = [path.resolve().parts for path in found]
+    parts = [path.resolve().parts for path in folders]
     # The shortest ends of paths that tell the runs apart.
     for length in range(1, max(map(len, parts)) + 1):
         keys = ["-".join(part[-length:]).strip("/-") or "run" for part in parts]
@@ -92,8 +92,8 @@ def open_runs(paths: Sequence[str], live: bool = False) -> list[Run]:
             break
     else:
         raise RunError(f"a run is named twice: {', '.join(paths)}")
-    runs = [read_run(key, path) for key, path in zip(keys, found, strict=True)]
-    for file in (path / "metrics.jsonl" for path in found):
+    runs = [read_run(key, path) for key, path in zip(keys, folders, strict=True)]
+    for file in (path / "metrics.jsonl" for path in folders):
         if not live and not file.read_bytes().endswith(b"\n"):
             cut = "its last line is cut off and left out (a run writes it, or was killed)"
             print(f"ssp: {file}: {cut}", file=sys.stderr)

@@ -231,11 +231,11 @@ class _Run:
         """Accuracies by group; adds the time it took to ``seconds``."""
         began = time.perf_counter()
         self.progress.note(f"evaluating {len(self.questions)} questions ({label})")
-        found = accuracies(algorithm.solve(self.questions), self.questions)
-        shown = "  ".join(f"{group}: {accuracy}" for group, accuracy in found.items())
+        by_group = accuracies(algorithm.solve(self.questions), self.questions)
+        shown = "  ".join(f"{group}: {accuracy}" for group, accuracy in by_group.items())
         self.progress.note(f"accuracy {label}:  {shown}")
         seconds["evaluation"] = time.perf_counter() - began
-        return found
+        return by_group
 
     def _write(
         self, line: dict[str, Any], seconds: dict[str, float], accuracy: dict[str, Accuracy]
@@ -248,8 +248,8 @@ class _Run:
         # A group that an outage hit whole has no accuracy.
         known = {group: share(a.right, a.asked) for group, a in accuracy.items() if a.asked}
         if accuracy:
-            line["accuracy"] = {group: found.mean for group, found in known.items()}
-            line["interval"] = {group: found.interval for group, found in known.items()}
+            line["accuracy"] = {group: estimate.mean for group, estimate in known.items()}
+            line["interval"] = {group: estimate.interval for group, estimate in known.items()}
             line["questions"] = {group: a.asked for group, a in accuracy.items()}
             line["void_questions"] = sum(a.void for a in accuracy.values())
         line = self.directory.append_metrics(line)

@@ -66,13 +66,13 @@ class Sweep(Settings):
             part if last.count(part) == 1 else name
             for name, part in zip(self.grid, last, strict=True)
         ]
-        found = {}
+        arms = {}
         for name, settings in (self.arms or {"": {}}).items():
             for values in product(*self.grid.values()):
                 parts = [f"{part}={value}" for part, value in zip(short, values, strict=True)]
                 chosen = dict(zip(self.grid, values, strict=True))
-                found[", ".join([*([name] if name else []), *parts])] = {**flat(settings), **chosen}
-        return found
+                arms[", ".join([*([name] if name else []), *parts])] = {**flat(settings), **chosen}
+        return arms
 
     def choose(self, arms: Sequence[str]) -> Self:
         """The sweep with these of its arms alone."""

@@ -81,8 +81,8 @@ class Results:
         self.figures = [figure for figure in PLOTTED if figure in rest]
 
         index = pd.MultiIndex.from_tuples(list(ends), names=["arm", "seed"])
-        found = pd.DataFrame(list(ends.values()), index, self.groups)
-        self.ends = found.dropna(subset=[MEAN]) if self.groups else found
+        table = pd.DataFrame(list(ends.values()), index, self.groups)
+        self.ends = table.dropna(subset=[MEAN]) if self.groups else table
         # d(arm, seed) = accuracy(arm, seed) - accuracy(first arm, seed).
         is_baseline = self.ends.index.get_level_values("arm") == self.arms[0]
         baseline = self.ends[is_baseline].droplevel("arm")
@@ -115,7 +115,7 @@ class Results:
     def _comparisons(self) -> Table:
         baseline, *others = self.arms
         means = self.apart[MEAN].dropna().groupby("arm")
-        better = means.agg(lambda found: f"{(found > 0).sum()} of {len(found)}")
+        better = means.agg(lambda differences: f"{(differences > 0).sum()} of {len(differences)}")
         cells = _cells(self.apart, others, sign="+")
         cells.insert(0, "better in", better.reindex(others, fill_value=NONE))
         title = f"Against {baseline}, seed by seed"
@@ -172,9 +172,9 @@ def _cells(values: pd.DataFrame, arms: Sequence[str], sign: str = "") -> pd.Data
         known = list(seeds.dropna())
         if not known:
             return NONE
-        found = over_runs(known)
-        half = "" if found.half is None else f" ±{short(found.half, 2)}"
-        return f"{short(found.mean, sign=sign)}{half}"
+        estimate = over_runs(known)
+        half = "" if estimate.half is None else f" ±{short(estimate.half, 2)}"
+        return f"{short(estimate.mean, sign=sign)}{half}"
 
     return values.groupby("arm", sort=False).agg(text).reindex(arms, fill_value=NONE)
 
