@@ -211,10 +211,10 @@ def _learner(shape: Shape, config: RunConfig) -> tuple[dict[str, int], dict[str,
 def learns_in_half(shape: Shape, config: RunConfig) -> bool:
     """True where a learner's passes are computed in bfloat16: on GPUs, unless it is told otherwise,
     and where this machine's CPU would."""
-    asked = config.learning.dtype
+    dtype = config.learning.dtype
     if config.compute.gpus != "none":
-        return asked != "float32"
-    return passes_dtype(asked, torch.device("cpu"), small=shape.parameters < SMALL) is not None
+        return dtype != "float32"
+    return passes_dtype(dtype, torch.device("cpu"), small=shape.parameters < SMALL) is not None
 
 
 def _activations(shape: Shape, config: RunConfig, half: bool, sharded: bool) -> int:

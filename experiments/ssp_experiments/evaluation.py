@@ -94,11 +94,11 @@ def answer_all(
     try:
         with heartbeat(lambda text: console.print(text, highlight=False)):
             for begin in track(begins, "answering", console=console, transient=True):
-                asked = questions[begin : begin + CHUNK]
+                portion = questions[begin : begin + CHUNK]
                 chunk = held[begin : begin + CHUNK]
                 # A chunk with an outage is asked again as a whole: it has one seed.
-                if len(chunk) < len(asked) or any(map(outage_of, chunk)):
-                    chunk = answer(rules, [*enumerate(asked)], play, [config.seed, begin])
+                if len(chunk) < len(portion) or any(map(outage_of, chunk)):
+                    chunk = answer(rules, [*enumerate(portion)], play, [config.seed, begin])
                     outages = [outage for record in chunk if (outage := outage_of(record))]
                     if len(outages) == len(chunk):
                         what = f"{len(chunk)} questions in a row were void, the first by: "

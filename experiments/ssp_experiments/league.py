@@ -77,8 +77,8 @@ def play_league(
     for column, (player, folder) in enumerate(folders.items()):
         print(f"{player} solves", file=sys.stderr)
         solver = engine_of(config, rules, folder)
-        for row, asked in enumerate(proposals):
-            places, questions = [*asked], [*asked.values()]
+        for row, by_place in enumerate(proposals):
+            places, questions = [*by_place], [*by_place.values()]
             game_batches = (
                 GameBatch.of_questions(tried, questions[i : i + size], [_SOLVE, config.seed, i])
                 for i in range(0, len(questions), size)

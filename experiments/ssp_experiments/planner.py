@@ -154,13 +154,13 @@ def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> tupl
     """The plan of a run that fits on that many GPUs of ``memory`` bytes each; a ConfigError, which
     names the setting to change and the fastest layout that fits, if it does not."""
     config.check()
-    asked = config.compute.gpus_in_all
-    if not asked:
+    wanted = config.compute.gpus_in_all
+    if not wanted:
         return plan(shape, config)
 
     refused = _too_full(config, shape, memory) if gpus else None
-    if refused is None and asked > gpus:
-        what = f"{asked} GPUs are asked for in all, and there are {gpus}"
+    if refused is None and wanted > gpus:
+        what = f"{wanted} GPUs are asked for in all, and there are {gpus}"
         fix = f"{what}; ask for fewer env runners and learners, or set RAY_ADDRESS"
         refused = ConfigError("compute.gpus", config.compute.gpus, fix)
     if refused is None:

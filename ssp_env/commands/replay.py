@@ -134,8 +134,8 @@ def _games(path: Path, chosen: Chosen) -> Iterator[_Found]:
     if count == 0:
         held = [step for _, step in files if step is not None]
         there = f" of steps {held[0]} to {held[-1]}" if held else ""
-        asked = ", ".join(f"{n} {value}" for n, value in vars(chosen).items() if value is not None)
-        raise SSPError(f"{path} holds {number} games{there}, but none with {asked}")
+        wanted = ", ".join(f"{n} {value}" for n, value in vars(chosen).items() if value is not None)
+        raise SSPError(f"{path} holds {number} games{there}, but none with {wanted}")
 
 
 def _files(path: Path) -> list[tuple[Path, int | None]]:
@@ -170,8 +170,8 @@ def _list(console: Console, games: Iterator[_Found], most: int | None) -> None:
         line = Text(f"{number:>6} {'' if step is None else step:>5} {record.slot:>5} ")
         line.append(f"{record.outcome:<8}", OUTCOME_STYLES[record.outcome])
         line.append(f" {record.reason or '':<16} {solved:>6} {paid:>8}  ")
-        asked = visible(f"{record.question or '(no question)'} -> {record.answer}")
-        line.append(asked.replace("\n", " "))
+        question = visible(f"{record.question or '(no question)'} -> {record.answer}")
+        line.append(question.replace("\n", " "))
         if console.is_terminal:
             console.print(line, no_wrap=True, overflow="ellipsis")
         else:

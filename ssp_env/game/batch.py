@@ -186,7 +186,7 @@ class GameBatch:
         low, high = self.rules.config.asked_searches
         wanted: Mapping[str, int] = getattr(self.rules.world, "asked_searches", {})
         new: list[Game] = []
-        asked = 0
+        searches = 0
         # Proposal ``index`` is number ``index % size`` of group ``index // size``.
         for index in range(count):
             slot, group = len(self.games) + index, index // size
@@ -198,10 +198,10 @@ class GameBatch:
 
             # A group is compared with itself, so all of it has one prompt.
             if index % size == 0:
-                asked = int(game.rng.integers(low, high + 1))
-                asked = wanted.get(truths[group].id, asked)
+                searches = int(game.rng.integers(low, high + 1))
+                searches = wanted.get(truths[group].id, searches)
             game.initial_state = replace(
-                game.initial_state, asked_searches=asked, asked_before=past
+                game.initial_state, asked_searches=searches, asked_before=past
             )
             new.append(game)
 

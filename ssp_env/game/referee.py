@@ -207,12 +207,12 @@ class Referee:
 
         Nothing is paid here, and :meth:`finish` pays nothing for such an answer afterwards: neither
         a code in the question nor playing dumb at this gate earns anything."""
-        asked = [
+        pairs = [
             (game, game.closed_book)
             for game in games
             if game.accepted and game.closed_book is not None and game.closed_book_verdict is None
         ]
-        for (game, _), result in zip(asked, self.verdicts(asked), strict=True):
+        for (game, _), result in zip(pairs, self.verdicts(pairs), strict=True):
             if isinstance(result, ServiceError):
                 game.void(result)
                 continue
@@ -225,14 +225,14 @@ class Referee:
 
     def judge_attempts(self, games: Sequence[Game]) -> None:
         """Judges what is not judged yet in one call, and pays games that no outage has voided."""
-        asked = [
+        pairs = [
             (game, attempt)
             for game in games
             if game.accepted
             for attempt in game.counted
             if attempt.verdict is None
         ]
-        self.record_verdicts(asked, self.verdicts([(game, a.trajectory) for game, a in asked]))
+        self.record_verdicts(pairs, self.verdicts([(game, a.trajectory) for game, a in pairs]))
 
         for game in games:
             if game.accepted:
@@ -250,12 +250,12 @@ class Referee:
         ]
 
     def record_verdicts(
-        self, asked: Sequence[tuple[Game, Attempt]], verdicts: Sequence[Verdict | ServiceError]
+        self, attempts: Sequence[tuple[Game, Attempt]], verdicts: Sequence[Verdict | ServiceError]
     ) -> None:
         """Hands attempts their verdicts; an outage voids those that it hits."""
         fewest = self.rules.config.fewest_attempts
 
-        for (game, attempt), verdict in zip(asked, verdicts, strict=True):
+        for (game, attempt), verdict in zip(attempts, verdicts, strict=True):
             if isinstance(verdict, ServiceError):
                 game.record_outage(attempt.trajectory, verdict, fewest)
             elif game.outcome is not Outcome.VOID:  # another attempt may have voided it

@@ -266,7 +266,7 @@ def waits_for_others(rules: Rules) -> bool:
 def idle_settings(rules: Rules) -> Iterator[str]:
     """One line for each setting of these rules that changes nothing, with the reason."""
     config = rules.config
-    count, kind, asked = config.noise_documents, config.noise_kind, config.asked_searches
+    count, kind, searches = config.noise_documents, config.noise_kind, config.asked_searches
 
     # Noise is read by the verifier alone, and misleads a world's reader where facts have rivals.
     misleads = getattr(rules.world, "one_to_many", True)
@@ -282,8 +282,8 @@ def idle_settings(rules: Rules) -> Iterator[str]:
     elif kind != "batch" and rules.noise is not NOISE[kind]:
         yield f"game.noise_kind = {kind} has no effect: noise comes from a source of your own"
 
-    if asked != (1, 1) and "{searches}" not in rules.prompts.texts["proposer"]:
+    if searches != (1, 1) and "{searches}" not in rules.prompts.texts["proposer"]:
         yield (
-            f"game.asked_searches = {asked} has no effect: the proposer's prompt "
+            f"game.asked_searches = {searches} has no effect: the proposer's prompt "
             f"(game.prompts: {config.prompts}) does not name a number of searches"
         )

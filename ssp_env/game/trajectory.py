@@ -338,8 +338,8 @@ class Trajectory:
         verification does."""
         limits = self.limits
         solves = limits.role in (Role.SOLVER, Role.VERIFIER)
-        asked = len(limits.tokenizer.encode_data(self.about)) if solves else 0
-        return max(limits.max_query_tokens, asked)
+        question = len(limits.tokenizer.encode_data(self.about)) if solves else 0
+        return max(limits.max_query_tokens, question)
 
     def _end_turn(self, action: Call | Forgery | None) -> None:
         limits = self.limits

@@ -55,11 +55,11 @@ def verification_prompt(
     if config.verification_prompt == "documents":
         return prompts.verifier(question, documents, limit)
 
-    asked = prompts.solver(question, config.max_searches)
+    prompt = prompts.solver(question, config.max_searches)
     if config.verifies_by_attempt:
-        return asked
+        return prompt
     turn = prompts.search(question)
-    return [*asked, *turn, *prompts.information(documents, limit, question)]
+    return [*prompt, *turn, *prompts.information(documents, limit, question)]
 
 
 def find_among(

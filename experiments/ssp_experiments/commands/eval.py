@@ -139,9 +139,9 @@ def _is_games(target: str) -> bool:
 
 
 def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
-    given, asked = None, "unseen questions"
+    given, described = None, "unseen questions"
     if options.questions is not None:
-        asked = f"the questions of {options.questions}"
+        described = f"the questions of {options.questions}"
         given = [*read_questions(options.questions)]
         if options.per_group is not None:
             given = sample_questions(given, config.seed, config.per_group)
@@ -165,7 +165,7 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
     records = evaluation.answer_all(config, rules, questions, answering, made_by, out)
     _tell_unanswered(records)
     judge = name_of(rules.judge)
-    return Evaluated(name, evaluation.score(records, judge), judge, fingerprint(rules), asked)
+    return Evaluated(name, evaluation.score(records, judge), judge, fingerprint(rules), described)
 
 
 def _tell_unanswered(records: Sequence[GameRecord]) -> None:

@@ -231,9 +231,9 @@ def _show(
     """Prints how many of the policy's trajectories end with the action that they were to give."""
     once, seed = replace(rules, config=config.game.replace(attempts=1)), [config.seed, _BEFORE]
     at = config.learning.temperature
-    asked = play(_proposals(once, len(questions), seed), engine, temperature=at)
+    proposed = play(_proposals(once, len(questions), seed), engine, temperature=at)
     solved = play(GameBatch.of_questions(once, questions, seed), engine, temperature=at)
-    proposals = [game.proposer for game in asked.games if game.proposer is not None]
+    proposals = [game.proposer for game in proposed.games if game.proposer is not None]
     attempts = [attempt.trajectory for game in solved.games for attempt in game.attempts]
     counts = [
         f"{sum(t.ending is Ending.ACTION for t in played)} of {len(played)} {what}"

@@ -172,10 +172,10 @@ def show(report: dict[str, Any]) -> None:
 
 def show_exploits(played: str, as_json: bool) -> int:
     """Prints how often the games of a run were won by something other than searching."""
-    asked = written(games_of(played))
-    if asked.empty:
+    questions = written(games_of(played))
+    if questions.empty:
         raise RunError(f"{played}: its proposer has not written a question yet")
-    windows, whole = by_step(asked), figures(asked)
+    windows, whole = by_step(questions), figures(questions)
     if as_json:
         print(dumps({"run": played, "windows": [*windows.values()], "all": whole}, indent=2))
         return 0

@@ -42,14 +42,14 @@ def run(directory: str, *, out: Path | None, all: bool, window: int | None, json
     if out:
         check_empty(out)
     games = list(games_of(directory))
-    entries, asked = ledger(games, directory), written(games)
+    entries, questions = ledger(games, directory), written(games)
     if {game.origin for _, game in games} == {"given"}:
         raise RunError(f"nothing was proposed in this run: the questions of {directory} were given")
     kept = [entry for entry in entries if all or entry["accepted"]]
     accepted = sum(entry["accepted"] for entry in entries)
 
-    windows = by_step(asked, window)
-    lengths = {int(hops): figures(part) for hops, part in asked.groupby("hops")}
+    windows = by_step(questions, window)
+    lengths = {int(hops): figures(part) for hops, part in questions.groupby("hops")}
     if out:
         card = data_card(RunDirectory(directory), kept)
         with new_folder(out) as folder:
@@ -179,10 +179,10 @@ def _shows(attempt: TrajectoryRecord, wordings: Sequence[str]) -> bool:
     return any(shows(d, wordings) for search in attempt.searches for d in search.documents)
 
 
-def by_step(asked: pd.DataFrame, window: int | None = None) -> dict[str, dict[str, Any]]:
+def by_step(questions: pd.DataFrame, window: int | None = None) -> dict[str, dict[str, Any]]:
     """Figures of the questions of every so many steps (default: an eighth of all), by the steps."""
-    size = window or -(-asked["step"].max() // 8)
-    parts = (figures(part) for _, part in asked.groupby((asked["step"] - 1) // size))
+    size = window or -(-questions["step"].max() // 8)
+    parts = (figures(part) for _, part in questions.groupby((questions["step"] - 1) // size))
     return {f"{part['first_step']}-{part['last_step']}": part for part in parts}
 
 
