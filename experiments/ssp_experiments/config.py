@@ -213,7 +213,7 @@ def settings_beside(policy: str | Path) -> Path | None:
         place = place.parent
     elif not (place / "checkpoints").is_dir():
         return None
-    return held if (held := place / "config.yaml").is_file() else None
+    return file if (file := place / "config.yaml").is_file() else None
 
 
 def make_config(values: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> RunConfig:

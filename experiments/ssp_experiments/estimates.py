@@ -143,7 +143,7 @@ def plan(shape: Shape, config: RunConfig, memory: float = 0) -> tuple[Device, ..
     """Memory that a run of a policy of this shape needs on each kind of device. ``memory`` is the
     bytes of each GPU, of which vLLM fills its share; 0 counts what it must have."""
     compute = config.compute
-    held, passing = _learner(shape, config)
+    kept, passing = _learner(shape, config)
     weights, playing = _engine(shape, config, memory)
     learners, runners = max(1, compute.learners), max(1, compute.env_runners)
     shared = compute.gpus == "shared"
@@ -153,10 +153,10 @@ def plan(shape: Shape, config: RunConfig, memory: float = 0) -> tuple[Device, ..
         if shared and config.engine.kind == "vllm":
             weights, playing = {}, {**weights, **playing}  # it sleeps without its weights
         larger = passing if sum(passing.values()) >= sum(playing.values()) else playing
-        return (Device("learner and engine", learners, {**held, **weights, **larger}),)
+        return (Device("learner and engine", learners, {**kept, **weights, **larger}),)
 
     return (
-        Device("learner", learners, {**held, **passing}),
+        Device("learner", learners, {**kept, **passing}),
         Device("engine", runners * compute.tensor_parallel, {**weights, **playing}),
     )
 
@@ -183,13 +183,13 @@ def _learner(shape: Shape, config: RunConfig) -> tuple[dict[str, int], dict[str,
     rounded = half and learning.lora_rank and not sharded
     if rounded:  # beneath adapters, layers are kept as passes read them
         weights -= HALF * (shape.parameters - shape.outside)
-    held = {"weights": weights, "Adam's moments": 2 * gradients}
+    kept = {"weights": weights, "Adam's moments": 2 * gradients}
     if compute.gpus == "none":
-        held["libraries"] = LIBRARIES
+        kept["libraries"] = LIBRARIES
     if learning.lora_rank:
-        held["adapters"] = gradients  # without them, the policy is its own reference
+        kept["adapters"] = gradients  # without them, the policy is its own reference
     elif has_kl:
-        held["reference"] = weights
+        kept["reference"] = weights
 
     passing = {"gradients": gradients}
     if len(learning.learning_roles) > 1:
@@ -197,7 +197,7 @@ def _learner(shape: Shape, config: RunConfig) -> tuple[dict[str, int], dict[str,
         passing["one role's gradients"] = gradients
     if sharded:
         # One layer computes while the next one arrives; what is in no layer stays whole.
-        models = 2 if "reference" in held else 1
+        models = 2 if "reference" in kept else 1
         passing["gathered layers"] = models * size * (2 * shape.layer + shape.outside)
         passing["gradients to deal"] = (size + FLOAT) * min(trained, shape.layer + shape.outside)
     elif half and not rounded:
@@ -205,7 +205,7 @@ def _learner(shape: Shape, config: RunConfig) -> tuple[dict[str, int], dict[str,
         lookup = 0 if shape.tied else shape.vocabulary * shape.width
         passing["weights in bfloat16"] = HALF * (shape.parameters - lookup)
     passing["activations"] = _activations(shape, config, half, sharded)
-    return held, passing
+    return kept, passing
 
 
 def learns_in_half(shape: Shape, config: RunConfig) -> bool:

@@ -87,7 +87,7 @@ def answer_all(
     decides = (header.fingerprint, made_by, weights, config.game, config.seed, questions)
     digest = hashlib.sha256(repr(decides).encode()).hexdigest()[:8]
     part = out.with_name(f"{out.name}.{digest}.part") if out else None
-    held = [saved.record for saved in read_games(part)] if part and part.exists() else []
+    saved_records = [saved.record for saved in read_games(part)] if part and part.exists() else []
 
     records, console = list[GameRecord](), Console(stderr=True)
     begins = range(0, len(questions), CHUNK)
@@ -95,7 +95,7 @@ def answer_all(
         with heartbeat(lambda text: console.print(text, highlight=False)):
             for begin in track(begins, "answering", console=console, transient=True):
                 portion = questions[begin : begin + CHUNK]
-                chunk = held[begin : begin + CHUNK]
+                chunk = saved_records[begin : begin + CHUNK]
                 # A chunk with an outage is asked again as a whole: it has one seed.
                 if len(chunk) < len(portion) or any(map(outage_of, chunk)):
                     chunk = answer(rules, [*enumerate(portion)], play, [config.seed, begin])
@@ -104,7 +104,7 @@ def answer_all(
                         what = f"{len(chunk)} questions in a row were void, the first by: "
                         raise ServiceError(outages[0].service, what + outages[0].what)
                     if part:
-                        known = [*records, *chunk, *held[begin + CHUNK :]]
+                        known = [*records, *chunk, *saved_records[begin + CHUNK :]]
                         with replacing(part) as file:
                             file.writelines(game_lines(SavedGame(header, each) for each in known))
                 records += chunk

@@ -98,12 +98,12 @@ def _propose(engine: Engine, config: RunConfig, rules: Rules, answers: int) -> d
     once = replace(rules, config=rules.config.replace(attempts=attempts, proposals=1))
     # All proposers get the same answers, each once unless there are fewer.
     rng = np.random.default_rng([_PROPOSE, config.seed])
-    dealt = iter(answers_of(rules.world)(rng, answers))
+    truths = iter(answers_of(rules.world)(rng, answers))
     size = config.learning.round_size
     game_batches = (
         GameBatch(
             once,
-            lambda _, count: [*islice(dealt, count)],
+            lambda _, count: [*islice(truths, count)],
             min(size, answers - i),
             [_PROPOSE, config.seed, i],
         )

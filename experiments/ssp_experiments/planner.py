@@ -102,10 +102,10 @@ def difference(config: RunConfig, other: RunConfig) -> str:
 def machine_memory() -> float:
     """Bytes that this machine's processes may hold, by its own count and by that of the control
     group that it runs this one in."""
-    held = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")
     said = limit.read_text(encoding="utf-8").strip() if limit.is_file() else "max"
-    return float(held if said == "max" else min(held, int(said)))
+    return float(memory if said == "max" else min(memory, int(said)))
 
 
 def with_checkpointing(config: RunConfig, shape: Shape, memory: float) -> RunConfig:

@@ -132,8 +132,8 @@ def _games(path: Path, chosen: Chosen) -> Iterator[_Found]:
     if number == 0:
         raise DataError(path, "holds no game")
     if count == 0:
-        held = [step for _, step in files if step is not None]
-        there = f" of steps {held[0]} to {held[-1]}" if held else ""
+        numbered = [step for _, step in files if step is not None]
+        there = f" of steps {numbered[0]} to {numbered[-1]}" if numbered else ""
         wanted = ", ".join(f"{n} {value}" for n, value in vars(chosen).items() if value is not None)
         raise SSPError(f"{path} holds {number} games{there}, but none with {wanted}")
 

@@ -134,8 +134,8 @@ async def play_chat(
 
         async def write(trajectory: Trajectory, text: str) -> str:
             messages = said[trajectory.key]
-            told = [{"role": "user", "content": text}]
-            messages += told if messages else driver.rules.prompts.chat(text)
+            prompt = [{"role": "user", "content": text}]
+            messages += prompt if messages else driver.rules.prompts.chat(text)
             body = {"model": model, "messages": messages, **(sampling or {})}
             choice = await retried(lambda: _complete(client, base_url, api_key, body), RETRIES)
             content: str = choice["message"]["content"] or ""

@@ -238,8 +238,8 @@ class Trajectory:
         if ended:
             self._end_turn(action)
         # A whole turn is over even where a thought in it is not: then its first action counts.
-        elif held := self._scanner.end():
-            self._end_turn(held)
+        elif in_thought := self._scanner.end():
+            self._end_turn(in_thought)
         else:
             self._malformed()
         return taken

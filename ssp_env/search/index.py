@@ -130,8 +130,8 @@ def indexes_of(directory: str | Path) -> tuple[Path, list[Path]]:
     there = [path for path in folders if path.exists() or unfinished(path).exists()]
     meant = [path for path in there if not one or path.name == named.name]
     if not meant:
-        held = ", ".join(path.name for path in there) or "no index"
-        raise ConfigError("index", str(named), f"{root} holds {held}; add it by `ssp index`")
+        names = ", ".join(path.name for path in there) or "no index"
+        raise ConfigError("index", str(named), f"{root} holds {names}; add it by `ssp index`")
     return root, meant
 
 

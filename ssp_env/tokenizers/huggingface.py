@@ -170,10 +170,12 @@ class HuggingFaceTokenizer:
     def declares_functions(self) -> bool:
         """True if the chat template has a place for functions (``tools=``), and for what they
         return."""
-        roles, told = ("user", "assistant", "tool"), {"name": "ssp_function"}
-        declared = {"type": "function", "function": {**told, "parameters": {"type": "object"}}}
+        roles, function = ("user", "assistant", "tool"), {"name": "ssp_function"}
+        declared = {"type": "function", "function": {**function, "parameters": {"type": "object"}}}
         try:
-            return self._templated and told["name"] in "".join(self.chat_frame(roles, [declared]))
+            return self._templated and function["name"] in "".join(
+                self.chat_frame(roles, [declared])
+            )
         except TokenizerError:
             return False
 
@@ -209,15 +211,15 @@ class HuggingFaceTokenizer:
         self, messages: Sequence[Mapping[str, Any]], tools: Mapping[str, Any]
     ) -> list[str]:
         """As :meth:`chat_frame`, with what calls a function written as the template writes it."""
-        told = [dict(message) for message in messages]
-        replies = [i for i, message in enumerate(told) if message["role"] == "tool"]
+        copies = [dict(message) for message in messages]
+        replies = [i for i, message in enumerate(copies) if message["role"] == "tool"]
         for i in replies:
-            called = {"name": "search", "arguments": {"query": told[i - 1]["content"]}}
+            called = {"name": "search", "arguments": {"query": copies[i - 1]["content"]}}
             call = {"id": _CALL_ID, "type": "function", "function": called}
-            told[i - 1] |= {"content": "", "tool_calls": [call]}
-            told[i] |= {"name": "search", "tool_call_id": _CALL_ID}
+            copies[i - 1] |= {"content": "", "tool_calls": [call]}
+            copies[i] |= {"name": "search", "tool_call_id": _CALL_ID}
 
-        parts = re.split(_NUMBERED, self._render(told, **tools))
+        parts = re.split(_NUMBERED, self._render(copies, **tools))
         # The policy writes all of its call: the frame begins with what ends its message.
         special = [t.content for t in self.inner.added_tokens_decoder.values() if t.special]
         for place in (2 * i for i in replies):
@@ -269,11 +271,11 @@ class HuggingFaceTokenizer:
         added = self.inner.added_tokens_decoder.items()
         marks = {t.content: i for i, t in added if t.special or _MARKUP.fullmatch(t.content)}
         try:
-            _, told, behind = self._render(messages, add_generation_prompt=False).rpartition(mark)
+            _, before, behind = self._render(messages, add_generation_prompt=False).rpartition(mark)
         except TokenizerError:
-            told = ""  # a prompt set that needs such messages is refused
+            before = ""  # a prompt set that needs such messages is refused
         # The longest, since one token may begin as another one does.
-        ends = [t for t in marks if told and behind.lstrip().startswith(t)]
+        ends = [t for t in marks if before and behind.lstrip().startswith(t)]
         yield from (marks[t] for t in sorted(ends, key=len)[-1:])
         named = template.values() if isinstance(template, dict) else [template]
         yield from (marks[t] for t in _WAITS if t in marks and any(t in one for one in named))

@@ -73,7 +73,7 @@ class Graph:
 
 
 def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = True) -> Graph:
-    """A random graph over ``names``, whose kinds are dealt by their shares, in order.
+    """A random graph over ``names``, whose kinds are drawn by their shares, in order.
 
     With ``one_to_many``, every person is a citizen of one country. With a single one, noise
     matters: a passage of the corpus names a rival answer to "the citizen of V" with a chance of
@@ -81,8 +81,8 @@ def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = Tru
     bounds, kinds = np.cumsum(list(KINDS.values())) * len(names), list(KINDS)
     # Name i of n has the first kind whose cumulated share of n exceeds i.
     places = np.searchsorted(bounds, np.arange(len(names)), side="right")
-    dealt = (kinds[min(int(place), len(kinds) - 1)] for place in places)
-    graph = Graph(dict(zip(names, dealt, strict=True)))
+    drawn_kinds = (kinds[min(int(place), len(kinds) - 1)] for place in places)
+    graph = Graph(dict(zip(names, drawn_kinds, strict=True)))
 
     by_kind: dict[str, list[str]] = {kind: [] for kind in KINDS}
     for name, kind in graph.entities.items():

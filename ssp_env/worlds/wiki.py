@@ -167,8 +167,8 @@ def cloze(document: Document, rng: np.random.Generator) -> tuple[str, str, int] 
     before = text[: gap.start()].split()
     after = text[gap.end() :].split()
     before, after = before[-int(rng.integers(4, _AROUND)) :], after[: int(rng.integers(_AROUND))]
-    told = " ".join([*before, "what", *after]).removesuffix(" .")
-    question = told if subject in told else f"{subject} : {told}"
+    statement = " ".join([*before, "what", *after]).removesuffix(" .")
+    question = statement if subject in statement else f"{subject} : {statement}"
     return f"{question} ?", gap[0], gap.start()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from ssp_experiments.config import RunConfig, flat, make_config, nearest_preset
-from ssp_experiments.report.curves import spoken_group
+from ssp_experiments.report.curves import group_in_words
 from ssp_experiments.run.rundir import CHANGEABLE, RunDirectory
 
 CARD = "README.md"
@@ -116,7 +116,7 @@ def accuracy(run: RunDirectory, summary: Mapping[str, Any], step: int) -> str:
 
     names = ["before training" if each == 0 else f"step {each}" for each in columns]
     rows = [
-        (spoken_group(group), *(entry(evaluated[each], group) for each in columns))
+        (group_in_words(group), *(entry(evaluated[each], group) for each in columns))
         for group in evaluated[columns[-1]]["accuracy"]
     ]
     judge = summary.get("fingerprint", {}).get("judge")

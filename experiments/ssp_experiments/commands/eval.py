@@ -218,19 +218,19 @@ def _show(one: Evaluated, data: evaluation.Row) -> None:
         are = "its one question is" if size == 1 else f"all {size} questions are"
         print(f"group {group} is not in the table: {are} void")
     if reasons := data["void_reasons"]:
-        spoken = {BUDGET_PROMPT: "a prompt longer than game.max_prompt_tokens"}
-        why = ", ".join(f"{count} by {spoken.get(why, why)}" for why, count in reasons.items())
+        in_words = {BUDGET_PROMPT: "a prompt longer than game.max_prompt_tokens"}
+        why = ", ".join(f"{count} by {in_words.get(why, why)}" for why, count in reasons.items())
         print(f"{plural(sum(reasons.values()), 'void question')} ({why})")
     if len(rows) and (lost := by_judge_of_run["lost_attempts"].iloc[-1]):
         print(f"{plural(lost, 'attempt')} at other questions void")
 
-    text, held = f"fingerprint: {one.fingerprint['hash']}", one.fingerprint
-    if "retriever" in held:
-        retriever = held["retriever"]
-        where = retriever.get("server") or f"{held['corpus']['passages']:,} passages"
+    text, rules = f"fingerprint: {one.fingerprint['hash']}", one.fingerprint
+    if "retriever" in rules:
+        retriever = rules["retriever"]
+        where = retriever.get("server") or f"{rules['corpus']['passages']:,} passages"
         text += (
-            f" ({retriever['class']} over {where}, top_k {held['top_k']}, max_searches "
-            f"{held['max_searches']}, judge {held['judge']}, prompts {held['prompts']['name']})"
+            f" ({retriever['class']} over {where}, top_k {rules['top_k']}, max_searches "
+            f"{rules['max_searches']}, judge {rules['judge']}, prompts {rules['prompts']['name']})"
         )
     print(text + "\n")
 

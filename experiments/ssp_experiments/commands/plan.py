@@ -96,8 +96,8 @@ def _show(device: Device, memory: float) -> None:
 
     table = Table("", "", show_header=False)
     table.columns[1].justify = "right"
-    for name, held in device.parts.items():
-        table.add_row(name, gib(held))
+    for name, size in device.parts.items():
+        table.add_row(name, gib(size))
     table.add_section()
     table.add_row("all", gib(device.total))
     if memory:

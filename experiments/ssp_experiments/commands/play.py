@@ -81,8 +81,8 @@ class Session:
         solving = self.role == "solver"
         if solving:
             self.say("[dim]The policy is writing questions ...[/dim]")
-        dealt: Iterator[Game | None] = self.questions() if solving else repeat(None)
-        for number, asked in enumerate(dealt):
+        questions: Iterator[Game | None] = self.questions() if solving else repeat(None)
+        for number, asked in enumerate(questions):
             seed = (_PERSON, self.seed, number)
             try:
                 if asked is not None:

@@ -84,11 +84,11 @@ def run(chosen: Chosen, options: ProbeOptions, played: str | None = None) -> int
         print(f"ssp: {error}; no honest game came to an end, so nothing is known", file=sys.stderr)
         return NO_RESULT
 
-    told = as_json(report, config, rules)
+    data = as_json(report, config, rules)
     if options.json:
-        print(dumps(told))
+        print(dumps(data))
     else:
-        show(told)
+        show(data)
     findings = {r.finding for r in report.cheats if r.name not in options.allow}
     if {Finding.PAYS, Finding.MOVES} & findings:
         return PAYS

@@ -25,15 +25,15 @@ def report(paths: Sequence[str], out: str | None = None, tokens: bool = False) -
     steps = [(place, step) for place, run in enumerate(runs) for step in run.files]
     indexes: list[dict[int, Any]] = [{} for _ in runs]
     with replacing(page) as file:
-        held = {"data": packed(described(runs, live=False))}
+        scripts = {"data": packed(described(runs, live=False))}
         console = Console(stderr=True)
         for place, step in track(steps, "reading games", console=console, transient=True):
             saved = list(read_games(runs[place].files[step]))
             indexes[place][step] = [row(game.record) for game in saved]
             shown = {g.record.slot: game_html(runs[place].key, step, g, tokens) for g in saved}
-            held[f"step_{step}_{place}"] = packed(shown)
-        held |= {f"index_{place}": packed(index) for place, index in enumerate(indexes)}
-        file.write(page_html(runs, held))
+            scripts[f"step_{step}_{place}"] = packed(shown)
+        scripts |= {f"index_{place}": packed(index) for place, index in enumerate(indexes)}
+        file.write(page_html(runs, scripts))
 
     games = sum(len(rows) for index in indexes for rows in index.values())
     size = page.stat().st_size / 1e6

@@ -83,37 +83,37 @@ def charts(names: Iterable[str]) -> list[tuple[dict[str, Any], list[str]]]:
 
     A chart has a ``group`` (its heading), ``title`` and ``unit``; ``share`` is whether that is one.
     """
-    left, dealt = sorted({*names}), []
+    left, placed = sorted({*names}), []
     for group, title, unit, pattern in KINDS:
         matching = [name for name in left if re.fullmatch(pattern, name)]
         left = [name for name in left if name not in matching]
         about = {"group": group, "title": title, "unit": unit, "share": unit.startswith("share")}
         if matching and title:
-            dealt.append((about, matching))
+            placed.append((about, matching))
         else:
-            dealt += [({**about, "title": spoken(n).capitalize()}, [n]) for n in matching]
-    return dealt
+            placed += [({**about, "title": in_words(n).capitalize()}, [n]) for n in matching]
+    return placed
 
 
-def spoken(name: str) -> str:
+def in_words(name: str) -> str:
     """The words for a figure in a legend."""
     if name in LABELS:
         return LABELS[name]
     if match := re.fullmatch(r"share_(\d+)hop|accuracy\.(.*)", name):
-        return spoken_group(match[1] or match[2])
+        return group_in_words(match[1] or match[2])
     name = re.sub(rf"^({REASON}|learner_|seconds\.)", "", name)  # its heading says that
     name = re.sub(r"^(proposer|solver)_(tokens|searches|overlong|reward)$", r"\1", name)
     return re.sub(r"[_.]+", " ", name)
 
 
-def spoken_group(group: str) -> str:
+def group_in_words(group: str) -> str:
     """The words for a group of questions: a number of hops, or a benchmark's name."""
     return plural(int(group), "hop") if group.isdecimal() else group
 
 
 def titled(name: str) -> str:
     """The title of a figure that has a chart to itself."""
-    title, label = charts([name])[0][0]["title"], spoken(name)
+    title, label = charts([name])[0][0]["title"], in_words(name)
     return title if label in title.lower() else f"{title}: {label}"
 
 
@@ -157,7 +157,7 @@ def chart_data(runs: Sequence[Run], arms: Sequence[Arm]) -> list[dict[str, Any]]
             if name.startswith(ACCURACY) or any(c["y"].any() for c in curves)
         }
         if len(runs) == 1 and shown:
-            series = [(spoken(name), i, shown[name][0]) for i, name in enumerate(shown)]
+            series = [(in_words(name), i, shown[name][0]) for i, name in enumerate(shown)]
             drawn.append({**about, **_plain(series, [])})
         for name, curves in shown.items() if len(runs) > 1 else ():
             series = [(run.key, i, curves[i]) for i, run in enumerate(runs)]

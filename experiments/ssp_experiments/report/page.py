@@ -22,7 +22,7 @@ from ssp_env.game.record import GameRecord, TrajectoryRecord
 from ssp_env.replay import SavedGame
 from ssp_env.types import Document
 from ssp_experiments.config import flat
-from ssp_experiments.report.curves import chart_data, curve, mean_curve, spoken_group
+from ssp_experiments.report.curves import chart_data, curve, group_in_words, mean_curve
 from ssp_experiments.report.runs import ACCURACY, Run, arms_of, written
 
 PARTS = Path(__file__).parent / "page"
@@ -32,7 +32,7 @@ DOUBTS = 6
 """Shades of tokens, from likely to unlikely."""
 
 
-def page_html(runs: Sequence[Run], held: dict[str, str], live: bool = False) -> str:
+def page_html(runs: Sequence[Run], scripts: dict[str, str], live: bool = False) -> str:
     """The page around packed data.
 
     Nothing from a run can become code: templates escape it, data is base64, and the page's policy
@@ -52,7 +52,7 @@ def page_html(runs: Sequence[Run], held: dict[str, str], live: bool = False) -> 
     )
     title = runs[0].key if len(runs) == 1 else f"{len(runs)} runs"
     shell = TEMPLATES.get_template("shell.html")
-    return shell.render(policy=policy, style=style, script=script, held=held, title=title)
+    return shell.render(policy=policy, style=style, script=script, scripts=scripts, title=title)
 
 
 def described(runs: Sequence[Run], live: bool) -> dict[str, Any]:
@@ -224,7 +224,7 @@ TEMPLATES = Environment(
     undefined=StrictUndefined,
 )
 TEMPLATES.filters |= {
-    "group": spoken_group,
+    "group": group_in_words,
     "reason": lambda code: code.replace("_", " "),
     "share": lambda value: "–" if value is None else f"{value:.2f}".replace("-", "−"),
 }

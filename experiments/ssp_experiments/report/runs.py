@@ -102,9 +102,13 @@ def open_runs(paths: Sequence[str], live: bool = False) -> list[Run]:
 
 def read_run(key: str, path: str | Path) -> Run:
     """A run, with the name that it gets; see :func:`open_runs`."""
-    held = RunDirectory(path)
-    config, summary, lines = held.read_config(), held.read_summary(), held.read_metrics()
-    return Run(key, held.path, config, lines, summary, held.game_files)
+    directory = RunDirectory(path)
+    config, summary, lines = (
+        directory.read_config(),
+        directory.read_summary(),
+        directory.read_metrics(),
+    )
+    return Run(key, directory.path, config, lines, summary, directory.game_files)
 
 
 @dataclass(frozen=True)

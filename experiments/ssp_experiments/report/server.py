@@ -45,8 +45,8 @@ class Viewer(ThreadingHTTPServer):
         """Content type and body; a ``LookupError`` where there is no such page, run or game."""
         runs = open_runs(self.paths, live=True)
         if path == "/":
-            held = {"data": packed(described(runs, live=True))}
-            return "text/html", page_html(runs, held, live=True)
+            scripts = {"data": packed(described(runs, live=True))}
+            return "text/html", page_html(runs, scripts, live=True)
 
         data: Any
         if path == "/api/state":

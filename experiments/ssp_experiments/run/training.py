@@ -66,7 +66,7 @@ def train(
     planned = check_memory(config)
     rules, questions = open_training(config)
     directory = RunDirectory(out)
-    held = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
+    saved_rules = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
     with kept_open(), directory.claimed(config, resume) as steps_done:
         tell_lost_games(directory, steps_done)
         if steps_done < config.steps:
@@ -84,7 +84,7 @@ def train(
                     progress.note(f"resumed after step {steps_done}")
                     file = directory.game_files.get(steps_done)
                     before = next(read_games(file), None) if file else None
-                    if before and before.rules.fingerprint != held.fingerprint:
+                    if before and before.rules.fingerprint != saved_rules.fingerprint:
                         what = "passages, search, judge, verifier or prompts"
                         progress.note(f"from here on, it is played by other {what} than before")
                 if stopped := directory.read_stopped():
@@ -94,7 +94,9 @@ def train(
                 except Exception as error:  # each library raises its own
                     what = f"tracker {config.tracker} cannot be opened: {error}"
                     raise RunError(what) from error
-                run = _Run(planned, directory, held, questions, progress, track, report, began)
+                run = _Run(
+                    planned, directory, saved_rules, questions, progress, track, report, began
+                )
                 run.play(steps_done)
 
         summary = summarise(config, directory, rules)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ssp_experiments.report.curves import PLOTTED, draw_runs, spoken
+from ssp_experiments.report.curves import PLOTTED, draw_runs, in_words
 from ssp_experiments.report.runs import ACCURACY, MEAN, Arm, read_run
 from ssp_experiments.stats import over_runs
 from ssp_experiments.sweeps.definition import ENDED, Sweep, SweepDirectory, Trial
@@ -110,7 +110,7 @@ class Results:
         cells.insert(0, "seeds", [*[NONE] * len(base), *map(str, counts)])
         steps = sorted({trial.config.steps for trial, _ in self.ended})
         title = f"Accuracy on held-out questions after {' or '.join(map(str, steps))} steps"
-        return Table(title, cells.rename(columns=spoken).rename_axis("arm"), self._notes())
+        return Table(title, cells.rename(columns=in_words).rename_axis("arm"), self._notes())
 
     def _comparisons(self) -> Table:
         baseline, *others = self.arms
@@ -119,7 +119,7 @@ class Results:
         cells = _cells(self.apart, others, sign="+")
         cells.insert(0, "better in", better.reindex(others, fill_value=NONE))
         title = f"Against {baseline}, seed by seed"
-        return Table(title, cells.rename(columns=spoken).rename_axis("arm"))
+        return Table(title, cells.rename(columns=in_words).rename_axis("arm"))
 
     def _figures(self) -> Table:
         steps = self.steps[self.steps["step"] > 0].groupby(["arm", "seed"], sort=False)

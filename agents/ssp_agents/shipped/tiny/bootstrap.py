@@ -150,7 +150,7 @@ def bootstrap(
             group["lr"] = lr * rate(step, steps)
 
         batch = next(at_first if step <= SIMPLE_SHARE * steps else later)
-        loss, _ = spoken_loss(model, batch)
+        loss, _ = token_loss(model, batch)
         descend(optimizer, loss, model)
         report(step, float(loss.detach()))
 
@@ -195,7 +195,7 @@ def endless(stream: Iterator[Trace], rng: np.random.Generator) -> Iterator[list[
         yield from batches(list(islice(stream, POOL)), rng)
 
 
-def spoken_loss(
+def token_loss(
     model: Lfm2ForCausalLM, batch: Sequence[Trace], **outputs: Any
 ) -> tuple[torch.Tensor, Any]:
     """Mean cross-entropy of the player's own tokens, in nats, and what the layers gave out, with

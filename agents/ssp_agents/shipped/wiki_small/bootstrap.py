@@ -141,9 +141,9 @@ def bootstrap(
             for number, group in enumerate(optimizer.param_groups):
                 waits = number > 0 and step < FROZEN * steps
                 group["lr"] = 0.0 if waits else tiny.LR * group["share"] * tiny.rate(step, steps)
-            spoken, attention = losses(model, batch)
-            tiny.descend(optimizer, spoken + ATTENTION_WEIGHT * attention, model)
-            report(step, float(spoken.detach()))
+            token_loss, attention = losses(model, batch)
+            tiny.descend(optimizer, token_loss + ATTENTION_WEIGHT * attention, model)
+            report(step, float(token_loss.detach()))
             if step == steps:
                 break
         pool += 1
@@ -160,10 +160,10 @@ def bootstrap(
 def losses(model: Lfm2ForCausalLM, batch: list[Trace]) -> tuple[torch.Tensor, torch.Tensor]:
     """Cross-entropy of the player's own tokens, in nats a token; and of the places that they are
     copied from, under the mean attention of the last layer's heads."""
-    spoken, result = tiny.spoken_loss(model, batch, output_attentions=True)
+    token_loss, result = tiny.token_loss(model, batch, output_attentions=True)
     source = tiny.padded(batch, "source", -1)[:, 1:]  # (rows, length - 1)
 
     # Attention of the token before, from which the copied one is predicted: (copied, heads).
     rows, places = torch.nonzero(source >= 0, as_tuple=True)
     looked = result.attentions[-1][rows, :, places, source[rows, places]]
-    return spoken, -torch.log(looked.mean(-1) + 1e-6).mean()
+    return token_loss, -torch.log(looked.mean(-1) + 1e-6).mean()
