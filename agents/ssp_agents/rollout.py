@@ -193,7 +193,7 @@ class _Scheduler:
             # The seed of a turn follows from its place in the game, not from the order of events.
             name = (
                 *game.initial_state.seed,
-                game.slot,
+                game.index,
                 play.number,
                 written.role,
                 len(written.ids),

@@ -67,7 +67,7 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
             proposals.append(_row(game, game.proposer, "proposer", game.proposer_reward, group))
 
         # r = 1 for a right answer, compared among the n attempts at one question.
-        question = f"question {game.initial_state.seed} {game.slot}"
+        question = f"question {game.initial_state.seed} {game.index}"
         if game.outcome is Outcome.VALID:
             for a in game.counted:
                 attempts.append(_row(game, a.trajectory, "solver", a.reward, question))
@@ -78,7 +78,7 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
         example, compared = game.example_proposal, find_algorithm(config, "proposer").grouped
         if game.outcome is Outcome.VALID and example is not None and not compared:
             # Paid as if the proposer had written it; there is none that it could be compared with.
-            group = f"example {game.initial_state.seed} {game.slot}"
+            group = f"example {game.initial_state.seed} {game.index}"
             row = _row(game, example.trajectory, "proposer", example.reward, group)
             proposals.append(replace(row, logprobs=np.full_like(row.logprobs, np.nan)))
 
@@ -94,7 +94,7 @@ def _row(game: Game, trajectory: Trajectory, role: str, reward: float | None, gr
         np.frombuffer(bytes(trajectory.mask), dtype=np.uint8),
         np.asarray(trajectory.logprobs, dtype=np.float32),
         role,
-        game.slot,
+        game.index,
         0.0,
         reward=float(reward or 0.0),
         group=group,

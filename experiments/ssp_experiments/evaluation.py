@@ -144,7 +144,7 @@ def score(records: Sequence[GameRecord], judge_of_run: str) -> pd.DataFrame:
     for judge in dict.fromkeys([judge_of_run, *JUDGES]):
         for record, attempts in zip(records, counted, strict=True):
             texts = [attempt.result for attempt in attempts]
-            truth, question = record.start.truth, record.question or ""
+            truth, question = record.initial_state.truth, record.question or ""
             verdicts: Sequence[object] = [attempt.verdict for attempt in attempts]
             if judge in JUDGES:
                 tasks = [JudgeTask(question, text or "", truth) for text in texts]

@@ -42,7 +42,7 @@ class Chosen:
     """Only these."""
     reason: str | None = None
     """Only those that failed for it, such as spoiler or search."""
-    slot: int | None = None
+    index: int | None = None
     """Only this number within its step."""
     game: int | None = None
     """Only this game of the path, from 1."""
@@ -109,7 +109,7 @@ class _Found(NamedTuple):
     @property
     def place(self) -> str:
         step = "" if self.step is None else f"step {self.step}, "
-        return f"game {self.number}: {step}slot {self.game.record.slot}"
+        return f"game {self.number}: {step}index {self.game.record.index}"
 
 
 def _games(path: Path, chosen: Chosen) -> Iterator[_Found]:
@@ -123,7 +123,7 @@ def _games(path: Path, chosen: Chosen) -> Iterator[_Found]:
             (steps is None or step in steps)
             and chosen.outcome in (None, record.outcome)
             and chosen.reason in (None, record.reason)
-            and chosen.slot in (None, record.slot)
+            and chosen.index in (None, record.index)
             and chosen.game in (None, number)
         ):
             count += 1
@@ -158,7 +158,7 @@ def _files(path: Path) -> list[tuple[Path, int | None]]:
 
 
 def _list(console: Console, games: Iterator[_Found], most: int | None) -> None:
-    heading = f"{'game':>6} {'step':>5} {'slot':>5} {'outcome':<8} {'reason':<16} {'solved':>6} "
+    heading = f"{'game':>6} {'step':>5} {'index':>5} {'outcome':<8} {'reason':<16} {'solved':>6} "
     console.print(Text(f"{heading}{'proposer':>8}  question -> answer", "bold"))
     shown = 0
     for number, step, game in islice(games, most):
@@ -167,7 +167,7 @@ def _list(console: Console, games: Iterator[_Found], most: int | None) -> None:
         solved = f"{words.count('right')}/{len(words) - words.count('void')}" if words else ""
         paid = "" if record.proposer_reward is None else f"{record.proposer_reward:.2f}"
 
-        line = Text(f"{number:>6} {'' if step is None else step:>5} {record.slot:>5} ")
+        line = Text(f"{number:>6} {'' if step is None else step:>5} {record.index:>5} ")
         line.append(f"{record.outcome:<8}", OUTCOME_STYLES[record.outcome])
         line.append(f" {record.reason or '':<16} {solved:>6} {paid:>8}  ")
         question = visible(f"{record.question or '(no question)'} -> {record.answer}")

@@ -189,9 +189,9 @@ class GameBatch:
         searches = 0
         # Proposal ``index`` is number ``index % size`` of group ``index // size``.
         for index in range(count):
-            slot, group = len(self.games) + index, index // size
+            place, group = len(self.games) + index, index // size
             game = Game(
-                InitialState(self._seed, slot, first + group, truths[group], Origin.PROPOSED)
+                InitialState(self._seed, place, first + group, truths[group], Origin.PROPOSED)
             )
             # Part of the initial state: a replay has no strategy to ask for it.
             past = self._strategy.asked_before(truths[group].id)
@@ -210,9 +210,9 @@ class GameBatch:
 
     def _give(self, questions: Sequence[Question]) -> None:
         """Begins a game about each of these questions, which waits for the phase of solving."""
-        for slot, question in enumerate(questions, len(self.games)):
+        for index, question in enumerate(questions, len(self.games)):
             truth, origin = question.truth, Origin.GIVEN
-            state = InitialState(self._seed, slot, slot, truth, origin, question=question.text)
+            state = InitialState(self._seed, index, index, truth, origin, question=question.text)
             self.games.append(Game(state))
 
     def _ask_proposers(self, games: Sequence[Game]) -> None:
@@ -230,7 +230,7 @@ class GameBatch:
             self.referee.filter_proposal(game)
 
         self.phase = Phase.VERIFY
-        retrieved = [(game.slot, document) for game in self.games for document in game.evidence]
+        retrieved = [(game.index, document) for game in self.games for document in game.evidence]
         shown = self.referee.draw_documents([g for g in new if g.accepted], retrieved)
         # A verifier of the rules decides at once: its games have no attempts to wait for.
         if self.rules.verifier is not None:
@@ -303,13 +303,13 @@ class GameBatch:
             what = f"fill of the strategy {type(self._strategy).__name__} gave {len(questions)}"
             raise UsageError(f"{what} questions where {missing} are missing")
         games = []
-        for slot, item in enumerate(questions, len(self.games)):
+        for index, item in enumerate(questions, len(self.games)):
             # Reused or composed: neither verified again nor paid to a proposer.
             composed = item.parts > 1
             state = InitialState(
                 self._seed,
-                slot,
-                slot,
+                index,
+                index,
                 item.truth,
                 Origin.COMPOSED if composed else Origin.REUSED,
                 question=item.question,

@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from ssp_env.errors import ServiceError
 from ssp_env.game.noise import NoiseDocument
@@ -65,7 +67,7 @@ class InitialState(Immutable):
     """Beginning of a game; with tokens and replies of services, it decides everything."""
 
     seed: tuple[int, ...]
-    slot: int
+    index: Annotated[int, Field(alias="slot")]
     """The game's place in the batch; with the seed it decides all randomness of the game."""
     group: int
     """Games of one answer share a group (GRPO for the proposer)."""
@@ -116,8 +118,8 @@ class Game:
         self.question = self.initial_state.question
 
     @property
-    def slot(self) -> int:
-        return self.initial_state.slot
+    def index(self) -> int:
+        return self.initial_state.index
 
     @property
     def truth(self) -> GroundTruth:
@@ -130,7 +132,7 @@ class Game:
     @cached_property
     def rng(self) -> np.random.Generator:
         """Decides what its prompt asks for and which documents are noise."""
-        return np.random.default_rng([*self.initial_state.seed, RandomStream.GAME, self.slot])
+        return np.random.default_rng([*self.initial_state.seed, RandomStream.GAME, self.index])
 
     @cached_property
     def materials(self) -> tuple[Document, ...]:
@@ -141,7 +143,7 @@ class Game:
     def shuffled(self, documents: Sequence[Document], *place: int) -> tuple[Document, ...]:
         """Documents in an order that the game's seed decides, another one for each attempt."""
         # As a spawn key, so that place 0 after a short seed is not padding.
-        entropy = [*self.initial_state.seed, RandomStream.DOCUMENT_ORDER, self.slot]
+        entropy = [*self.initial_state.seed, RandomStream.DOCUMENT_ORDER, self.index]
         rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=place))
         return tuple(documents[i] for i in rng.permutation(len(documents)).tolist())
 
@@ -222,11 +224,11 @@ class Game:
         if number < 0 or len(self.counted) < fewest:
             self.void(error)
         else:
-            _log.warning("an attempt of game %d is void: %s", self.slot, error)
+            _log.warning("an attempt of game %d is void: %s", self.index, error)
 
     def void(self, error: ServiceError) -> None:
         """Takes an outage of the whole game: nobody is rewarded, and live trajectories end."""
-        _log.warning("game %d is void: %s", self.slot, error)
+        _log.warning("game %d is void: %s", self.index, error)
         self.outcome, self.reason = Outcome.VOID, error.service
         self.outage = Outage(error.service, error.what, error.calls)
 

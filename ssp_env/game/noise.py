@@ -16,7 +16,7 @@ from ssp_env.types import Document, Immutable
 
 Documents = Sequence[Document]
 Retrieved = Sequence[tuple[int, Document]]
-"""``(slot, document)``: documents by the games whose proposers retrieved them, in slot order."""
+"""``(index, document)``: documents by the games whose proposers retrieved them, in index order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class NoiseDocument(Immutable):
 
     document: Document
     origin: str
-    """``game <slot>`` whose proposer retrieved it, ``near`` the question, or ``corpus``."""
+    """``game <index>`` whose proposer retrieved it, ``near`` the question, or ``corpus``."""
 
 
 class NoiseSource(Protocol):

@@ -2,7 +2,7 @@
 
 A line of a file is a :class:`GameRecord` as JSON: with the rules
 (:class:`~ssp_env.replay.files.SavedRules`), all that a replay needs. Everything in it follows from
-seeds, weights and services."""
+seeds, weights and services. Where a field has another name in files, its ``alias`` says it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain, zip_longest
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field
 
 from ssp_env.errors import UsageError
 from ssp_env.game.game import Game, InitialState
@@ -100,9 +102,8 @@ class GameRecord:
 
     __pydantic_config__ = LINE
 
-    start: InitialState
-    """Its initial state."""
-    first_slot: int = 0
+    initial_state: Annotated[InitialState, Field(alias="start")]
+    first_index: Annotated[int, Field(alias="first_slot")] = 0
     """Games of other env runners that come before this runner's in the step."""
     question_group: str | None = None
     outcome: Outcome
@@ -133,20 +134,21 @@ class GameRecord:
     """In the order of play: proposer, verifiers, closed_book, then the attempts to solve."""
 
     @property
-    def slot(self) -> int:
-        return self.first_slot + self.start.slot
+    def index(self) -> int:
+        """Its place in the step."""
+        return self.first_index + self.initial_state.index
 
     @property
     def origin(self) -> str:
-        return self.start.origin.value
+        return self.initial_state.origin.value
 
     @property
     def answer(self) -> str:
-        return self.start.truth.answer
+        return self.initial_state.truth.answer
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        return self.start.truth.aliases
+        return self.initial_state.truth.aliases
 
     @property
     def attempts(self) -> tuple[TrajectoryRecord, ...]:
@@ -204,7 +206,7 @@ def record_game(
     ]
 
     return GameRecord(
-        start=game.initial_state,
+        initial_state=game.initial_state,
         question_group=question_group,
         outcome=game.outcome,
         reason=game.reason,

@@ -149,12 +149,12 @@ class Referee:
 
         for game, result in zip(games, found, strict=True):
             # What its own proposer retrieved is evidence, not noise.
-            others = [(slot, document) for slot, document in retrieved if slot != game.slot]
+            others = [(index, document) for index, document in retrieved if index != game.index]
             try:
                 if near and isinstance(result, ServiceError) and result.fault == "text":
                     others = []  # no outage: the question cannot be searched for
                 elif near:
-                    others = [(game.slot, document) for document in all_found([result])[0]]
+                    others = [(game.index, document) for document in all_found([result])[0]]
                 game.noise = self.noise(game, others)
             except ServiceError as error:
                 game.void(error)

@@ -207,7 +207,7 @@ class SavedGame:
 def save_game(game: Game, rules: Rules) -> SavedGame:
     """A game that is over, whatever its outcome, with the rules that it was played by."""
     if game.outcome is Outcome.PENDING:
-        raise UsageError(f"game {game.slot} goes on; a game is saved when it is over")
+        raise UsageError(f"game {game.index} goes on; a game is saved when it is over")
     return SavedGame(SavedRules.of(rules), record_game(game, rules))
 
 
@@ -258,13 +258,14 @@ _adapter: Any = cache(TypeAdapter)
 def _json(value: GameRecord | SavedRules) -> bytes:
     adapter: TypeAdapter[Any] = _adapter(type(value))
     try:
-        return adapter.dump_json(value, warnings=False)
+        return adapter.dump_json(value, by_alias=True, warnings=False)
     except ValueError:
         # Lone surrogates are no UTF-8: they are written as tokenizers read them, as question marks.
         # NumPy's numbers become Python's.
-        plain: Any = adapter.dump_python(value, warnings=False)
+        plain: Any = adapter.dump_python(value, by_alias=True, warnings=False)
         text = json.dumps(plain, ensure_ascii=False, default=np.generic.item)
-        return adapter.dump_json(adapter.validate_json(text.encode("utf-8", "replace")))
+        plain = adapter.validate_json(text.encode("utf-8", "replace"))
+        return adapter.dump_json(plain, by_alias=True)
 
 
 # -- reading -----------------------------------------------------------------------------------

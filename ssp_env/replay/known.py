@@ -81,11 +81,11 @@ def _staleness(file: Path) -> Iterator[tuple[int, int]]:
 def group_of(record: GameRecord, world: World | None) -> str | None:
     """The group of the question that a game was given, as its world has it; where the question is
     none of the world's own, as the record has it."""
-    if record.start.origin is not Origin.GIVEN:
+    if record.initial_state.origin is not Origin.GIVEN:
         return None
     asked: Any = world  # hashed by identity
-    known = {} if asked is None else _groups(asked, record.start.seed[0])
-    return known.get((record.start.truth.id, record.question), record.question_group)
+    known = {} if asked is None else _groups(asked, record.initial_state.seed[0])
+    return known.get((record.initial_state.truth.id, record.question), record.question_group)
 
 
 @lru_cache(4)

@@ -88,7 +88,7 @@ def replay(
 
     # Facts of the run and of the world do not follow from the game.
     then, now = saved.record, record_game(game, rules)
-    given = ["first_slot", "weights_version"]
+    given = ["first_index", "weights_version"]
     unknown = world is None and now.question is not None
     given += ["hops", "truly_correct", "right_answers"] if unknown else []
     now = replace(now, **{name: getattr(then, name) for name in given})
@@ -103,7 +103,7 @@ def replay(
 def _play(record: GameRecord, rules: Rules) -> Game:
     """Plays the saved tokens of a game; turns that an outage cut off come last."""
     recorded = RecordedReferee(rules, record)
-    batch = GameBatch.from_initial_states(rules, [record.start], recorded)
+    batch = GameBatch.from_initial_states(rules, [record.initial_state], recorded)
     game, then = batch.games[0], record.named()
     turns = {name: _turns(t) for name, t in then.items()}
 
@@ -364,7 +364,7 @@ def _without_tokens(saved: SavedGame) -> Replay:
     """A valid game with its attempts, for rewards that look at verdicts alone, as those that ship:
     neither its tokens nor a tokenizer have to be there."""
     rules, as_saved = recorded_rules(saved, ByteTokenizer())
-    record, game = saved.record, Game(saved.record.start)
+    record, game = saved.record, Game(saved.record.initial_state)
     game.question, game.outcome = record.question, record.outcome
     for then in record.attempts:
         trajectory = Trajectory(rules.limits[Role.SOLVER], [], record.question or "")

@@ -48,7 +48,7 @@ def trajectory(role: Role, tokens: int) -> Trajectory:
 
 
 def game(
-    slot: int,
+    index: int,
     outcome: Outcome,
     *,
     rewards: Sequence[float] = (),
@@ -57,8 +57,8 @@ def game(
     group: int | None = None,
 ) -> Game:
     """A finished game with trajectories of random lengths."""
-    shared = slot if group is None else group
-    made = Game(InitialState((0,), slot, shared, GroundTruth("a", "A"), origin))
+    shared = index if group is None else group
+    made = Game(InitialState((0,), index, shared, GroundTruth("a", "A"), origin))
     made.outcome, made.proposer_reward = outcome, paid
     if origin is Origin.PROPOSED:
         made.proposer = trajectory(Role.PROPOSER, int(RNG.integers(2, 9)))
@@ -228,6 +228,6 @@ def test_games_are_numbered_over_all_batches(played: GameBatch) -> None:
     records = [record_game(game, played.rules) for game in played.games]
     first, second = renumber([Sample(rows, records, [], {})] * 2)
     count = len(records)
-    assert [record.slot for record in (*first.records, *second.records)] == list(range(2 * count))
+    assert [record.index for record in (*first.records, *second.records)] == list(range(2 * count))
     assert [row.game for row in first.rows] == [row.game for row in rows]
     assert [row.game for row in second.rows] == [row.game + count for row in rows]

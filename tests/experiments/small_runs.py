@@ -49,10 +49,10 @@ def add_step(directory: RunDirectory, step: int, seed: int = 0) -> None:
         env.step([env.rules.tokenizer.encode(text) for text in texts])
 
     rules = env.rules
-    # Each game of a batch is a batch of its own, so all of them are in slot 0.
+    # Each game of a batch is a batch of its own, so the index of all of them is 0.
     records = [
-        replace(record_game(game, rules, step - 1), first_slot=slot)
-        for slot, game in enumerate(env.games)
+        replace(record_game(game, rules, step - 1), first_index=index)
+        for index, game in enumerate(env.games)
     ]
     hostile = replace(records[2], question=HOSTILE)
     directory.write_games(step, SavedRules.of(rules), [*records[:2], hostile, *records[3:]])

@@ -274,7 +274,7 @@ class SSP(HookedAlgorithm):
         shares = [numbered[i::count] for i in range(count)]
         calls = [methodcaller("solve", share, temperature, seed) for share in shares]
         records = chain.from_iterable(self._runners.map(group, calls))
-        return sorted(records, key=attrgetter("slot"))
+        return sorted(records, key=attrgetter("index"))
 
     def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
         """Measures the policy on ``evaluation_duration`` questions that it never trains on: always

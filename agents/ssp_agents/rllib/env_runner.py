@@ -233,7 +233,7 @@ def game_batches_of(
     game_batches = []
     for number, first in enumerate(range(0, batch, size)):
         stop = min(first + size, batch)
-        # Of all groups, the share that lies between the game batch's first slot and its last.
+        # Of all groups, the share that lies between the game batch's first game and its last.
         num_games = (stop * groups // batch - first * groups // batch) * game.proposals
         of_batch = [*islice(left, stop - first - num_games)]
         game_batches.append(
@@ -247,7 +247,7 @@ def renumber(samples: Sequence[Sample]) -> list[Sample]:
     numbered, base = [], 0
     for sample in samples:
         rows = [replace(row, game=row.game + base) for row in sample.rows]
-        records = [replace(record, first_slot=base) for record in sample.records]
+        records = [replace(record, first_index=base) for record in sample.records]
         numbered.append(replace(sample, rows=rows, records=records))
         base += len(sample.records)
     return numbered

@@ -209,7 +209,7 @@ def _rows(records: Iterable[GameRecord]) -> Iterator[Row]:
     for record in records:
         for played in record.trajectories if record.outcome is Outcome.VALID else ():
             if played.role is Role.PROPOSER or (played.role is Role.SOLVER and played.right):
-                row = recorded_row(played, played.role.value, record.start.slot)
+                row = recorded_row(played, played.role.value, record.initial_state.index)
                 # Nobody sampled them: the ratio is 1.
                 nobody = np.full_like(row.logprobs, np.nan)
                 yield replace(row, logprobs=nobody, advantage=1.0)

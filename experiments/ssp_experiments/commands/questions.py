@@ -100,7 +100,7 @@ def ledger(games: Iterable[Played], run: str | Path) -> list[dict[str, Any]]:
     for step, game in games:
         if not game.question or game.origin == "given":
             continue
-        place = {"step": step, "slot": game.slot}
+        place = {"step": step, "slot": game.index}
         proposer = game.named().get("proposer")
         searches = proposer.searches if proposer is not None else ()
         documents = {document.id: document for search in searches for document in search.documents}
@@ -131,7 +131,7 @@ def ledger(games: Iterable[Played], run: str | Path) -> list[dict[str, Any]]:
             for attempt in game.attempts
         ]
         played = RECORD.dump_python(game, mode="json", include=PLAYED)
-        entry = entries.setdefault((game.question, game.start.truth.id), first)
+        entry = entries.setdefault((game.question, game.initial_state.truth.id), first)
         entry["games"].append({**place, "origin": game.origin, **played, "attempts": attempts})
 
     for entry in entries.values():
@@ -160,7 +160,7 @@ def written(games: Iterable[Played]) -> pd.DataFrame:
         truth = (true and answers == 1, answers > 1, not true) if true is not None else [None] * 3
         verified = None if game.verification is None else game.verification.correct
         right = [attempt for attempt in game.attempts if attempt.right]
-        unread = sum(not _shows(attempt, game.start.truth.wordings) for attempt in right)
+        unread = sum(not _shows(attempt, game.initial_state.truth.wordings) for attempt in right)
         known = (step, game.question, game.outcome == "valid", game.hops, game.solve_rate, verified)
         rows.append((*known, *truth, game.proposer_reward, len(right), unread))
 

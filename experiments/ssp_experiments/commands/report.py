@@ -30,7 +30,7 @@ def report(paths: Sequence[str], out: str | None = None, tokens: bool = False) -
         for place, step in track(steps, "reading games", console=console, transient=True):
             saved = list(read_games(runs[place].files[step]))
             indexes[place][step] = [row(game.record) for game in saved]
-            shown = {g.record.slot: game_html(runs[place].key, step, g, tokens) for g in saved}
+            shown = {g.record.index: game_html(runs[place].key, step, g, tokens) for g in saved}
             scripts[f"step_{step}_{place}"] = packed(shown)
         scripts |= {f"index_{place}": packed(index) for place, index in enumerate(indexes)}
         file.write(page_html(runs, scripts))

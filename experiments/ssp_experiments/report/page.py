@@ -121,7 +121,7 @@ def row(game: GameRecord) -> dict[str, Any]:
     """The game in the list. ``right`` of the ``judged`` attempts were right."""
     judged = [attempt for attempt in game.attempts if attempt.outage is None]
     return {
-        "slot": game.slot,
+        "index": game.index,
         "outcome": game.outcome.value,
         "reason": game.reason,
         "origin": game.origin,

@@ -56,8 +56,8 @@ class Viewer(ThreadingHTTPServer):
             wanted = {int(step) for step in query["steps"].split(",")} & files.keys()
             data = {step: _rows(files[step], files[step].stat().st_mtime_ns) for step in wanted}
         elif path == "/api/game":
-            run, step, slot = runs[int(query["run"])], int(query["step"]), int(query["slot"])
-            (saved,) = [game for game in read_games(run.files[step]) if game.record.slot == slot]
+            run, step, index = runs[int(query["run"])], int(query["step"]), int(query["index"])
+            (saved,) = [game for game in read_games(run.files[step]) if game.record.index == index]
             data = game_html(run.key, step, saved, tokens=True)
         else:
             raise LookupError("there is no such page")

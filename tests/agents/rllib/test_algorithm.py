@@ -302,7 +302,7 @@ def test_two_runners_and_two_learners_are_as_one_whoever_dies(
         slept = algorithm.env_runner_group.foreach_env_runner(lambda runner: runner.slept)
         assert slept == [2], "until the first weights came, and while the learners worked"
         assert algorithm.last_games == uninterrupted["games"][2]
-        slots = [game.slot for game in algorithm.last_games]
+        slots = [game.index for game in algorithm.last_games]
         assert slots == list(range(len(slots))), "numbered over all batches"
 
         expected = uninterrupted["results"][2]

@@ -47,7 +47,7 @@ def test_a_page_holds_every_game_with_its_tokens(page: Path, two_runs: list[str]
     saved = [game.record for game in read_games(Path(two_runs[1]) / "games" / "step_000002.jsonl")]
 
     shown = data["index_1"]["2"][0]
-    assert (shown["slot"], shown["outcome"], shown["hops"]) == (0, saved[0].outcome, saved[0].hops)
+    assert (shown["index"], shown["outcome"], shown["hops"]) == (0, saved[0].outcome, saved[0].hops)
     assert (shown["answer"], shown["judged"]) == (saved[0].answer, len(saved[0].attempts))
     right = sum(bool(a.verdict and a.verdict.correct) for a in saved[0].attempts)
     assert shown["right"] == right > 0
@@ -55,10 +55,12 @@ def test_a_page_holds_every_game_with_its_tokens(page: Path, two_runs: list[str]
     games = data["step_2_1"]
     assert len(games) == GAMES
     for record in saved:
-        text = unescape(re.sub(r"<[^>]*>", "", games[str(record.slot)]))
+        text = unescape(re.sub(r"<[^>]*>", "", games[str(record.index)]))
         for play in record.trajectories:
             assert all(search.query in text for search in play.searches)
-        marked = re.findall(r'<span class="own d\d" title="id (\d+); loss', games[str(record.slot)])
+        marked = re.findall(
+            r'<span class="own d\d" title="id (\d+); loss', games[str(record.index)]
+        )
         assert [*map(int, marked)] == [
             id_ for play in record.trajectories for id_ in play.policy_ids
         ]
@@ -200,7 +202,7 @@ def check_followed(run: RunDirectory, port: int) -> None:
     _, index = ask(port, "/api/index?run=0&steps=2,7")
     records = [saved.record for saved in read_games(run.games / "step_000002.jsonl")]
     assert index == {"2": [row(record) for record in records]}
-    _, game = ask(port, "/api/game?run=0&step=2&slot=0")
+    _, game = ask(port, "/api/game?run=0&step=2&index=0")
     assert records[0].question in game
     assert "loss mask 1" in game
 

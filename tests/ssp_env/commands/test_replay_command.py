@@ -59,7 +59,7 @@ def test_a_few_games_are_printed_in_full(three: Path, shown: Shown) -> None:
     assert "3 of 3 games are identical" in out
     first = next(read_games(three)).record
     for text in (
-        "game 1: slot 0; world mini, weights of step 0, ssp-env ",
+        "game 1: index 0; world mini, weights of step 0, ssp-env ",
         f"question: {first.question}  (1 hop; right in this world: {first.answer})",
         "solver 1: right, paid 1",
         "outcome: invalid (format); proposer 0.0",
@@ -69,7 +69,15 @@ def test_a_few_games_are_printed_in_full(three: Path, shown: Shown) -> None:
 
 def test_a_run_is_listed_a_line_a_game(run: Path, shown: Shown) -> None:
     out = shown(run)
-    assert out[0].split()[:7] == ["game", "step", "slot", "outcome", "reason", "solved", "proposer"]
+    assert out[0].split()[:7] == [
+        "game",
+        "step",
+        "index",
+        "outcome",
+        "reason",
+        "solved",
+        "proposer",
+    ]
     assert [line.split()[:4] for line in (out[1], out[4], out[5])] == [
         ["1", "2", "0", "valid"],
         ["4", "2", "3", "void"],
@@ -88,7 +96,7 @@ def test_a_run_is_listed_a_line_a_game(run: Path, shown: Shown) -> None:
     ("arguments", "numbers"),
     [
         (("--step", "10", "--full"), [5, 6, 7, 8]),
-        (("--step", "2-10", "--slot", "1"), [2, 6]),
+        (("--step", "2-10", "--index", "1"), [2, 6]),
         (("--outcome", "void"), [4, 8]),
         (("--reason", "format"), [3, 7]),
         (("--game", "7"), [7]),
@@ -111,7 +119,7 @@ def test_games_that_differ(run: Path, three: Path, shown: Shown) -> None:
     write_games([first, replace(second, record=record), last], three)
 
     out = shown(three, "--check", status=1)
-    assert out[0].startswith("game 2: slot 1 differs: solver 2: searches[0].query: saved '\\x1b")
+    assert out[0].startswith("game 2: index 1 differs: solver 2: searches[0].query: saved '\\x1b")
     assert out[1].endswith("differs: game: proposer_reward: saved 0.5, replayed 0.0")
     assert out[2] == "2 of 3 games are identical"
     shown(three, "--game", 1, status=0)

@@ -100,7 +100,7 @@ def test_groups_share_answer_and_prompt(mini: MiniWorld, words: WordTokenizer) -
     changes = {"asked_searches": (1, 4), "prompts": "plain", "max_prompt_tokens": 2000}
     games = begin(rules_of(mini, words, proposals=3, **changes), 7).games
     assert [game.initial_state.group for game in games] == [0, 0, 0, 1, 1, 1, 2]
-    assert [game.slot for game in games] == list(range(7))
+    assert [game.index for game in games] == list(range(7))
     shared = {
         (
             g.initial_state.group,
@@ -121,7 +121,7 @@ def test_resampling(mini: MiniWorld, words: WordTokenizer) -> None:
     assert played.samplings > 1
     assert sum(game.outcome is Outcome.VALID for game in played.games) == 8
     assert {(game.origin, game.proposer_reward) for game in played.games} == {(Origin.PROPOSED, 0)}
-    assert [game.slot for game in played.games] == list(range(len(played.games)))
+    assert [game.index for game in played.games] == list(range(len(played.games)))
 
 
 def test_a_reused_question_enters_no_pool_and_pays_no_proposer(
@@ -147,12 +147,12 @@ def test_a_reused_question_enters_no_pool_and_pays_no_proposer(
 
 
 def mislead(played: GameBatch, wrong: Any) -> Any:
-    """A solver that answers as ``wrong`` says for a slot and an attempt, and well where it says
+    """A solver that answers as ``wrong`` says for a index and an attempt, and well where it says
     nothing."""
 
     def script(trajectory: Trajectory) -> Any:
         game = next(g for g in played.games if g.number_of(trajectory) >= 0)
-        said = wrong(game.slot, game.number_of(trajectory))
+        said = wrong(game.index, game.number_of(trajectory))
         return f"<answer> {said} </answer>" if said else solve(trajectory)
 
     return script
@@ -163,8 +163,8 @@ def test_attempts_refuse_a_question_that_the_policy_has_verified(
 ) -> None:
     """It pays nobody and enters no pool."""
 
-    def wrong(slot: int, attempt: int) -> str | None:
-        return "nothing" if attempt < {0: 5, 1: 3, 2: 2}.get(slot, 0) else None
+    def wrong(index: int, attempt: int) -> str | None:
+        return "nothing" if attempt < {0: 5, 1: 3, 2: 2}.get(index, 0) else None
 
     rules, strategy = rules_of(mini, words, verifier="policy", invalid_reward=-0.5), ReplayBuffer()
     first = begin(rules, seed=[1], strategy=strategy)

@@ -42,7 +42,7 @@ def test_they_are_solved_and_nothing_else_and_replay(
     played = play(beside(rules, questions, make_strategy("reuse")), by_role(propose(), solve))
     given = given_in(played)
     assert [(game.question, game.truth) for game in given] == [(q.text, q.truth) for q in questions]
-    assert len({game.slot for game in played.games}) == len(played.games) == 7
+    assert len({game.index for game in played.games}) == len(played.games) == 7
     for game in given:
         assert (game.outcome, game.proposer_reward, game.verification) == (
             Outcome.VALID,

@@ -89,11 +89,11 @@ def play_with(played: GameBatch, chance: Chance | None) -> set[int]:
                 if trajectory.done or not any(trajectory is one for one in pending):
                     continue
                 number = attempts.index(trajectory) if trajectory in attempts else -1
-                about = game.slot, number, len(trajectory.searches)
+                about = game.index, number, len(trajectory.searches)
                 if chance is not None and chance.fails("engine", *about):
                     trajectory.feed([5, 6])  # it fails in the middle of a turn
                     played.void([trajectory], ServiceError("engine", "out of memory"))
-                    hit.add(game.slot)
+                    hit.add(game.index)
                 else:
                     word = ("mentor", "rival", "owner", "heir")[number]
                     other = say(f"<search> {word} </search>", f"<answer> {word} </answer>")
@@ -128,8 +128,8 @@ def test_outages_void_what_they_hit_and_nothing_else(
         down = [chance.fails("search", query) for query in queries]
         down += [chance.fails("panel", attempt.result) for attempt in before.attempts]
         down += [chance.fails("verifier", before.question)]
-        game = played.games[after.slot]
-        if any(down) or after.slot in hit:
+        game = played.games[after.index]
+        if any(down) or after.index in hit:
             check_outages(game)
             assert after.outcome == "void" or any(a.outage for a in after.attempts)
         else:

@@ -72,7 +72,7 @@ def test_past_questions_are_refused_in_later_steps_and_in_replays(
     assert {game.reason for game in proposed} == {"past_question"}
     assert [game.origin for game in reused] == [Origin.REUSED] * 4
     for game in proposed:
-        assert game.question in again(game, rules).record.start.asked_before
+        assert game.question in again(game, rules).record.initial_state.asked_before
 
     for _ in range(2 * REMEMBERED):
         strategy.keep([asked("what is it ?", "g1")])
@@ -252,7 +252,7 @@ def test_a_question_put_together_pays_its_example_as_a_proposal(
     assert composed.example_proposal is not None
     assert (composed.example_proposal.reward, composed.proposer_reward) == (1.0, None)
     assert reused.example_proposal is None
-    assert again(composed, rules).record.start == composed.initial_state
+    assert again(composed, rules).record.initial_state == composed.initial_state
 
     for name in ("unsolved", "past_question"):
         strict = rules_of(mini, words, attempts=1, filters=(name,))
@@ -310,7 +310,7 @@ def test_an_earlier_question_brings_its_solution_along(
         assert (game.example is not None) == examples == bool(game.initial_state.solution)
         assert game.example is None or game.example.reward == 3.0
         assert game.example_proposal is None
-        assert again(game, rules).record.start == game.initial_state
+        assert again(game, rules).record.initial_state == game.initial_state
 
 
 def test_an_outage_costs_the_example_and_nothing_else(

@@ -71,7 +71,7 @@ def test_the_policy_reads_n_times_and_has_to_be_right_k_times(
     def verifier(trajectory: Trajectory) -> str:
         for game in played.games:
             for place, attempt in enumerate(game.verification_attempts):
-                if attempt.trajectory is trajectory and place >= game.slot:
+                if attempt.trajectory is trajectory and place >= game.index:
                     return "<answer> nothing </answer>"
         return str(solve(trajectory))
 
@@ -79,9 +79,9 @@ def test_the_policy_reads_n_times_and_has_to_be_right_k_times(
         record = again(game, rules).record
         assert list(record.named())[:4] == ["proposer", "verifier 1", "verifier 2", "verifier 3"]
         assert [attempt.right for attempt in game.verification_attempts] == [
-            i < game.slot for i in range(3)
+            i < game.index for i in range(3)
         ]
-        accepted = (True, None) if game.slot >= 2 else (False, "unverified")
+        accepted = (True, None) if game.index >= 2 else (False, "unverified")
         assert record.verification is not None
         assert (record.verification.correct, record.reason) == accepted
 
@@ -178,7 +178,7 @@ def test_noise_of_the_batch(
     count: int, own: list[int], others: list[tuple[int, int]], size: int, seed: int
 ) -> None:
     """Other games' documents first, then the corpus; nothing twice and nothing of one's own."""
-    found = [(slot, CORPUS[i]) for slot, i in others]
+    found = [(index, CORPUS[i]) for index, i in others]
     rng = np.random.default_rng(seed)
     noise = draw_noise(rng, count, [CORPUS[i] for i in own], found, CORPUS[:size])
     ids = [int(item.document.id) for item in noise]
@@ -210,7 +210,7 @@ def test_kinds_of_noise(mini: MiniWorld, words: WordTokenizer, kind: str, count:
     once, twice = (play(begin(rules, num_games=8), by_role(proposer)) for _ in range(2))
     assert records(once) == records(twice)
     assert {game.outcome for game in once.games} == {Outcome.VALID, Outcome.INVALID}
-    retrieved = {game.slot: {d.id for d in game.evidence} for game in once.games}
+    retrieved = {game.index: {d.id for d in game.evidence} for game in once.games}
     for game in once.games:
         again(game, rules)
         if game.outcome is Outcome.INVALID:
@@ -219,15 +219,15 @@ def test_kinds_of_noise(mini: MiniWorld, words: WordTokenizer, kind: str, count:
 
         ids = [item.document.id for item in game.noise]
         assert len(set(ids)) == len(ids) == count
-        assert not set(ids) & retrieved[game.slot]
+        assert not set(ids) & retrieved[game.index]
         assert len(game.materials) == len(game.evidence) + count
         for item in game.noise:
-            origin, _, slot = item.origin.partition(" ")
+            origin, _, index = item.origin.partition(" ")
             assert origin == {"batch": "game"}.get(kind, kind)
-            assert not slot or item.document.id in retrieved[int(slot)]
+            assert not index or item.document.id in retrieved[int(index)]
         if kind == "near":
             (found,) = rules.retriever.search([game.question or ""], 30)
-            fresh = [d.id for d in found if d.id not in retrieved[game.slot]]
+            fresh = [d.id for d in found if d.id not in retrieved[game.index]]
             assert ids == fresh[:count]
 
 

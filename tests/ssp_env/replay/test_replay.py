@@ -93,7 +93,7 @@ def places(replayed: Replay) -> set[str]:
 def forged(saved: SavedGame, value: Any, *path: Any) -> SavedGame:
     """The game with another value in its record; ``None`` leaves the item of a list out."""
     adapter = TypeAdapter(GameRecord)
-    record = json.loads(adapter.dump_json(saved.record))
+    record = json.loads(adapter.dump_json(saved.record, by_alias=True))
     row = record
     for step in path[:-1]:
         row = row[step]
