@@ -1,4 +1,4 @@
-"""The ground floor: what an import loads, settings, types, files on disk, calls over HTTP."""
+"""The lowest layers: what an import loads, settings, types, files on disk, calls over HTTP."""
 
 from __future__ import annotations
 
