@@ -153,8 +153,8 @@ def with_advantages(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
 def split_updates(rows: Sequence[Row], learning: LearningConfig) -> list[tuple[list[Row], int]]:
     """Rows of each optimizer update of a step, and how many games it stands for.
 
-    Games are dealt whole, and in turn, so that every update gets its share of those that give rows
-    at all.
+    Games stay whole and go to the updates in turn, so that each gets its share of those that give
+    rows at all.
     """
     parts = learning.minibatches
     # B of each update; they add up to that of the step.
@@ -171,7 +171,7 @@ def shard_rows(rows: Sequence[Row], shards: int) -> list[list[Row]]:
     parts: list[list[Row]] = [[] for _ in range(shards)]
     loads = [0] * shards
     texts: dict[tuple[bytes, bytes], list[Row]] = {}
-    # Ties are broken by game and role, so that any order of rows is dealt in the same way.
+    # Ties are broken by game and role, so that any order of rows is sharded in the same way.
     for row in sorted(rows, key=lambda row: (-len(row.ids), row.game, row.role)):
         texts.setdefault((row.ids.tobytes(), row.mask.tobytes()), []).append(row)
 
@@ -199,7 +199,7 @@ def with_loss_weights(
 ) -> list[Row]:
     """Sets each row's weight, from denominators over the *whole* update.
 
-    This happens before rows are dealt to learners, so the losses of all learners simply add up.
+    This happens before rows go to learners, so the losses of all learners simply add up.
     Games that are missing count in B (``num_games``) and void attempts in n (``game.attempts``):
     what did not happen has no gradient, and changes nobody else's weight. Given questions count in
     the solver's B alone. ``rows`` are all of one optimizer update.
