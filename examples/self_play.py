@@ -30,7 +30,7 @@ from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_env import MINI_GAME, Game, GameBatch, Rules, open_world
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
-MODEL = Path(__file__).parents[1] / "agents" / "ssp_agents" / "tiny" / "checkpoint"
+MODEL = Path(__file__).parents[1] / "agents" / "ssp_agents" / "shipped" / "tiny" / "checkpoint"
 
 # The paper's names. Its values are in brackets where these, for a policy of under a million
 # parameters, are others.

@@ -83,7 +83,7 @@ class TrajectoryRecord:
         return b"".join(bytes([s.by == POLICY]) * s.tokens for s in self.segments)
 
     @property
-    def by_policy(self) -> tuple[int, ...]:
+    def policy_ids(self) -> tuple[int, ...]:
         """The policy's token ids, in order; raises as ``ids`` does."""
         by_policy = (known(segment.ids) for segment in self.segments if segment.by == POLICY)
         return tuple(chain.from_iterable(by_policy))
