@@ -28,7 +28,7 @@ CLIENTS = {
     "rllib_ppo": "RLlib PPO, both roles",
     "cleanrl_ppo": "CleanRL's PPO loop, both roles",
     "sb3_maskable_ppo": "SB3 MaskablePPO, solver",
-    "batch_policy_gradient": "Policy gradient over GameBatch, both roles",
+    "batch_policy_gradient": "Policy gradient over TurnVectorEnv, both roles",
 }
 LABELS = {
     "return": "return",

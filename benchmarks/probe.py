@@ -15,7 +15,7 @@ import pandas as pd
 from tests.scripted_model import ChatServer, careful, obedient
 
 from benchmarks.harness import headline, origin, parser
-from ssp_env.testing.hacks import CHEATS, find_cheat, probe
+from ssp_env.probe import CHEATS, find_cheat, probe
 from ssp_experiments.commands.probe import COLUMNS, as_json, make_rules, rows
 from ssp_experiments.config import load_preset, make_config
 

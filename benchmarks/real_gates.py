@@ -17,7 +17,8 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 from statistics import fmean
@@ -25,15 +26,15 @@ from typing import Any
 
 from benchmarks.harness import origin, parser
 from ssp_agents.engines.base import Engine
-from ssp_agents.rollout import answer, play
+from ssp_agents.rollout import EVALUATION, answer, play
+from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.outcome import Ending
 from ssp_env.game.record import RETRY, TrajectoryRecord, record_game
-from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question
-from ssp_env.wording.answers import normalise
 from ssp_env.wording.mention import mentions
+from ssp_env.wording.normal import normalise
 from ssp_env.worlds import open_world
 from ssp_experiments.evaluation import engine_of
 from ssp_experiments.options import Chosen
@@ -111,10 +112,12 @@ def answered(
 ) -> list[dict[str, Any]]:
     """A row for each question, played greedily where the file has none yet."""
     rows: list[dict[str, Any]] = json.loads(file.read_text()) if file.is_file() else []
+    once = replace(rules, config=rules.config.replace(attempts=1))
     for first in range(len(rows), len(questions), PORTION):
         began = time.process_time()
         due = list(enumerate(questions))[first : first + PORTION]
-        records = answer(rules, due, engine(), temperature=0.0, seed=seed, at_once=PORTION)
+        greedy = partial(play, engine=engine(), temperature=0.0)
+        records = answer(once, due, greedy, (EVALUATION, seed))
         cost = (time.process_time() - began) / len(due)
         for (_, question), record in zip(due, records, strict=True):
             attempt = record.attempts[0]
@@ -145,8 +148,8 @@ def proposed(
     rows: list[dict[str, Any]] = json.loads(file.read_text()) if file.is_file() else []
     while len(rows) < count:
         size = min(PORTION, count - len(rows))
-        round_ = Round(rules, answers_of(rules.world), size, [seed, len(rows)])
-        for game in play(round_, engine(), temperature=1.0).games:
+        batch = GameBatch(rules, answers_of(rules.world), size, [seed, len(rows)])
+        for game in play(batch, engine(), temperature=1.0).games:
             record = record_game(game, rules)
             proposal, question = record.trajectories[0], record.trajectories[0].result
             rows.append(

@@ -19,12 +19,12 @@ import torch
 
 from benchmarks.harness import parser, write
 from ssp_agents.rollout import play
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import GroundTruth
-from ssp_env.wording.answers import normalise
+from ssp_env.wording.normal import normalise
 from ssp_env.worlds.wiki import WikiSentences
 from ssp_experiments.evaluation import engine_of
 from ssp_experiments.options import Chosen
@@ -49,7 +49,7 @@ def main() -> None:
     def drawn(rng: np.random.Generator, count: int) -> list[GroundTruth]:
         return [world.answers[i] for i in rng.integers(len(world.answers), size=count)]
 
-    proposed = Round(rules, drawn, settings.proposals, [settings.seed])
+    proposed = GameBatch(rules, drawn, settings.proposals, [settings.seed])
     play(proposed, engine, temperature=config.learning.temperature)
     gate = Counter(sound=0, accepted=0, both=0)
     for game in proposed.games:
@@ -60,7 +60,7 @@ def main() -> None:
 
     questions = world.questions(settings.seed, settings.per_group)
     once = Rules.build(world, tokenizer, config.game.replace(attempts=1))
-    solved = play(Round.of_questions(once, questions, [settings.seed]), engine, temperature=0.0)
+    solved = play(GameBatch.of_questions(once, questions, [settings.seed]), engine, temperature=0.0)
     right, read = defaultdict(list), list[bool]()
     for game, question in zip(solved.games, questions, strict=True):
         attempt = game.attempts[0]

@@ -59,11 +59,11 @@ def main() -> None:
     """Counts, and prints two tables."""
     listed = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines()
     names = [name for name in listed if (ROOT / name).is_file()]
-    rooms, tops = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)
+    folders, tops = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)
     for name in names:
         if name.endswith(".py"):
             found = counts((ROOT / name).read_text(encoding="utf-8"))
-            rooms["/".join(name.split("/")[:-1][:2])] += found
+            folders["/".join(name.split("/")[:-1][:2])] += found
             tops[name.split("/")[0]] += found
     packages = sum((tops[name] for name in PACKAGES), Counter[str]())
 
@@ -91,8 +91,8 @@ def main() -> None:
     print("| | at 416677d | at most | reached |\n|---|--:|--:|--:|")
     for name, (before, most) in BOUNDS.items():
         print(f"| {name} | {before:,} | {most:,} | {round(reached[name], 1):,} |")
-    print("\n| room | files | lines | statements |\n|---|--:|--:|--:|")
-    for name, found in sorted(rooms.items()):
+    print("\n| folder | files | lines | statements |\n|---|--:|--:|--:|")
+    for name, found in sorted(folders.items()):
         print(f"| {name} | {found['files']} | {found['lines']:,} | {found['statements']:,} |")
 
 

@@ -24,7 +24,7 @@ from benchmarks.harness import in_turns, parser, write
 SIDE = Path(__file__).with_name("speed_side.py")
 UNITS = {
     "aec": "tokens per second, step by step (PettingZoo)",
-    "batch": "tokens per second, whole turns of 64 games (GameBatch)",
+    "batch": "tokens per second, whole turns of 64 games (TurnVectorEnv)",
     "step": "tokens of games per second, in training steps of the tiny policy",
     "server": "search requests per second of the server's CPU (BM25 over wiki-mini)",
     "import": "`import ssp_env` per second",

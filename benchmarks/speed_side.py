@@ -1,7 +1,7 @@
 """One side of ``speed``: ``python -P speed_side.py WHAT``, a measurement for each line read.
 
-It imports the checkout of its Python, and asks no more of it than documented doors and commands.
-Rates are per CPU-second.
+It imports the checkout of its Python, and asks no more of it than documented interfaces and
+commands. Rates are per CPU-second.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def turn_of(role: str, number: int) -> str:
 
 
 def setup() -> dict[str, Any]:
-    """Bytes as tokens, and no verifier: what the doors themselves cost."""
+    """Bytes as tokens, and no verifier: what the interfaces themselves cost."""
     from ssp_env.tokenizers import ByteTokenizer
 
     game = {"verifier": "none", "filters": (), "attempts": 3, "max_searches": 4}
@@ -69,10 +69,12 @@ def aec() -> Measure:
 
 
 def batch() -> Measure:
-    """Tokens of whole turns in 64 games of ``GameBatch``."""
+    """Tokens of whole turns in 64 games of ``TurnVectorEnv``."""
     import ssp_env
 
-    games = ssp_env.GameBatch(64, **setup())
+    # An older checkout calls it GameBatch.
+    make: Any = getattr(ssp_env, "TurnVectorEnv", None) or ssp_env.GameBatch
+    games = make(64, **setup())
     encode, seeds = games.rules.tokenizer.encode, count()
 
     def measure() -> dict[str, float]:

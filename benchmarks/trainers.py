@@ -1,6 +1,6 @@
 """The same games in four trainers: advantages, loss mask, loss and gradient of each, side by side.
 
-One seeded round of the tiny policy, whose weights are then moved, so that importance ratios leave 1
+One seeded batch of the tiny policy, whose weights are then moved, so that importance ratios leave 1
 and clipping stops gradients. Our update and those of TRL, verl and SkyRL get the same tokens,
 masks, log-probabilities and rewards: once each with its own defaults, then set alike. Weights and
 passes are in float64, so that what differs is the formulas. A partner that is not installed is left
@@ -24,18 +24,18 @@ from torch import Tensor
 
 from benchmarks.harness import parser, write
 from benchmarks.partners import PARTNERS, Batch, Measured, gradient
-from ssp_agents.columns import Columns, columns_of
+from ssp_agents.batches import Columns, columns_of
 from ssp_agents.config import ROLES, LearningConfig, TrainedRole
 from ssp_agents.engines.base import StopRule
 from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_agents.losses import ALGORITHMS, Tokens, grpo_loss
 from ssp_agents.models import load_model, tiny_directory
 from ssp_agents.rollout import play
-from ssp_agents.rows import credited, rows_of, with_loss_weights
+from ssp_agents.rows import rows_of, with_advantages, with_loss_weights
 from ssp_agents.scoring import TokenScorer
 from ssp_agents.update import Update
+from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.config import MINI_GAME
-from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds import open_world
@@ -92,14 +92,14 @@ REINFORCE = "REINFORCE of the proposer"
 
 
 class Played:
-    """A round of the tiny policy, and what each role is trained on."""
+    """A batch of the tiny policy, and what each role is trained on."""
 
     def __init__(self, seed: int) -> None:
         tokenizer = HuggingFaceTokenizer.load(tiny_directory())
         rules = Rules.build(open_world("mini"), tokenizer, GAME)
         stop = StopRule.of(GAME, tokenizer)
         engine = TransformersEngine(load_model(tiny_directory()), tokenizer, stop)
-        begun = Round(rules, answers_of(rules.world), SLOTS, [seed])
+        begun = GameBatch(rules, answers_of(rules.world), SLOTS, [seed])
         self.games = play(begun, engine, temperature=1.0).games
 
         self.sampler, self.learner = (load_model(tiny_directory()).double() for _ in range(2))
@@ -120,10 +120,10 @@ class Played:
         learner, sampler = (scorer(columns).logprobs for scorer in self._scorers)
         return Batch(rows, self.learner, learner, sampler.detach())
 
-    def ours(self, learning: LearningConfig, slots: int) -> Measured:
-        """What our update makes of the rows; ``slots`` is B."""
-        rows = credited(rows_of(self.games, learning), learning)
-        columns = tensors(columns_of(with_loss_weights(rows, learning, slots, GAME)))
+    def ours(self, learning: LearningConfig, num_games: int) -> Measured:
+        """What our update makes of the rows; ``num_games`` is B."""
+        rows = with_advantages(rows_of(self.games, learning), learning)
+        columns = tensors(columns_of(with_loss_weights(rows, learning, num_games, GAME)))
         learner, sampler = self._scorers
         optimizer = torch.optim.SGD(self.learner.parameters())
         update = Update(learner, optimizer, learning, reference=sampler)
@@ -181,7 +181,7 @@ def set_alike(played: Played, partners: Iterable[str]) -> dict[str, dict[str, An
     table: dict[str, dict[str, Any]] = {}
     for name, objective in OBJECTIVES.items():
         batch = batches[objective.role]
-        # B is the questions that were played: partners have no empty slots.
+        # B is the questions that were played: with partners, no game is missing.
         learning = LearningConfig(learning_roles=(objective.role,), **objective.ours)
         ours = played.ours(learning, len(set(batch.groups)))
         table[name] = {

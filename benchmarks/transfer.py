@@ -27,17 +27,17 @@ import torch
 import ssp_agents
 from benchmarks.harness import headline, origin, parser
 from ssp_agents.models import load_model
-from ssp_agents.tiny.bootstrap import descend, endless, rate, save_policy, spoken_loss
-from ssp_agents.tiny.traces import TraceWriter as MiniWriter
-from ssp_agents.wiki_small import bootstrap as wiki
-from ssp_agents.wiki_small.traces import TraceWriter as WikiWriter
+from ssp_agents.shipped.tiny.bootstrap import descend, endless, rate, save_policy, token_loss
+from ssp_agents.shipped.tiny.traces import TraceWriter as MiniWriter
+from ssp_agents.shipped.wiki_small import bootstrap as wiki
+from ssp_agents.shipped.wiki_small.traces import TraceWriter as WikiWriter
 from ssp_env.disk import new_folder, write_atomically
 from ssp_env.game.config import MINI_GAME, WIKI_GAME
 from ssp_env.tokenizers import HuggingFaceTokenizer
-from ssp_experiments.report.curves import panels, save_figure, spoken_group
+from ssp_experiments.report.curves import group_in_words, panels, save_figure
 from ssp_experiments.stats import over_runs
 
-SHIPPED = Path(ssp_agents.__file__).parent / "wiki_small" / "checkpoint"
+SHIPPED = Path(ssp_agents.__file__).parent / "shipped" / "wiki_small" / "checkpoint"
 LESSONS, LR = 1800, 2e-3
 """Optimizer steps of the base policy, in turns on either world; highest learning rate."""
 SIMPLE = 0.4
@@ -144,14 +144,14 @@ def teach(folder: Path) -> None:
         for group in optimizer.param_groups:
             group["lr"] = LR * rate(step, LESSONS)
         if step % 2:
-            spoken, attention = wiki.losses(model, next(real))
-            loss = spoken + wiki.ATTENTION_WEIGHT * attention
+            in_words, attention = wiki.losses(model, next(real))
+            loss = in_words + wiki.ATTENTION_WEIGHT * attention
         else:
-            spoken, _ = spoken_loss(model, next(first if step <= SIMPLE * LESSONS else later))
-            loss = spoken
+            in_words, _ = token_loss(model, next(first if step <= SIMPLE * LESSONS else later))
+            loss = in_words
         descend(optimizer, loss, model)
         if step % 50 < 2:
-            print(f"step {step}/{LESSONS}, loss {float(spoken.detach()):.3f}", flush=True)
+            print(f"step {step}/{LESSONS}, loss {float(in_words.detach()):.3f}", flush=True)
     save_policy(model.eval(), folder, tokenizer.inner)
 
 
@@ -166,7 +166,7 @@ def accuracies(policy: Path) -> Iterator[dict[str, Any]]:
             write_atomically(file, found)
         rows = json.loads(file.read_text(encoding="utf-8"))["evaluations"][0]["rows"]
         own = [row for row in rows if row["judge"] == rows[0]["judge"]]
-        by_kind = {spoken_group(row["group"]): row for row in own}
+        by_kind = {group_in_words(row["group"]): row for row in own}
         accuracy = {kind: by_kind[kind]["avg@1"] for kind in KINDS[world]}
         searches = by_kind[KINDS[world][1]]["searches"]
         yield {"asked in": world, **accuracy, "searches at two hops": searches}

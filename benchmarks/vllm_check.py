@@ -40,7 +40,7 @@ def played(engine: str, policy: Path, out: Path) -> list[list[list[int]]]:
     """The tokens that a policy writes in answer to the evaluation questions."""
     chosen = ("--set", f"engine.kind={engine}", "--per-group", "25")
     ssp("eval", "--preset", "tiny", "--model", str(policy), "--out", str(out), *chosen)
-    return [[list(t.own) for t in saved.record.trajectories] for saved in read_games(out)]
+    return [[list(t.policy_ids) for t in saved.record.trajectories] for saved in read_games(out)]
 
 
 def main() -> int:

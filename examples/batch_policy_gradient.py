@@ -1,8 +1,8 @@
-"""A learner from scratch over ``GameBatch``: both roles, whole turns, credit per attempt.
+"""A learner from scratch over ``TurnVectorEnv``: both roles, whole turns, credit per attempt.
 
     python examples/batch_policy_gradient.py
 
-What a loop over ``GameBatch`` has to know: a turn is written token by token under
+What a loop over ``TurnVectorEnv`` has to know: a turn is written token by token under
 ``turn.mask_after``, and handed over whole; ``turn.attempt`` is the place of its reward in the last
 info's ``attempt_rewards``. Attempts at one question are compared with each other (GRPO), and
 proposals with the other games of the batch. Nothing here is private to the package.
@@ -177,7 +177,7 @@ def main() -> None:
     torch.manual_seed(arguments.seed)
     torch.set_num_threads(1)
 
-    games = ssp_env.GameBatch(arguments.batch, world="small", game={"attempts": ATTEMPTS})
+    games = ssp_env.TurnVectorEnv(arguments.batch, world="small", game={"attempts": ATTEMPTS})
     tokenizer, tags = games.rules.tokenizer, games.rules.tags
     ends = {tokenizer.encode(tags.closing(a))[0] for a in ("search", "question", "answer")}
     policies = {role: Policy(tokenizer.vocab_size) for role in ("proposer", "solver")}

@@ -42,16 +42,16 @@ def play_token_by_token(world: World, seed: int) -> None:
 
 def play_turns(world: World, games: int, seed: int) -> None:
     """Many games side by side: one call to the player and one to the search for all open turns."""
-    batch = ssp_env.GameBatch(games, world=world)
-    player = scripted_player(batch.rules)
-    turns = batch.reset(seed)
+    env = ssp_env.TurnVectorEnv(games, world=world)
+    player = scripted_player(env.rules)
+    turns = env.reset(seed)
 
     while turns:
-        encode = batch.rules.tokenizer.encode
-        turns = batch.step([encode(player.write(turn.trajectory)) for turn in turns])
+        encode = env.rules.tokenizer.encode
+        turns = env.step([encode(player.write(turn.trajectory)) for turn in turns])
 
-    outcomes = Counter(f"{game.outcome} {game.reason or ''}".strip() for game in batch.games)
-    solved = [game.solve_rate for game in batch.games if game.solve_rate is not None]
+    outcomes = Counter(f"{game.outcome} {game.reason or ''}".strip() for game in env.games)
+    solved = [game.solve_rate for game in env.games if game.solve_rate is not None]
     print(
         f"{games} games: {dict(outcomes)}; solved {sum(solved) / max(1, len(solved)):.2f} of the "
         f"valid ones"

@@ -27,10 +27,10 @@ from transformers.utils import logging
 
 from ssp_agents.engines.base import Request, StopRule, generate
 from ssp_agents.engines.transformers_engine import TransformersEngine
-from ssp_env import MINI_GAME, Game, Round, Rules, open_world
+from ssp_env import MINI_GAME, Game, GameBatch, Rules, open_world
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
-MODEL = Path(__file__).parents[1] / "agents" / "ssp_agents" / "tiny" / "checkpoint"
+MODEL = Path(__file__).parents[1] / "agents" / "ssp_agents" / "shipped" / "tiny" / "checkpoint"
 
 # The paper's names. Its values are in brackets where these, for a policy of under a million
 # parameters, are others.
@@ -91,8 +91,8 @@ def make_rules(tokenizer: HuggingFaceTokenizer) -> Rules:
 # -- rollout: lines 2 to 6 -------------------------------------------------------------------------
 
 
-def play(round_: Round, engine: TransformersEngine, temperature: float, seed: int) -> list[Game]:
-    """Plays a round to its end: every trajectory that waits for tokens gets its next turn.
+def play(batch: GameBatch, engine: TransformersEngine, temperature: float, seed: int) -> list[Game]:
+    """Plays a batch of games to its end: every trajectory that waits for tokens gets its next turn.
 
     ``advance`` answers searches, and once all trajectories of a phase are over, begins the next:
 
@@ -104,9 +104,9 @@ def play(round_: Round, engine: TransformersEngine, temperature: float, seed: in
     """
     rng = np.random.default_rng(seed)
 
-    while waiting := round_.pending():
+    while waiting := batch.pending():
         # Where the policy verifies, it does so at a temperature of its own.
-        own = {"verifier": round_.rules.config.verification_temperature}
+        own = {"verifier": batch.rules.config.verification_temperature}
         requests = [
             Request(
                 trajectory.key,
@@ -124,9 +124,9 @@ def play(round_: Round, engine: TransformersEngine, temperature: float, seed: in
         for trajectory, turn in zip(waiting, turns, strict=True):
             trajectory.feed(turn.ids, turn.logprobs)
         engine.release(t.key for t in waiting if t.done)
-        round_.advance()
+        batch.advance()
 
-    return round_.games
+    return batch.games
 
 
 # -- advantages ------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ def accuracy(rules: Rules, engine: TransformersEngine, per_group: int) -> float:
     """Pass@1, greedily, on questions that are never trained on."""
     once = replace(rules, config=rules.config.replace(attempts=1))
     questions = rules.world.questions(0, per_group)
-    games = play(Round.of_questions(once, questions, [0]), engine, temperature=0.0, seed=0)
+    games = play(GameBatch.of_questions(once, questions, [0]), engine, temperature=0.0, seed=0)
     return fmean(attempt.right for game in games for attempt in game.counted)
 
 
@@ -267,7 +267,7 @@ def main() -> None:
 
     for step in range(1, arguments.steps + 1):
         seed = arguments.seed * 1_000_003 + step
-        games = play(Round(rules, draw, B, [seed]), engine, temperature=1.0, seed=seed)
+        games = play(GameBatch(rules, draw, B, [seed]), engine, temperature=1.0, seed=seed)
         loss = update(policy, reference, optimizer, learnable(games))
         engine.update_weights(policy.state_dict(), step)  # forgets what it computed before
 

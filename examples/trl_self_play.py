@@ -59,7 +59,7 @@ class Curve(TrainerCallback):
 if __name__ == "__main__":
     given = parser.parse_args()
     folder, rows = str(shipped_directory(given.world)), given.attempts * (1 + given.attempts)
-    rules = ssp_env.GameBatch(
+    rules = ssp_env.TurnVectorEnv(
         1,
         world=given.world,
         tokenizer=HuggingFaceTokenizer.load(folder),

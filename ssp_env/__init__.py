@@ -11,23 +11,24 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from ssp_env.doors import register_all
-from ssp_env.doors.aec import SearchSelfPlayEnv, env, raw_env
-from ssp_env.doors.one_role import ProposerEnv, ProposerVectorEnv, SolverEnv, SolverVectorEnv
-from ssp_env.doors.turns import GameBatch, TextGame, TextRole
+from ssp_env.envs import register_all
+from ssp_env.envs.aec import SearchSelfPlayEnv, env, raw_env
+from ssp_env.envs.one_role import ProposerEnv, ProposerVectorEnv, SolverEnv, SolverVectorEnv
+from ssp_env.envs.turns import TextGame, TextRole, TurnVectorEnv
 from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import MINI_GAME, SMALL_GAME, SMALL_VIEW, GameConfig, ViewConfig
 from ssp_env.game.filters import Filter, Proposal
 from ssp_env.game.game import Attempt, Game, ProposerReward, SolverReward
+from ssp_env.game.noise import NoiseDocument, NoiseSource
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.pool import PooledQuestion
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.game.verification import NoiseDocument, NoiseSource
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
 from ssp_env.players import Player, TextPlayer, scripted_player
+from ssp_env.removed import NAMES
 from ssp_env.search.base import Retriever
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Action, Analysis, Document, GroundTruth, Question, Role, World
@@ -63,7 +64,6 @@ __all__ = [
     "Question",
     "Retriever",
     "Role",
-    "Round",
     "Rules",
     "SearchSelfPlayEnv",
     "ServiceError",
@@ -75,6 +75,7 @@ __all__ = [
     "TextRole",
     "Tokenizer",
     "Trajectory",
+    "TurnVectorEnv",
     "UsageError",
     "Verdict",
     "Verifier",
@@ -94,6 +95,7 @@ register_all()
 def __getattr__(name: str) -> Any:
     # Imported on first use, since it brings Ray along.
     if name == "rllib":
-        return import_module("ssp_env.doors.rllib")
+        return import_module("ssp_env.envs.rllib")
 
-    raise AttributeError(f"module 'ssp_env' has no attribute {name!r}")
+    what = f"module 'ssp_env' has no attribute {name!r}"
+    raise AttributeError(f"{what}: {NAMES[name]}" if name in NAMES else what)

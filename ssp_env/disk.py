@@ -47,7 +47,7 @@ def made_once(folder: Path, write: Callable[[Path], object]) -> Path:
 
 
 @contextmanager
-def opened(path: str | Path) -> Iterator[BinaryIO | gzip.GzipFile]:
+def open_maybe_gzip(path: str | Path) -> Iterator[BinaryIO | gzip.GzipFile]:
     """A file or pipe to read bytes from once, plain or gzip; raises ``DataError`` where it cannot
     be read."""
     try:

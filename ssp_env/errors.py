@@ -129,7 +129,7 @@ class MissingExtra(SSPError, ImportError):
         return f"{self.feature} needs a package that is not installed; run: {install}"
 
 
-# -- what comes in at a door ---------------------------------------------------------------------
+# -- what comes in at an interface -----------------------------------------------------------------
 
 
 def expect(field: str, value: object, kind: Any, fix: str) -> None:

@@ -1,4 +1,5 @@
-"""Settings and commands that are gone, each with what to do instead; commit 1662d6ae has them."""
+"""What is gone or has another name, each with what to do instead; commit 1662d6ae has what is
+gone."""
 
 from __future__ import annotations
 
@@ -10,6 +11,10 @@ SETTINGS = {
     "game.gate_errors": "leave it out (docs/findings/gate.md has what it showed)",
 }
 """By dotted name."""
+NAMES = {
+    "Round": "it is called GameBatch now, and what was called GameBatch is TurnVectorEnv",
+}
+"""Of :mod:`ssp_env`."""
 COMMANDS = {
     "plot": "ssp report draws the curves",
     "submit": "add the run's row to docs/leaderboard.md by hand, which says where its figures are",

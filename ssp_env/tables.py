@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ssp_env.disk import opened
+from ssp_env.disk import open_maybe_gzip
 from ssp_env.errors import DataError
 
 _PARQUET = b"PAR1"
@@ -40,7 +40,7 @@ def fields_of(row: Iterable[str]) -> str:
 
 
 def _rows(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    with opened(path) as file:
+    with open_maybe_gzip(path) as file:
         first = file.readline()
         if not first.startswith(_PARQUET):
             # A byte order mark, which some editors put before the first line, is no part of it.

@@ -1,3 +1,3 @@
-"""The version of the package. Its own module, so that any floor can name it."""
+"""The version of the package. Its own module, so that any layer can name it."""
 
 __version__ = "0.2.0"

@@ -19,11 +19,11 @@ from transformers import Lfm2Config, Lfm2ForCausalLM
 
 from ssp_agents.engines.base import Engine, Generation
 from ssp_agents.rollout import play
-from ssp_agents.tiny.bootstrap import save_policy, tiny_config, tiny_tokenizer
+from ssp_agents.shipped.tiny.bootstrap import save_policy, tiny_config, tiny_tokenizer
 from ssp_env.errors import ServiceError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import GameConfig
 from ssp_env.game.protocol import Tags
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.tokenizers.base import Tokenizer
@@ -84,23 +84,24 @@ class LethalJudge(LengthJudge):
 
 
 def lethal_rules(trigger: Path, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
-    """The rules with that judge, which is asked when a round's attempts are done."""
+    """The rules with that judge, which is asked when a batch's attempts are done."""
     return Rules.build(world, tokenizer, game, judge=LethalJudge(trigger))
 
 
-def new_round(rules: Rules, slots: int = 16) -> Round:
-    """A round that nobody has played yet; always the same."""
+def new_batch(rules: Rules, num_games: int = 16) -> GameBatch:
+    """A batch of games that nobody has played yet; always the same."""
     answers = rules.world.answers
-    return Round(
+    return GameBatch(
         rules,
         lambda rng, count: [answers[i] for i in rng.integers(len(answers), size=count)],
-        slots,
+        num_games,
         [4],
     )
 
 
-def play_watched(rules: Rules, engine: Engine, temperature: float = 0.8) -> Round:
-    """Plays a round, whose loss masks are 1 on precisely the tokens that the engine gave out."""
+def play_watched(rules: Rules, engine: Engine, temperature: float = 0.8) -> GameBatch:
+    """Plays a batch of games, whose loss masks are 1 on precisely the tokens that the engine gave
+    out."""
     given, step = defaultdict[int, list[int]](list), engine.step
 
     def watched() -> list[tuple[int, Generation]]:
@@ -110,7 +111,7 @@ def play_watched(rules: Rules, engine: Engine, temperature: float = 0.8) -> Roun
         return finished
 
     with patch.object(engine, "step", watched):
-        played = play(new_round(rules), engine, temperature=temperature)
+        played = play(new_batch(rules), engine, temperature=temperature)
     written = [t for game in played.games for t in game.trajectories() if sum(t.mask)]
     masked = [[i for i, own in zip(t.ids, t.mask, strict=True) if own] for t in written]
     assert sorted(masked) == sorted(given.values())

@@ -1,5 +1,5 @@
-"""Games that a script has played through our own door, and a server that plays the same ones: what
-a partner records of them has to equal them."""
+"""Games that a script has played through our own interface, and a server that plays the same ones:
+what a partner records of them has to equal them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scripted_model import ChatServer, Reply
 
 import ssp_env
 from ssp_env import Game, Rules, TextPlayer, Trajectory
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 from ssp_env.types import Role
 
 SETUP: dict[str, Any] = {"world": "mini", "tokenizer": "bpe"}
@@ -42,16 +42,16 @@ class Recorded:
         self.turns: dict[str, str] = {}
         self.writing: dict[tuple[int, ...], str] = {}
         player = Careless(self.rules)
-        batch = ssp_env.GameBatch(count, rules=self.rules)
-        open_turns = batch.reset(seed=seed)
+        env = ssp_env.TurnVectorEnv(count, rules=self.rules)
+        open_turns = env.reset(seed=seed)
         while open_turns:
             written = [player.write(turn.trajectory) for turn in open_turns]
             for turn, text in zip(open_turns, written, strict=True):
                 runs = [(0, turn.trajectory.prompt_length, False), *turn.trajectory.runs()]
                 said = [self.rules.tokenizer.decode(turn.ids[a:b]) for a, b, _ in runs]
                 self.turns["\n".join(said)] = self.writing[tuple(turn.ids)] = text
-            open_turns = batch.step([self.rules.tokenizer.encode(text) for text in written])
-        self.games: list[Game] = batch.games
+            open_turns = env.step([self.rules.tokenizer.encode(text) for text in written])
+        self.games: list[Game] = env.games
 
     def next_turn(self, contents: str) -> Reply:
         """The turn that was written after these messages, whatever was dropped from them."""
@@ -65,7 +65,7 @@ class Recorded:
 
 def by_trajectory(games: list[Game]) -> list[tuple[str, int, float | None]]:
     """Role, attempt and reward of each trajectory, in order."""
-    from ssp_env.doors.chat import reward_of
+    from ssp_env.envs.chat import reward_of
 
     return [
         (t.role.value, game.number_of(t), reward_of(game, t))

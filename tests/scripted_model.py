@@ -20,9 +20,9 @@ from typing import Any, Self
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.players.scripted import GAP
-from ssp_env.testing.hacks.proposers import CONDITIONAL, IfAnotherPageIsFound
+from ssp_env.probe.proposers import CONDITIONAL, IfAnotherPageIsFound
 from ssp_env.types import GroundTruth
-from ssp_env.wording.answers import normalise
+from ssp_env.wording.normal import normalise
 
 _CLOZE = re.compile(r'"(.*' + re.escape(GAP) + r'.*)"')
 _CANDIDATE = re.compile(r"<(candidate|model)_answer>(.*?)</\1_answer>", re.DOTALL)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 from pathlib import Path
 
-FLOORS = (
+LAYERS = (
     ("errors", "version", "removed"),
     ("wording",),
     ("types", "checks", "config", "disk", "net"),
@@ -14,12 +14,13 @@ FLOORS = (
     ("search", "judge"),
     ("game", "worlds"),
     ("players", "replay"),
-    ("doors",),
-    ("ssp_env", "commands", "testing"),
+    ("envs",),
+    ("ssp_env", "commands", "testing", "probe"),
     *(("cli",), ("ssp_agents",), ("ssp_experiments",)),
 )
-"""From the ground up: folders and modules of ``ssp_env``, ``ssp_env`` itself, the two packages."""
-FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+"""From the lowest to the highest: folders and modules of ``ssp_env``, ``ssp_env`` itself, the two
+packages."""
+LAYER = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 
 
 ROOT = Path(__file__).parents[1]
@@ -40,7 +41,7 @@ MODULES = modules()
 
 
 def imports(nodes: Iterable[ast.AST]) -> set[str]:
-    """Modules of the house that these nodes import."""
+    """Modules of the packages that these nodes import."""
     names: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -52,16 +53,16 @@ def imports(nodes: Iterable[ast.AST]) -> set[str]:
     return names & MODULES.keys()
 
 
-def room_of(module: str) -> str:
+def layer_name(module: str) -> str:
     package, *inside = module.split(".")
     return inside[0] if package == "ssp_env" and inside else package
 
 
 def test_imports_run_downwards() -> None:
     for module, tree in MODULES.items():
-        own = room_of(module)
-        rooms = {room_of(imported) for imported in imports(ast.walk(tree))} - {own}
-        assert not [room for room in rooms if FLOOR[room] >= FLOOR[own]], module
+        own = layer_name(module)
+        others = {layer_name(imported) for imported in imports(ast.walk(tree))} - {own}
+        assert not [name for name in others if LAYER[name] >= LAYER[own]], module
 
 
 COMPAT = {"ssp_agents.rllib.compat", "ssp_agents.engines.vllm_compat", "ssp_agents.causal_lm"}

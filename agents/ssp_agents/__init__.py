@@ -1,10 +1,10 @@
 """LLM policies that learn the game: engines, rollouts, losses, and their use on RLlib.
 
 One training step, in the order in which it happens: ``rllib/algorithm.py`` (the step),
-``rllib/runners.py`` and ``rllib/env_runner.py`` (its rounds are dealt and played), ``rollout.py``
-(turns and searches), ``rows.py`` (rewards, advantages, weights, shards, micro-batches),
-``rllib/learner.py`` and ``rllib/module.py`` (RLlib's frame), ``update.py``, ``losses.py``,
-``scoring.py`` (one optimizer step), ``metrics.py`` (its figures).
+``rllib/runners.py`` and ``rllib/env_runner.py`` (its game batches are handed out and played),
+``rollout.py`` (turns and searches), ``rows.py`` (rewards, advantages, weights, shards,
+micro-batches), ``rllib/learner.py`` and ``rllib/module.py`` (RLlib's frame), ``update.py``,
+``losses.py``, ``scoring.py`` (one optimizer step), ``metrics.py`` (its figures).
 """
 
 import os

@@ -64,9 +64,9 @@ class Plain:
         return plain
 
     @staticmethod
-    def distance(found: Tensor, own: Tensor) -> float:
+    def distance(computed: Tensor, expected: Tensor) -> float:
         """Largest distance of two tensors of log-probabilities, in nats; NaN counts as infinite."""
-        return float((found - own).abs().nan_to_num(nan=torch.inf).amax())
+        return float((computed - expected).abs().nan_to_num(nan=torch.inf).amax())
 
     def refusal(self, apart: float, error: str) -> ModelError:
         """Of an engine whose passes with a cache are so far apart, or end in an error."""
@@ -124,8 +124,8 @@ def check_scoring(lm: Any, vocab_size: int) -> float:
         scores = token_scores(lm, padded, mask, 1.0, vocab_size, entropies=False)
 
     # The distribution at t is about the token at t + 1.
-    own = plain.logprobs[:, :-1].gather(2, plain.ids[:, 1:, None]).squeeze(2)
-    apart = plain.distance(scores.logprobs, own[mask[:, 1:] > 0])
+    expected = plain.logprobs[:, :-1].gather(2, plain.ids[:, 1:, None]).squeeze(2)
+    apart = plain.distance(scores.logprobs, expected[mask[:, 1:] > 0])
     if not apart <= plain.bound:
         raise ModelError(
             f"the learner cannot score {plain.kind}: {plain.figure(apart)}it can be played by "
@@ -145,9 +145,9 @@ def can_share_prefix(lm: Any, vocab_size: int) -> bool:
     ids[1, : TOKENS // 2] = ids[0, : TOKENS // 2]
     mask = (torch.arange(TOKENS, device=ids.device) >= TOKENS // 2).float().expand(2, -1)
     scores = token_scores(lm, ids, mask, 1.0, vocab_size, entropies=False, share_prefix=True)
-    own = _logprobs(plain_logits(lm, ids)[:, :-1], vocab_size)
-    own = own.gather(2, ids[:, 1:, None]).squeeze(2)[mask[:, 1:] > 0]
-    return plain.distance(scores.logprobs, own) <= plain.bound
+    expected = _logprobs(plain_logits(lm, ids)[:, :-1], vocab_size)
+    expected = expected.gather(2, ids[:, 1:, None]).squeeze(2)[mask[:, 1:] > 0]
+    return plain.distance(scores.logprobs, expected) <= plain.bound
 
 
 def _logprobs(logits: Tensor, vocab_size: int) -> Tensor:

@@ -94,13 +94,13 @@ def head_logits(lm: Any, hidden: Tensor) -> Tensor:
     True
     """
     layers, name = lm._modules, _name_of_base(lm)
-    own = layers[name]
-    layers[name] = _Given(own, hidden[None])
+    original = layers[name]
+    layers[name] = _Given(original, hidden[None])
     try:
         nothing = torch.zeros(1, len(hidden), dtype=torch.long, device=hidden.device)
         made: Tensor = lm(input_ids=nothing).logits
     finally:
-        layers[name] = own
+        layers[name] = original
     return made[0]
 
 
@@ -123,15 +123,15 @@ class _Given:
     """Stands for a model's layers, and for a decoder inside of them that it may call itself; it
     gives the same states whatever it is called with."""
 
-    def __init__(self, own: Any, hidden: Tensor) -> None:
-        self._own, self._hidden = own, hidden
+    def __init__(self, original: Any, hidden: Tensor) -> None:
+        self._original, self._hidden = original, hidden
 
     def __call__(self, *_: Any, **__: Any) -> BaseModelOutputWithPast:
         return _Output(last_hidden_state=self._hidden)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._own, name)
-        return self if isinstance(found, PreTrainedModel) else found
+        value = getattr(self._original, name)
+        return self if isinstance(value, PreTrainedModel) else value
 
 
 class _Output(BaseModelOutputWithPast):  # type: ignore[misc]
@@ -143,12 +143,12 @@ class _Output(BaseModelOutputWithPast):  # type: ignore[misc]
         return None
 
 
-def attention_of(config: Any, asked: str | None) -> str | None:
+def attention_of(config: Any, requested: str | None) -> str | None:
     """The implementation of attention that is asked for, or ``eager`` where the causal LM of this
     config has no other, such as gpt-oss."""
     kind = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
-    fused = asked == "sdpa" and kind is not None
-    return "eager" if fused and not getattr(kind, "_supports_sdpa", True) else asked
+    fused = requested == "sdpa" and kind is not None
+    return "eager" if fused and not getattr(kind, "_supports_sdpa", True) else requested
 
 
 # -- passes with a cache -----------------------------------------------------------------------
@@ -197,24 +197,24 @@ def _masks_by(positions: Tensor | None) -> Iterator[None]:
         _POSITIONS.reset(token)
 
 
-def _mask(own: Callable[..., Any], **asked: Any) -> Any:
-    """What ``own``, of `transformers`, makes of it; within :func:`cached_states`, a mask (rows, 1,
-    width, columns) by the positions of each row."""
+def _mask(original: Callable[..., Any], **arguments: Any) -> Any:
+    """The mask that ``original``, of `transformers`, makes; within :func:`cached_states`, one
+    (rows, 1, width, columns) by the positions of each row."""
     positions = _POSITIONS.get()
-    if positions is None or positions.shape != (asked["batch_size"], asked["q_length"]):
-        return own(**asked)
+    if positions is None or positions.shape != (arguments["batch_size"], arguments["q_length"]):
+        return original(**arguments)
 
     rows = torch.arange(len(positions), device=positions.device)[:, None, None, None]
     heads = rows.new_zeros(1, 1, 1, 1)
-    columns = torch.arange(asked["kv_length"], device=positions.device) + asked["kv_offset"]
-    sees = asked["mask_function"]
+    columns = torch.arange(arguments["kv_length"], device=positions.device) + arguments["kv_offset"]
+    sees = arguments["mask_function"]
     visible = sees(rows, heads, positions[:, None, :, None], columns[None, None, None, :])
     visible = visible.expand(len(rows), 1, positions.shape[1], len(columns))
-    if own is sdpa_mask:
+    if original is sdpa_mask:
         return visible
 
-    mask = torch.zeros(visible.shape, dtype=asked["dtype"], device=positions.device)
-    return mask.masked_fill_(~visible, torch.finfo(asked["dtype"]).min)
+    mask = torch.zeros(visible.shape, dtype=arguments["dtype"], device=positions.device)
+    return mask.masked_fill_(~visible, torch.finfo(arguments["dtype"]).min)
 
 
 # Outside of an engine's pass, these do what the originals do.

@@ -46,7 +46,8 @@ class LearningConfig(Settings):
     batch_size: PositiveInt = 256
     """Questions per step (the paper's B)."""
     round_size: PositiveInt = 32
-    """Questions of a round, which one env runner plays and whose games share noise documents."""
+    """Questions of a batch of games, which one env runner plays and whose games share noise
+    documents."""
     minibatches: PositiveInt = 2
     """Optimizer updates per step, each on a part of the games."""
     questions: str | tuple[Question, ...] = ""
@@ -100,7 +101,7 @@ class LearningConfig(Settings):
     temperature: PositiveFloat = 1.0
     """Sampling temperature of self-play."""
     strategy: StrategyName = "periodic_reset"
-    """Filling of the slots of failed proposals: nothing (``dummy``), further proposals
+    """What is played in place of failed proposals: nothing (``dummy``), further proposals
     (``resample``), earlier questions (``reuse``; ``periodic_reset`` forgets them every 10 steps),
     those of the lengths that the step lacks (``balanced``), or half of these and half joined ones
     (``compose``; ``compose_with_examples`` adds right attempts to learn from,
@@ -170,8 +171,8 @@ class LearningConfig(Settings):
     def plays(self, role: str) -> bool:
         """True if the policy that learns plays a role, and not its partner. Verification and the
         closed-book gate are the solver's."""
-        own = "proposer" in self.learning_roles
-        return not self.partner or (role == "proposer") == own
+        is_proposer_trained = "proposer" in self.learning_roles
+        return not self.partner or (role == "proposer") == is_proposer_trained
 
     def algorithm(self, role: str) -> str:
         return self.proposer_algorithm if role == "proposer" else self.solver_algorithm
@@ -224,13 +225,13 @@ class ComputeConfig(Settings):
     @property
     def gpus_of_each(self) -> tuple[float, float]:
         """GPUs that an env runner and a learner ask Ray for."""
-        own = float(self.tensor_parallel), 1.0
-        return {"none": (0.0, 0.0), "own": own, "shared": SHARED}[self.gpus]
+        separate = float(self.tensor_parallel), 1.0
+        return {"none": (0.0, 0.0), "own": separate, "shared": SHARED}[self.gpus]
 
     @property
     def gpus_in_all(self) -> int:
-        own = self.env_runners * self.tensor_parallel + self.learners
-        return {"none": 0, "own": own, "shared": max(1, self.env_runners)}[self.gpus]
+        separate = self.env_runners * self.tensor_parallel + self.learners
+        return {"none": 0, "own": separate, "shared": max(1, self.env_runners)}[self.gpus]
 
 
 # -- settings that have to fit together ----------------------------------------------------------
@@ -257,7 +258,8 @@ def given_per_step(learning: LearningConfig, game: GameConfig) -> int:
 
 
 def played_at_once(game: GameConfig, learning: LearningConfig) -> int:
-    """Trajectories that an env runner plays side by side, at most: all attempts of a round."""
+    """Trajectories that an env runner plays side by side, at most: all attempts of a batch of
+    games."""
     return min(learning.batch_size, learning.round_size) * game.attempts
 
 
@@ -272,14 +274,16 @@ def check_settings(
             fix = f"{learning.algorithm(role)} compares {name}: give at least 2"
             raise ConfigError(f"game.{name}", getattr(game, name), fix)
 
-    # A step is rounds of whole groups, one at least per env runner.
+    # A step is game batches of whole groups, one at least per env runner.
     batch, size = learning.batch_size, learning.round_size
     for name, value in (("batch_size", batch), ("round_size", min(size, batch))):
         if value % game.proposals:
             raise ConfigError(f"learning.{name}", value, "must be a multiple of game.proposals")
-    rounds, runners = -(-batch // size), compute.env_runners
-    if runners > rounds:
-        what = f"of {runners} env runners, only {rounds} would play a step of {batch} questions"
+    game_batches, runners = -(-batch // size), compute.env_runners
+    if runners > game_batches:
+        what = (
+            f"of {runners} env runners, only {game_batches} would play a step of {batch} questions"
+        )
         most = batch // runners // game.proposals * game.proposals
         fix = f"give at most {most}" if most else "there have to be fewer runners"
         raise ConfigError("learning.round_size", size, f"{what}; {fix}")

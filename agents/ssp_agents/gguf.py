@@ -139,8 +139,8 @@ def _pre_tokenizer(split: _Split) -> Any:
     ]
     if split.digits:
         steps.append(pre_tokenizers.Digits(individual_digits=True))
-    own = not split.patterns
-    steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=own))
+    use_default_pattern = not split.patterns
+    steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=use_default_pattern))
     return steps[0] if len(steps) == 1 else pre_tokenizers.Sequence(steps)
 
 
@@ -180,6 +180,8 @@ def _fields(file: Path, names: Iterable[str]) -> list[Any]:
 def _tensors(file: Path, names: Iterable[str]) -> tuple[list[int], list[str]]:
     from gguf import GGUFReader
 
-    found = {tensor.name: tensor for tensor in GGUFReader(file).tensors}
-    held = [found[name] for name in names]
-    return [int(tensor.n_bytes) for tensor in held], [tensor.tensor_type.name for tensor in held]
+    by_name = {tensor.name: tensor for tensor in GGUFReader(file).tensors}
+    tensors = [by_name[name] for name in names]
+    return [int(tensor.n_bytes) for tensor in tensors], [
+        tensor.tensor_type.name for tensor in tensors
+    ]

@@ -14,8 +14,8 @@ from ssp_agents.config import LearningConfig, given_per_step
 from ssp_env.config import named
 from ssp_env.disk import check_file
 from ssp_env.errors import ConfigError
+from ssp_env.game.batch import check_questions
 from ssp_env.game.config import GameConfig
-from ssp_env.game.round import check_questions
 from ssp_env.game.rules import Rules
 from ssp_env.types import Question
 from ssp_env.worlds.questions import read_questions, shared_questions

@@ -93,12 +93,12 @@ def grpo_advantages(
     """Equation 4: A_j = r_j - mean(r) over the group; with ``std_normalise``, divided by the
     group's deviation, as in the original GRPO."""
 
-    def compared(own: np.ndarray) -> np.ndarray:
-        centred: np.ndarray = own - own.mean()
+    def compared(of_group: np.ndarray) -> np.ndarray:
+        centred: np.ndarray = of_group - of_group.mean()
         # Of rewards 0 and 1 with mean p, the deviation is sqrt(p (1 - p)): questions that nearly
         # all attempts solve, or nearly none, come to weigh as much as the others.
         if learning.std_normalise:
-            centred /= own.std() + 1e-6
+            centred /= of_group.std() + 1e-6
         return centred
 
     return _within_groups(rewards, groups, compared)
@@ -129,7 +129,11 @@ def rloo_advantages(
 ) -> np.ndarray:
     """A_j = r_j - mean of the *other* rewards of its group, 0 for a lone one (RLOO, 2402.14740)."""
     # A sample is no part of its own baseline, which thus stays independent of it.
-    return _within_groups(rewards, groups, lambda own: own - (own.sum() - own) / (len(own) - 1))
+    return _within_groups(
+        rewards,
+        groups,
+        lambda r: r - (r.sum() - r) / (len(r) - 1),
+    )
 
 
 # -- losses ------------------------------------------------------------------------------------
@@ -294,12 +298,12 @@ def find_algorithm(learning: LearningConfig, role: str) -> Algorithm:
     if name in ALGORITHMS:
         return ALGORITHMS[name]
 
-    found = load(field, name)
-    if not isinstance(found, Algorithm):
-        fix = f"is of type {type(found).__name__}, not an ssp_agents.losses.Algorithm"
+    loaded = load(field, name)
+    if not isinstance(loaded, Algorithm):
+        fix = f"is of type {type(loaded).__name__}, not an ssp_agents.losses.Algorithm"
         raise ConfigError(field, name, fix)
     with own_code(field, name):  # before games are played for it
         given = np.zeros(2), np.zeros(2, dtype=np.int64)
-        if np.shape(found.advantage(*given, learning)) != (2,):
+        if np.shape(loaded.advantage(*given, learning)) != (2,):
             raise ValueError("advantage(rewards, groups, learning) is to return one per reward")
-    return found
+    return loaded

@@ -1,20 +1,23 @@
-"""Figures of a step, of its games and its optimizer updates: every name in ``metrics.jsonl``."""
+"""Figures of a step, of its games and its optimizer updates, and of evaluations: every name in
+``metrics.jsonl``."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from ssp_env.game.outcome import Ending
-from ssp_env.game.record import GameRecord
-from ssp_env.wording.answers import nearly_same
+from ssp_env.game.outcome import Ending, Outage
+from ssp_env.game.record import GameRecord, outages
+from ssp_env.types import Question
+from ssp_env.wording.normal import nearly_same
 
 
 def step_figures(
-    games: Sequence[GameRecord], slots: int, updates: Sequence[dict[str, float]]
+    games: Sequence[GameRecord], num_games: int, updates: Sequence[dict[str, float]]
 ) -> dict[str, float | None]:
     """Figures of one training step. Shares and means over an empty set are ``None``; those of the
     learners, and of reasons, are there only if there was an update, or a game that ended so."""
@@ -24,7 +27,7 @@ def step_figures(
     known = [game for game in accepted if game.truly_correct is not None]
     trajectories = [trajectory for game in games for trajectory in game.trajectories]
     verdicts = [game.verification for game in proposed if game.verification is not None]
-    asked = [game.question for game in proposed if game.question is not None]
+    questions = [game.question for game in proposed if game.question is not None]
     reasons = Counter(game.reason for game in proposed if game.reason is not None)
 
     figures: dict[str, float | None] = {
@@ -34,7 +37,7 @@ def step_figures(
         "void_attempts": float(sum(t.outage is not None for t in trajectories)),
         "reused_games": float(sum(game.origin == "reused" for game in games)),
         "composed_games": float(sum(game.origin == "composed" for game in games)),
-        "filled_slots": len(solved) / slots,
+        "filled_slots": len(solved) / num_games,
         "learner_updates": float(len(updates)),
         "proposer_reward": _mean(game.proposer_reward for game in proposed),
         "solver_reward": _mean(game.solver_reward for game in solved),
@@ -52,7 +55,7 @@ def step_figures(
         **{f"share_{hops}hop": _mean(g.hops == hops for g in known) for hops in (1, 2, 3, 4)},
         "question_words": _mean(len((game.question or "").split()) for game in accepted),
         # The share of questions that another one nearly repeats.
-        "repeated_share": _mean(sum(nearly_same(a, b) for b in asked) > 1 for a in asked),
+        "repeated_share": _mean(sum(nearly_same(a, b) for b in questions) > 1 for a in questions),
     }
     for role in ("proposer", "solver"):
         plays = [trajectory for trajectory in trajectories if trajectory.role == role]
@@ -91,6 +94,40 @@ def given_figures(games: Sequence[GameRecord]) -> dict[str, float | None]:
         # Where all attempts are paid alike, there is nothing to compare, and GRPO learns nothing.
         "given_uniform": _mean(len({a.reward for a in attempts}) == 1 for attempts in counted),
     }
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Share of right answers in a group of questions."""
+
+    right: int
+    asked: int
+    void: int = 0
+    """Questions that an outage hit; they are not among those asked."""
+    outage: Outage | None = None
+    """The first of these outages."""
+
+    def __str__(self) -> str:
+        """The share, and how many questions an outage hit."""
+        why = f": {self.outage.what}" if self.outage and not self.asked else ""
+        void = f" ({self.void} void{why})" if self.void else ""
+        return f"{self.right / self.asked:.3f}{void}" if self.asked else f"-{void}"
+
+
+def accuracies(games: Iterable[GameRecord], questions: Iterable[Question]) -> dict[str, Accuracy]:
+    """Pass@1 of each group of the questions, those without a game included: a game counts by its
+    first attempt."""
+    by_group: dict[str, list[GameRecord]] = {question.group: [] for question in questions}
+    for game in games:
+        by_group[game.question_group or ""].append(game)
+
+    figures = {}
+    for group, played in sorted(by_group.items()):
+        judged = [game for game in played if game.outcome != "void"]
+        right = sum(any(attempt.right for attempt in game.attempts[:1]) for game in judged)
+        first = next(iter(outages(played)), None)
+        figures[group] = Accuracy(right, len(judged), len(played) - len(judged), first)
+    return figures
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -43,7 +43,7 @@ _CONVERTED = 2
 
 
 def shipped_directory(world: str) -> Path:
-    return Path(__file__).parent / SHIPPED[world] / "checkpoint"
+    return Path(__file__).parent / "shipped" / SHIPPED[world] / "checkpoint"
 
 
 def tiny_directory() -> Path:
@@ -67,10 +67,10 @@ def from_gguf(file: str | Path) -> Path:
     if target.is_dir():
         return target
     logging.disable_progress_bar()
-    found = {"gguf_file": path.name, "local_files_only": True}
+    from_file = {"gguf_file": path.name, "local_files_only": True}
     try:
-        lm = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **found)
-        tokenizer = AutoTokenizer.from_pretrained(path.parent, **found)
+        lm = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **from_file)
+        tokenizer = AutoTokenizer.from_pretrained(path.parent, **from_file)
     except Exception as error:  # its readers raise whatever a broken file leads to
         said = str(error).partition("\n")[0]
         raise ModelError(f"{path} cannot be read as a GGUF file: {said}") from error

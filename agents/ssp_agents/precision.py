@@ -39,7 +39,7 @@ def settle_attention(lm: Any) -> Any:
     return lm
 
 
-def passes_dtype(asked: Precision, device: torch.device, *, small: bool) -> torch.dtype | None:
+def passes_dtype(wanted: Precision, device: torch.device, *, small: bool) -> torch.dtype | None:
     """Dtype that autocast multiplies in on a device: bfloat16, or ``None`` for float32.
 
     ``auto`` is bfloat16 on GPUs that have it, and on CPUs with AMX or AVX-512's bfloat16 for
@@ -49,7 +49,7 @@ def passes_dtype(asked: Precision, device: torch.device, *, small: bool) -> torc
     >>> passes_dtype("float32", torch.device("cpu"), small=False) is None
     True
     """
-    if asked == "float32":
+    if wanted == "float32":
         return None
     if device.type == "cuda":
         has = fast = torch.cuda.is_bf16_supported(including_emulation=False)
@@ -58,10 +58,10 @@ def passes_dtype(asked: Precision, device: torch.device, *, small: bool) -> torc
         mkldnn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
         has = mkldnn and any(units.get(name) for name in _HALF)
         fast = mkldnn and any(units.get(name) for name in _FAST) and not small
-    if asked == "bfloat16" and not has:
+    if wanted == "bfloat16" and not has:
         what = "this machine does not multiply in bfloat16"
         _log.warning("learning.dtype=bfloat16: %s, so float32 is taken", what)
-    return torch.bfloat16 if (has if asked == "bfloat16" else fast) else None
+    return torch.bfloat16 if (has if wanted == "bfloat16" else fast) else None
 
 
 def autocasting(device: torch.device, dtype: torch.dtype | None) -> torch.autocast:

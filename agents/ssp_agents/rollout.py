@@ -1,4 +1,4 @@
-"""Plays whole rounds against an inference engine: the batched door to the game."""
+"""Plays whole game batches against an inference engine: the batched interface to the game."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from ssp_agents.engines.base import Engine, Request
 from ssp_env.errors import ServiceError
-from ssp_env.game.game import Attempt, Game, Origin, Start
+from ssp_env.game.batch import GameBatch, observe_results, observe_retry
+from ssp_env.game.game import Attempt, Game, InitialState, Origin
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Round, take_found, take_retry
 from ssp_env.game.rules import Rules, is_remote, waits_for_others
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.judge.base import Verdict
@@ -25,8 +25,8 @@ from ssp_env.types import Document, Question, Role
 T = TypeVar("T")
 _Found = list[Document] | ServiceError
 
-_EVALUATION = 0xE7A1
-"""Sets the random numbers of evaluation apart from those of self-play."""
+EVALUATION = 0xE7A1
+"""First number of evaluation's seeds, which sets its random numbers apart from self-play's."""
 _CALLS_AT_ONCE = 32
 """Calls of remote services that wait side by side; each may hold many queries or tasks."""
 _SERVE_FROM = 0.5
@@ -47,49 +47,41 @@ class Sampled:
 sampled = Sampled()
 
 
-def play(round_: Round, engine: Engine, *, temperature: float) -> Round:
-    """Lets the engine play a round to its end, in place; temperature 0 is greedy. Verification has
-    one of its own.
+def play(batch: GameBatch, engine: Engine, *, temperature: float) -> GameBatch:
+    """Lets the engine play a batch of games to its end, in place; temperature 0 is greedy.
+    Verification has one of its own.
 
     No trajectory waits for another one of its phase, and searches, judges and verifiers of other
-    machines are asked in threads beside the engine. What is sampled follows from the round's seed,
-    the trajectory's place in it and the tokens so far. So whatever finishes first, games are the
-    same, up to the last digits of the arithmetic of batches; where all services are of this
+    machines are asked in threads beside the engine. What is sampled follows from the game batch's
+    seed, the trajectory's place in it and the tokens so far. So whatever finishes first, games are
+    the same, up to the last digits of the arithmetic of batches; where all services are of this
     process, they are the same to the last bit.
     """
-    _Scheduler(round_, engine, temperature).play()
-    return round_
+    _Scheduler(batch, engine, temperature).play()
+    return batch
 
 
 def answer(
     rules: Rules,
     questions: Sequence[tuple[int, Question]],
-    engine: Engine,
-    *,
-    temperature: float,
-    seed: int,
-    at_once: int,
+    play: Callable[[GameBatch], GameBatch],
+    seed: Sequence[int],
+    weights_version: int = 0,
 ) -> list[GameRecord]:
-    """Lets the solver answer numbered questions, once each; one record per question, in order.
+    """Has numbered questions answered side by side, as often as ``attempts`` of the rules says; one
+    record per question, in order.
 
-    What is sampled for a question follows from the seed and its number. ``at_once`` are answered
-    side by side.
-    """
-    once = replace(rules, config=rules.config.replace(attempts=1))
-    records: list[GameRecord] = []
-    for first in range(0, len(questions), at_once):
-        asked = questions[first : first + at_once]
-        # Question n is slot n of one round, in whatever portions it is played: seeds stay the same.
-        starts = [
-            Start((_EVALUATION, seed), n, n, q.truth, Origin.GIVEN, question=q.text)
-            for n, q in asked
-        ]
-        round_ = play(Round.of_starts(once, starts), engine, temperature=temperature)
-        records += [
-            record_game(game, rules, engine.weights_version, question.group)
-            for game, (_, question) in zip(round_.games, asked, strict=True)
-        ]
-    return records
+    ``play`` plays a batch of games to its end. What is sampled for a question follows from the seed
+    and its number: question n is game n of one batch, in whatever portions that is played."""
+    states = [
+        InitialState(tuple(seed), n, n, question.truth, Origin.GIVEN, question=question.text)
+        for n, question in questions
+    ]
+    games = play(GameBatch.from_initial_states(rules, states)).games
+    return [
+        record_game(game, rules, weights_version, question.group)
+        for game, (_, question) in zip(games, questions, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +95,15 @@ class _Play:
 
 
 class _Scheduler:
-    """Moves a round through its phases; keeps what each trajectory waits for.
+    """Moves a batch of games through its phases; keeps what each trajectory waits for.
 
     A trajectory is with the engine (``_writing``), or waits for its search to be sent (``_due``) or
     for a remote service, called in a thread (``_calls``). Results are dealt with in this one alone.
     """
 
-    def __init__(self, round_: Round, engine: Engine, temperature: float) -> None:
-        self._round, self._engine, self._temperature = round_, engine, temperature
-        self._rules = round_.rules
+    def __init__(self, batch: GameBatch, engine: Engine, temperature: float) -> None:
+        self._batch, self._engine, self._temperature = batch, engine, temperature
+        self._rules = batch.rules
         self._writing: dict[int, _Play] = {}
         self._due: list[_Play] = []
         self._threads: ThreadPoolExecutor | None = None
@@ -120,7 +112,7 @@ class _Scheduler:
         """Trajectories and calls of the present phase that are not over."""
 
     def play(self) -> None:
-        """Plays the round to its end; after an error, engine and threads are free again."""
+        """Plays the game batch to its end; after an error, engine and threads are free again."""
         try:
             self._begin_phase()
 
@@ -145,10 +137,10 @@ class _Scheduler:
     def _begin_phase(self) -> None:
         """Asks for the turns of a phase."""
         plays = []
-        for game in self._round.games:
+        for game in self._batch.games:
             if game.outcome is not Outcome.PENDING:
                 continue
-            # Verdicts are an attempt's; proposals and readings have none of their own.
+            # Verdicts are an attempt's; proposals and verifications have none of their own.
             attempts = {id(attempt.trajectory): attempt for attempt in game.attempts}
             for number, trajectory in enumerate(game.trajectories()):
                 if trajectory.waiting is Waiting.POLICY:
@@ -165,16 +157,17 @@ class _Scheduler:
             self._count_down()
 
     def _count_down(self) -> None:
-        """Counts something that the round waited for; after the last, its next phase begins."""
+        """Counts something that the game batch waited for; after the last, its next phase
+        begins."""
         self._awaited -= 1
-        if self._awaited or self._round.done:
+        if self._awaited or self._batch.done:
             return
 
         # It verifies and judges what is left, which may wait for other machines.
         if waits_for_others(self._rules):
-            self._call(self._round.advance, lambda _: self._begin_phase())
+            self._call(self._batch.advance, lambda _: self._begin_phase())
         else:
-            self._round.advance()
+            self._batch.advance()
             self._begin_phase()
 
     def _call(self, call: Callable[[], T], then: Callable[[T], None]) -> None:
@@ -198,7 +191,13 @@ class _Scheduler:
             written, game = play.trajectory, play.game
             self._writing[written.key] = play
             # The seed of a turn follows from its place in the game, not from the order of events.
-            name = (*game.start.seed, game.slot, play.number, written.role, len(written.ids))
+            name = (
+                *game.initial_state.seed,
+                game.index,
+                play.number,
+                written.role,
+                len(written.ids),
+            )
             digest = hashlib.blake2b(" ".join(map(str, name)).encode(), digest_size=8).digest()
             seed = int.from_bytes(digest) >> 1
             reads = written.role is Role.VERIFIER
@@ -216,7 +215,7 @@ class _Scheduler:
             # It does not say which requests it lost, so all of them are.
             plays = list(self._writing.values())
             self._writing.clear()
-            self._round.void([play.trajectory for play in plays], error)
+            self._batch.void([play.trajectory for play in plays], error)
             self._finish(plays)
             return
         finally:
@@ -233,7 +232,7 @@ class _Scheduler:
                 case Waiting.POLICY:
                     again.append(play)  # the engine stopped inside a thought, or a tool call
                 case Waiting.RETRY:
-                    take_retry(self._rules, play.trajectory)
+                    observe_retry(self._rules, play.trajectory)
                     (over if play.trajectory.done else again).append(play)
                 case Waiting.SEARCH:
                     self._due.append(play)
@@ -259,37 +258,37 @@ class _Scheduler:
         queries = [play.trajectory.query or "" for play in plays]
         search = partial(search_each, self._rules.retriever, k=self._rules.config.top_k)
         if remote:
-            self._call(lambda: search(queries), partial(self._found, plays))
+            self._call(lambda: search(queries), partial(self._append_documents, plays))
         else:
-            self._found(plays, search(queries))
+            self._append_documents(plays, search(queries))
 
-    def _found(self, plays: Sequence[_Play], found: Sequence[_Found]) -> None:
-        for play, documents in zip(plays, found, strict=True):
-            take_found(self._rules, play.game, play.trajectory, documents)
+    def _append_documents(self, plays: Sequence[_Play], results: Sequence[_Found]) -> None:
+        for play, documents in zip(plays, results, strict=True):
+            observe_results(self._rules, play.game, play.trajectory, documents)
 
         # Documents may end a trajectory (its budget), and an outage its whole game.
         self._submit([play for play in plays if not play.trajectory.done])
         self._finish([play for play in plays if play.trajectory.done])
-        self._end_voided(found)
+        self._end_voided(results)
 
     def _judge(self, plays: Sequence[_Play]) -> None:
         """Has attempts that are over judged while others write, if the judge is remote."""
         if not is_remote(self._rules.judge):
             return
 
-        asked = [
+        ended = [
             (play.game, play.attempt)
             for play in plays
             if play.attempt is not None and play.attempt.outage is None and play.game.accepted
         ]
-        if not asked:
+        if not ended:
             return
 
-        referee = self._round.referee
-        pairs = [(game, attempt.trajectory) for game, attempt in asked]
+        referee = self._batch.referee
+        pairs = [(game, attempt.trajectory) for game, attempt in ended]
 
         def then(verdicts: list[Verdict | ServiceError]) -> None:
-            referee.take_verdicts(asked, verdicts)
+            referee.record_verdicts(ended, verdicts)
             self._end_voided(verdicts)
 
         self._call(lambda: referee.verdicts(pairs), then)

@@ -35,9 +35,10 @@ class Row:
     """float32 (length,): behaviour log-probabilities; NaN in an example, which nobody sampled."""
     role: str
     game: int
-    """Slot of its game in its round; once a step's rounds come together, in the whole step."""
+    """Index of its game in its game batch; once a step's game batches come together, in the whole
+    step."""
     advantage: float
-    """Set by :func:`credited`; 0 before."""
+    """Set by :func:`with_advantages`; 0 before."""
     weight: float = 0.0
     """Factor on the sum of its token losses; see :func:`with_loss_weights`."""
     reward: float = 0.0
@@ -62,11 +63,11 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
         # others, has no proposal to pay for.
         decided = game.outcome in (Outcome.VALID, Outcome.INVALID)
         if decided and game.origin is Origin.PROPOSED and game.proposer is not None:
-            group = f"answer {game.start.seed} {game.start.group}"
+            group = f"answer {game.initial_state.seed} {game.initial_state.group}"
             proposals.append(_row(game, game.proposer, "proposer", game.proposer_reward, group))
 
         # r = 1 for a right answer, compared among the n attempts at one question.
-        question = f"question {game.start.seed} {game.slot}"
+        question = f"question {game.initial_state.seed} {game.index}"
         if game.outcome is Outcome.VALID:
             for a in game.counted:
                 attempts.append(_row(game, a.trajectory, "solver", a.reward, question))
@@ -77,7 +78,7 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
         example, compared = game.example_proposal, find_algorithm(config, "proposer").grouped
         if game.outcome is Outcome.VALID and example is not None and not compared:
             # Paid as if the proposer had written it; there is none that it could be compared with.
-            group = f"example {game.start.seed} {game.slot}"
+            group = f"example {game.initial_state.seed} {game.index}"
             row = _row(game, example.trajectory, "proposer", example.reward, group)
             proposals.append(replace(row, logprobs=np.full_like(row.logprobs, np.nan)))
 
@@ -93,7 +94,7 @@ def _row(game: Game, trajectory: Trajectory, role: str, reward: float | None, gr
         np.frombuffer(bytes(trajectory.mask), dtype=np.uint8),
         np.asarray(trajectory.logprobs, dtype=np.float32),
         role,
-        game.slot,
+        game.index,
         0.0,
         reward=float(reward or 0.0),
         group=group,
@@ -111,7 +112,7 @@ def recorded_row(played: TrajectoryRecord, role: str, game: int = 0) -> Row:
 # -- advantages, over a whole step -------------------------------------------------------------
 
 
-def credited(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
+def with_advantages(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
     """Rows with advantages, without those that nothing is learnt from.
 
     Left out are uniform groups (``drop_uniform_groups``) and rows that have neither advantage nor
@@ -119,25 +120,25 @@ def credited(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
     """
     advantages, kept = np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
     for role in ROLES:
-        # own: bool (rows,); rewards, groups and found: (rows of this role,).
-        own = np.array([row.role == role for row in rows], dtype=bool)
+        # of_role: bool (rows,); rewards, groups and computed: (rows of this role,).
+        of_role = np.array([row.role == role for row in rows], dtype=bool)
         rewards = np.array([row.reward for row in rows if row.role == role])
-        names = np.array([row.group for row in rows if row.role == role], dtype=np.str_)
-        _, groups = np.unique(names, return_inverse=True)
+        group_names = np.array([row.group for row in rows if row.role == role], dtype=np.str_)
+        _, groups = np.unique(group_names, return_inverse=True)
 
         algorithm = find_algorithm(config, role)
-        found = algorithm.advantage(rewards, groups, config)
-        if np.shape(found) != rewards.shape:
+        computed = algorithm.advantage(rewards, groups, config)
+        if np.shape(computed) != rewards.shape:
             fix = f"its advantages have to be {rewards.shape}, one a trajectory, "
-            fix += f"not {np.shape(found)}"
+            fix += f"not {np.shape(computed)}"
             raise ConfigError(f"learning.{role}_algorithm", config.algorithm(role), fix)
-        advantages[own] = found
+        advantages[of_role] = computed
         # Without KL, a row with A = 0 has no gradient, but its tokens count in a mean over all
         # tokens. With KL, the rows of a group stay or go together.
         if not (algorithm.kl and config.kl_coeff):
-            kept[own] = (found != 0) | (_aggregation(config, role) == "token")
+            kept[of_role] = (computed != 0) | (_aggregation(config, role) == "token")
         elif config.drop_uniform_groups:
-            kept[own] = np.isin(groups, groups[found != 0])
+            kept[of_role] = np.isin(groups, groups[computed != 0])
 
     return [
         replace(row, advantage=float(advantage))
@@ -149,11 +150,11 @@ def credited(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
 # -- weights, over an optimizer update ---------------------------------------------------------
 
 
-def deal(rows: Sequence[Row], learning: LearningConfig) -> list[tuple[list[Row], int]]:
-    """Rows of each optimizer update of a step, and how many slots it stands for.
+def split_updates(rows: Sequence[Row], learning: LearningConfig) -> list[tuple[list[Row], int]]:
+    """Rows of each optimizer update of a step, and how many games it stands for.
 
-    Games are dealt whole, and in turn, so that every update gets its share of those that give rows
-    at all.
+    Games stay whole and go to the updates in turn, so that each gets its share of those that give
+    rows at all.
     """
     parts = learning.minibatches
     # B of each update; they add up to that of the step.
@@ -162,29 +163,29 @@ def deal(rows: Sequence[Row], learning: LearningConfig) -> list[tuple[list[Row],
     return [([row for row in rows if turn[row.game] == i], size) for i, size in enumerate(sizes)]
 
 
-def deal_to_learners(rows: Sequence[Row], shards: int) -> list[list[Row]]:
+def shard_rows(rows: Sequence[Row], shards: int) -> list[list[Row]]:
     """Shards of rows: longest first, each to the shard with the fewest tokens.
 
     Rows of one text go to one learner, which reads it once. A shard that would stay empty gets a
     row of weight 0, because a learner without rows hangs its peers."""
-    dealt: list[list[Row]] = [[] for _ in range(shards)]
+    parts: list[list[Row]] = [[] for _ in range(shards)]
     loads = [0] * shards
     texts: dict[tuple[bytes, bytes], list[Row]] = {}
-    # Ties are broken by game and role, so that any order of rows is dealt in the same way.
+    # Ties are broken by game and role, so that any order of rows is sharded in the same way.
     for row in sorted(rows, key=lambda row: (-len(row.ids), row.game, row.role)):
         texts.setdefault((row.ids.tobytes(), row.mask.tobytes()), []).append(row)
 
     # Largest first, to the least loaded: at most 4/3 of the best split's longest (Graham 1969).
     for equal in texts.values():
         lightest = loads.index(min(loads))
-        dealt[lightest].extend(equal)
+        parts[lightest].extend(equal)
         loads[lightest] += len(equal[0].ids)
 
-    for part in dealt:
+    for part in parts:
         if not part:
             part.append(replace(min(rows, key=lambda row: len(row.ids)), weight=0.0))
 
-    return dealt
+    return parts
 
 
 def _aggregation(config: LearningConfig, role: str) -> Aggregation:
@@ -194,14 +195,14 @@ def _aggregation(config: LearningConfig, role: str) -> Aggregation:
 
 
 def with_loss_weights(
-    rows: Sequence[Row], config: LearningConfig, slots: int, game: GameConfig
+    rows: Sequence[Row], config: LearningConfig, num_games: int, game: GameConfig
 ) -> list[Row]:
     """Sets each row's weight, from denominators over the *whole* update.
 
-    This happens before rows are dealt to learners, so the losses of all learners simply add up.
-    Empty slots count in B (``slots``) and void attempts in n (``game.attempts``): what did not
-    happen has no gradient, and changes nobody else's weight. Slots of given questions count in the
-    solver's B alone. ``rows`` are all of one optimizer update.
+    This happens before rows go to learners, so the losses of all learners simply add up.
+    Games that are missing count in B (``num_games``) and void attempts in n (``game.attempts``):
+    what did not happen has no gradient, and changes nobody else's weight. Given questions count in
+    the solver's B alone. ``rows`` are all of one optimizer update.
     """
     totals = {role: sum(row.tokens for row in rows if row.role == role) for role in ROLE_IDS}
     proposed = config.batch_size - given_per_step(config, game)
@@ -210,7 +211,7 @@ def with_loss_weights(
         # B proposals, or B n attempts.
         scale = config.proposer_weight if row.role == "proposer" else 1.0
         of_step = game.attempts if row.role == "solver" else proposed / config.batch_size
-        trajectories = slots * of_step
+        trajectories = num_games * of_step
         denominators: dict[Aggregation, float] = {
             # Equation 5: 1/B sum over proposals of sum over tokens; 1/(B n) for attempts.
             "sum": trajectories,

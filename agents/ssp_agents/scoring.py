@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from ssp_agents.batches import Columns
 from ssp_agents.causal_lm import head_logits, states, states_after_prefix
-from ssp_agents.columns import Columns
 
 LOGITS_PER_CHUNK = 2**25
 """Logits that exist at a time (128 MiB in float32): 220 tokens of a vocabulary of 152,000."""
@@ -50,8 +50,8 @@ def token_scores(
     prefix = common_prefix(ids, mask) if share_prefix else 0
     read = states_after_prefix(lm, ids[:, :-1], prefix) if prefix else states(lm, ids[:, :-1])
     ids, mask = (x[:, max(0, prefix - 1) :] for x in (ids, mask))
-    own = mask[:, 1:] > 0  # (rows, length - 1)
-    written, targets = read[own], ids[:, 1:][own]  # (tokens, width), (tokens,)
+    by_policy = mask[:, 1:] > 0  # (rows, length - 1)
+    written, targets = read[by_policy], ids[:, 1:][by_policy]  # (tokens, width), (tokens,)
 
     def score(written: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         # log softmax(logits / T), the distribution that was sampled from: (chunk, vocabulary).

@@ -101,9 +101,9 @@ def _make_room(module: torch.nn.Module, device: torch.device) -> None:
     """Gives tensors on the meta device memory, without numbers; tied ones the same."""
     made: dict[int, Tensor] = {}
     for part in module.modules():
-        own: dict[str, Any] = {"recurse": False, "remove_duplicate": False}
-        held = [*part.named_parameters(**own), *part.named_buffers(**own)]
-        for name, tensor in held:
+        shallow: dict[str, Any] = {"recurse": False, "remove_duplicate": False}
+        tensors = [*part.named_parameters(**shallow), *part.named_buffers(**shallow)]
+        for name, tensor in tensors:
             if tensor.is_meta:
                 empty = torch.empty_like(tensor, device=device)
                 if isinstance(tensor, torch.nn.Parameter):
@@ -119,9 +119,9 @@ def full_tensor(tensor: Tensor) -> Tensor:
 
 def agreed_maximum(number: int, device: torch.device) -> int:
     """The largest number of all processes."""
-    held = torch.tensor(number, device=device)
-    dist.all_reduce(held, dist.ReduceOp.MAX)
-    return int(held)
+    tensor = torch.tensor(number, device=device)
+    dist.all_reduce(tensor, dist.ReduceOp.MAX)
+    return int(tensor)
 
 
 # -- checkpoints -------------------------------------------------------------------------------
@@ -158,10 +158,10 @@ def read_weights(directory: str | Path) -> dict[str, Tensor]:
     check_weights(directory)
     with _storage(directory, "read"):
         reader = _reader(directory)
-        held = reader.read_metadata().state_dict_metadata
+        saved = reader.read_metadata().state_dict_metadata
         state = {
             name: torch.empty(tensor.size, dtype=tensor.properties.dtype)
-            for name, tensor in held.items()
+            for name, tensor in saved.items()
             if name.startswith(_WEIGHTS) and isinstance(tensor, TensorStorageMetadata)
         }
         load(state, storage_reader=reader, no_dist=True)
@@ -191,15 +191,15 @@ def _state(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[st
     for name, parameter in module.named_parameters():
         if not parameter.requires_grad:
             continue
-        held = optimizer.state[parameter]
-        if not held:
+        adam = optimizer.state[parameter]
+        if not adam:
             # A fused Adam counts where it computes.
             fused = optimizer.defaults.get("fused")
-            held["step"] = torch.tensor(0.0, device=parameter.device if fused else "cpu")
-            held.update({moment: torch.zeros_like(parameter) for moment in MOMENTS})
+            adam["step"] = torch.tensor(0.0, device=parameter.device if fused else "cpu")
+            adam.update({moment: torch.zeros_like(parameter) for moment in MOMENTS})
 
-        state[f"step.{name}"] = held["step"].reshape(1).clone()
-        state |= {f"{moment}.{name}": held[moment].detach() for moment in MOMENTS}
+        state[f"step.{name}"] = adam["step"].reshape(1).clone()
+        state |= {f"{moment}.{name}": adam[moment].detach() for moment in MOMENTS}
     return state
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ssp_agents.columns import Columns, idle, microbatches, of_role, one_of_each
+from ssp_agents.batches import Columns, deduplicated, microbatches, of_role, zero_weight_pass
 from ssp_agents.config import LearningConfig
 from ssp_agents.losses import Tokens, find_algorithm, is_clipped, is_vetoed, kl_k3
 from ssp_agents.metrics import ROLE_NORMS
@@ -60,7 +60,7 @@ class Update:
         autocast: torch.dtype | None = None,
         learners: int = 1,
         no_sync: Callable[[], contextlib.AbstractContextManager[Any]] | None = None,
-        agree: Callable[[int], int] | None = None,
+        max_over_learners: Callable[[int], int] | None = None,
         loss: Callable[[Columns, Scores, Tensor], Tensor] | None = None,
         after_pass: Callable[[], object] | None = None,
     ) -> None:
@@ -72,8 +72,8 @@ class Update:
                 :func:`ssp_agents.precision.passes_dtype`; float32 when not given.
             learners: number of those whose gradients DDP *averages*.
             no_sync: context in which DDP does not average yet.
-            agree: gives the largest number of passes of all learners that share the weights of a
-                policy, since they have to pass through it in step.
+            max_over_learners: the largest of a number over all learners. Those that share the
+                weights of a policy have to make equally many passes.
             loss: minimised, and reported, in place of that of :meth:`objective`, which it gets.
             after_pass: called when a micro-batch is done, such as :func:`give_back_memory`.
         """
@@ -84,12 +84,12 @@ class Update:
         self._autocast = autocast
         self._learners = learners
         self._no_sync = no_sync or contextlib.nullcontext
-        self._agree, self._loss, self._after_pass = agree, loss, after_pass
+        self._max_over_learners, self._loss, self._after_pass = max_over_learners, loss, after_pass
         # By role id; found here, so that a wrong name fails before the first pass.
         self._algorithms = [find_algorithm(learning, role) for role in ROLE_IDS]
 
     def __call__(self, columns: Columns, step: int) -> dict[str, float]:
-        """Learns from one batch: the columns of :func:`ssp_agents.columns.columns_of` as tensors on
+        """Learns from one batch: the columns of :func:`ssp_agents.batches.columns_of` as tensors on
         the policy's device, and the number of the training step, from 0.
 
         Returns:
@@ -132,9 +132,10 @@ class Update:
         self.optimizer.zero_grad(set_to_none=True)
         figures: dict[str, Tensor] = {}
         parts = list(microbatches(columns, self.learning.microbatch_tokens))
-        if self._agree is not None:
-            # Idle passes, until there are as many as on every other learner.
-            parts += [idle(parts[-1])] * (self._agree(len(parts)) - len(parts))
+        if self._max_over_learners is not None:
+            # Passes of weight 0, until there are as many as on every other learner.
+            passes = self._max_over_learners(len(parts))
+            parts += [zero_weight_pass(parts[-1])] * (passes - len(parts))
 
         for i, part in enumerate(parts, 1):
             # DDP adds up the gradients of all learners once, in the last pass.
@@ -172,14 +173,14 @@ class Update:
         """
         learning = self.learning
         # Column t of (rows, length) is scored by the logits at t - 1, so position 0 never counts.
-        own = part["loss_mask"][:, 1:] > 0  # (rows, length - 1)
-        counts = own.sum(dim=1)  # (rows,)
+        by_policy = part["loss_mask"][:, 1:] > 0  # (rows, length - 1)
+        counts = by_policy.sum(dim=1)  # (rows,)
         # From one value per row to one per token that the policy wrote: (rows,) -> (tokens,).
         role, advantages, weights = (
             part[name].repeat_interleave(counts) for name in ("role", "advantages", "weights")
         )
         rows = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
-        behaviour = part["behaviour_logprobs"][:, 1:][own]  # (tokens,)
+        behaviour = part["behaviour_logprobs"][:, 1:][by_policy]  # (tokens,)
         # What nobody sampled is learnt from as if the policy had, with a ratio of 1.
         behaviour = torch.where(behaviour.isnan(), logprobs.detach(), behaviour)
         # log(pi / mu) of each token: (tokens,).
@@ -204,33 +205,24 @@ class Update:
                 raise ConfigError(f"learning.{name}_algorithm", learning.algorithm(name), fix)
             losses = losses.masked_scatter(chosen, of_tokens)
             if algorithm.clips is not None:
-                found = is_clipped(algorithm.clips(tokens).detach(), tokens.advantages, learning)
-                clipped, clippable = clipped.masked_scatter(chosen, found), clippable | chosen
+                stopped = is_clipped(algorithm.clips(tokens).detach(), tokens.advantages, learning)
+                clipped, clippable = clipped.masked_scatter(chosen, stopped), clippable | chosen
         # sum_i w_i sum_t loss_it, and the same of the KL: scalars.
         loss = (counted * losses).sum()
         kl = (counted * self._kl(part, logprobs, counts)).sum()
 
         sums = {"loss": loss + learning.kl_coeff * kl, "policy_loss": loss, "kl": kl}
         with torch.no_grad():
-            # Sums in place of means: micro-batches and learners add them up, merge_figures divides.
             trained = weights > 0  # (tokens,)
-            sampled = trained & ~part["behaviour_logprobs"][:, 1:][own].isnan()
-            ratios = log_ratios.exp() * sampled
+            sampled = trained & ~part["behaviour_logprobs"][:, 1:][by_policy].isnan()
+            sums |= _token_sums(trained, sampled, log_ratios, learning.importance_cap)
+            if entropies is not None:
+                sums |= _entropy_sums(trained, role, entropies)
             sums |= {
-                "trained_tokens": trained.sum(),
-                "example_tokens": (trained & ~sampled).sum(),
-                "sampled_tokens": sampled.sum(),
-                "logprob_gap_sum": (log_ratios.abs() * sampled).sum(),
-                "ratio_sum": ratios.sum(),
                 "clipped_tokens": (clipped & sampled).sum(),
                 "clippable_tokens": (clippable & sampled).sum(),
-                "truncated_tokens": (ratios > (learning.importance_cap or math.inf)).sum(),
                 "vetoed_rows": (vetoed & (part["weights"] > 0)).sum(),
             }
-            for name, number in ROLE_IDS.items() if entropies is not None else ():
-                trained_of_role = trained & (role == number)
-                sums[f"{name}_tokens"] = trained_of_role.sum()
-                sums[f"{name}_entropy_sum"] = (entropies * trained_of_role).sum()
 
         return sums["loss"], {name: value.detach().double() for name, value in sums.items()}
 
@@ -240,11 +232,15 @@ class Update:
         kl, device = torch.zeros_like(logprobs), part["ids"].device
         rows = torch.tensor([a.kl for a in self._algorithms], device=device)[part["role"]]
         some = bool(rows.any())
-        if self.reference is None or not (some or self._agree):
+        if self.reference is None or not (some or self._max_over_learners):
             return kl
 
-        # Where the reference is shared among learners, all of them read, if only an idle row.
-        seen = {name: column[rows] for name, column in part.items()} if some else idle(part)
+        # Where the reference is shared among learners, all of them read, if only a row of weight 0.
+        seen = (
+            {name: column[rows] for name, column in part.items()}
+            if some
+            else zero_weight_pass(part)
+        )
         with torch.no_grad(), self._arithmetic(device):
             reference = _scored(self.reference, seen).logprobs
         if not some:
@@ -272,6 +268,35 @@ class Update:
         return autocasting(device, self._autocast)
 
 
+# Sums in place of means: micro-batches and learners add them up, merge_figures divides.
+
+
+def _token_sums(
+    trained: Tensor, sampled: Tensor, log_ratios: Tensor, cap: float | None
+) -> dict[str, Tensor]:
+    """Sums over a micro-batch's tokens: those that are learnt from, those of them that the policy
+    sampled, and how far it has moved from the one that sampled; all arguments are (tokens,)."""
+    ratios = log_ratios.exp() * sampled
+    return {
+        "trained_tokens": trained.sum(),
+        "example_tokens": (trained & ~sampled).sum(),
+        "sampled_tokens": sampled.sum(),
+        "logprob_gap_sum": (log_ratios.abs() * sampled).sum(),
+        "ratio_sum": ratios.sum(),
+        "truncated_tokens": (ratios > (cap or math.inf)).sum(),
+    }
+
+
+def _entropy_sums(trained: Tensor, roles: Tensor, entropies: Tensor) -> dict[str, Tensor]:
+    """Tokens of each role and the sum of their entropies; all arguments are (tokens,)."""
+    sums = {}
+    for name, number in ROLE_IDS.items():
+        trained_of_role = trained & (roles == number)
+        sums[f"{name}_tokens"] = trained_of_role.sum()
+        sums[f"{name}_entropy_sum"] = (entropies * trained_of_role).sum()
+    return sums
+
+
 def give_back_memory() -> None:
     """Gives the system what passes on a CPU have freed.
 
@@ -285,7 +310,7 @@ def give_back_memory() -> None:
 
 def _scored(scorer: Scorer, part: Columns) -> Scores:
     """Scores of each row of a micro-batch, of which equal ones are read once."""
-    read, places = one_of_each(part)
+    read, places = deduplicated(part)
     scores = scorer(read)
     if places is None:
         return scores

@@ -12,10 +12,10 @@ from benchmarks.fuzz import hostile
 from benchmarks.fuzz.hostile import TOKENIZERS, HostileServices, HostileWorld
 from benchmarks.fuzz.invariants import Watch
 from ssp_env.errors import ServiceError, UsageError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import STRATEGIES, make_strategy
 from ssp_env.game.trajectory import Trajectory
@@ -28,7 +28,7 @@ HOW = ("tokens", "chunks", "turns")
 
 
 def play(seed: int, number: int, replayed: bool) -> list[Game]:
-    """Plays a round of up to four random games and checks them; if ``replayed``, the same tokens
+    """Plays a batch of up to four random games and checks them; if ``replayed``, the same tokens
     are given a second time, one by one, and both are compared."""
     games, records = _play(seed, number, one_by_one=False)
     if replayed:
@@ -42,14 +42,14 @@ def _play(seed: int, number: int, one_by_one: bool) -> tuple[list[Game], list[Ga
     rules, services = _table(int(rng.integers(len(TOKENIZERS))), int(rng.integers(CONFIGS)))
     services.seed = int(rng.integers(1 << 31))
     watch = Watch(rules, thorough=number % 10 == 0)
-    round_ = _begin(rng, rules)
+    batch = _begin(rng, rules)
     how = hostile.any_of(rng, HOW)
-    while pending := round_.pending():
+    while pending := batch.pending():
         for trajectory in pending:
             if trajectory.done:
                 continue  # another one of its game was voided just now
             if rng.random() < 0.005:
-                round_.void([trajectory], ServiceError("engine", "down"))
+                batch.void([trajectory], ServiceError("engine", "down"))
                 continue
 
             ids = hostile.write(rng, trajectory)
@@ -58,12 +58,12 @@ def _play(seed: int, number: int, one_by_one: bool) -> tuple[list[Game], list[Ga
             taken = _give(trajectory, ids, logprobs, how, one_by_one)
             watch.given(trajectory, before, ids[:taken], logprobs[:taken])
 
-        round_.advance()
-        watch.look(round_.games)
+        batch.advance()
+        watch.look(batch.games)
 
-    assert round_.done, "nothing waits for tokens, yet the round is not over"
-    watch.check(round_.games)
-    return round_.games, [record_game(game, rules) for game in round_.games]
+    assert batch.done, "nothing waits for tokens, yet the batch is not over"
+    watch.check(batch.games)
+    return batch.games, [record_game(game, rules) for game in batch.games]
 
 
 @cache
@@ -115,18 +115,18 @@ def _config(rng: np.random.Generator) -> GameConfig:
     return config
 
 
-def _begin(rng: np.random.Generator, rules: Rules) -> Round:
-    seed, slots = int(rng.integers(1 << 31)), int(rng.integers(1, 5))
+def _begin(rng: np.random.Generator, rules: Rules) -> GameBatch:
+    seed, num_games = int(rng.integers(1 << 31)), int(rng.integers(1, 5))
     if rng.random() < 0.15:
-        asked = [hostile.text(rng) for _ in range(slots)]
+        asked = [hostile.text(rng) for _ in range(num_games)]
         questions = [Question(text, text, ("mentor",), "all") for text in asked]
-        return Round.of_questions(rules, questions, [seed])
+        return GameBatch.of_questions(rules, questions, [seed])
 
     def answers(drawn: np.random.Generator, count: int) -> list[GroundTruth]:
         return [hostile.any_of(drawn, _world().answers) for _ in range(count)]
 
     strategy = make_strategy(hostile.any_of(rng, STRATEGIES))
-    return Round(rules, answers, slots, [seed], strategy)
+    return GameBatch(rules, answers, num_games, [seed], strategy)
 
 
 def _give(

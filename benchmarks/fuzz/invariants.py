@@ -139,7 +139,7 @@ class Watch:
             due = self._rules.prompts.retry(trajectory.limits.actions)
             assert message in (due, due[due[:1] == [eos] :]), "a retry in other words"
         assert len(retried) <= self._rules.config.retries, "one chance too many"
-        prompt = _harmless_prompt(self._rules, role, game.start.asked_searches)
+        prompt = _harmless_prompt(self._rules, role, game.initial_state.asked_searches)
         observed = self._rules.prompts.information([Document("x", "x", "x")], 9)
         unseen = len(trajectory.searches) - len(observations)
         cut_off = trajectory.ending is Ending.BUDGET_TOKENS and unseen == 1

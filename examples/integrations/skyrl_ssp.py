@@ -1,7 +1,7 @@
 """A role of search self-play as a text environment of SkyRL: ``ssp-solver``, ``ssp-proposer``.
 
-Call ``register_all()`` in the process of SkyRL's Ray entry point, with the keywords of every door.
-A row of the data set names its game by ``extra_info = {"seed": 3}``.
+Call ``register_all()`` in the process of SkyRL's Ray entry point, with the keywords of every
+interface. A row of the data set names its game by ``extra_info = {"seed": 3}``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import skyrl_gym
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput, ConversationType
 
 import ssp_env
-from ssp_env.doors.setup import Setup, set_up
+from ssp_env.envs.setup import Setup, set_up
 from ssp_env.errors import ConfigError, UsageError, require_version
 
 require_version("skyrl-gym", "0.4.0")
@@ -62,7 +62,7 @@ class SspTextEnv(BaseTextEnv):  # type: ignore[misc]
 
     def get_metrics(self) -> dict[str, Any]:
         """Searches, and whether the game is valid."""
-        game, searches = self._role.game, len(self._role._episode.trajectory.searches)
+        game, searches = self._role.game, len(self._role._driver.trajectory.searches)
         return {"searches": searches, "valid": float(game.outcome == "valid")}
 
 

@@ -26,8 +26,8 @@ from tinker_cookbook.rl.types import (
 )
 
 import ssp_env
-from ssp_env.doors.chat import reward_of
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.chat import reward_of
+from ssp_env.envs.setup import set_up
 from ssp_env.errors import require_version
 from ssp_env.game.trajectory import Waiting
 from ssp_env.types import Role
@@ -42,27 +42,27 @@ class Table:
     """The games of a group; their open turns are taken together, so that searches are batches."""
 
     def __init__(self, rules: ssp_env.Rules, games: int, seed: int) -> None:
-        self.batch = ssp_env.GameBatch(games, rules=rules)
-        self._open = self.batch.reset(seed)
+        self.env = ssp_env.TurnVectorEnv(games, rules=rules)
+        self._open = self.env.reset(seed)
         self._written: dict[int, list[int]] = {}
         self._changed = asyncio.Condition()
 
     def trajectory(self, seat: Seat) -> ssp_env.Trajectory | None:
         """That of a seat, once it has begun."""
         game, role, number = seat
-        own = [t for t in self.batch.games[game].trajectories() if t.role is role]
+        own = [t for t in self.env.games[game].trajectories() if t.role is role]
         return own[number] if number < len(own) else None
 
     def reward(self, seat: Seat) -> float | None:
         """What a seat earned; ``None`` if nothing is to be learnt from it."""
         own = self.trajectory(seat)
-        return None if own is None else reward_of(self.batch.games[seat[0]], own)
+        return None if own is None else reward_of(self.env.games[seat[0]], own)
 
     async def ids(self, seat: Seat) -> list[int] | None:
         """Waits for the seat's next turn: all tokens so far; ``None`` if there is none."""
 
         def over() -> bool:
-            own, game = self.trajectory(seat), self.batch.games[seat[0]]
+            own, game = self.trajectory(seat), self.env.games[seat[0]]
             return game.outcome != "pending" if own is None else own.done
 
         def its_turn() -> bool:
@@ -86,7 +86,7 @@ class Table:
             if len(self._written) == len(self._open):
                 written = [self._written[turn.trajectory.key] for turn in self._open]
                 self._written = {}
-                self._open = await asyncio.to_thread(self.batch.step, written)
+                self._open = await asyncio.to_thread(self.env.step, written)
                 self._changed.notify_all()
 
 
@@ -95,8 +95,8 @@ class SspTokenEnv(Env):
 
     def __init__(self, table: Table, seat: Seat) -> None:
         self.table, self.seat = table, seat
-        tags, role = table.batch.rules.tags, seat[1]
-        actions = table.batch.rules.limits[role].actions
+        tags, role = table.env.rules.tags, seat[1]
+        actions = table.env.rules.limits[role].actions
         calls = [] if tags.call is None else ["call"]
         self._stop = sorted(tags.closing(name) for name in [*calls, *map(str, actions)])
 
@@ -124,7 +124,7 @@ class SspGroupBuilder(EnvGroupBuilder):
     seed: int
     games: int = 4
     setup: Mapping[str, Any] = field(default_factory=dict)
-    """Keywords of every door, as plain data or picklable parts."""
+    """Keywords of every interface, as plain data or picklable parts."""
 
     async def make_envs(self) -> Sequence[Env]:
         """All seats that may have a turn."""

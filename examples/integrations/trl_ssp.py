@@ -20,9 +20,9 @@ from transformers import StoppingCriteria, StoppingCriteriaList
 from trl import GRPOTrainer
 
 import ssp_env
-from ssp_env.doors.chat import reward_of
-from ssp_env.doors.setup import Setup, set_up
-from ssp_env.doors.turns import Turn
+from ssp_env.envs.chat import reward_of
+from ssp_env.envs.setup import Setup, set_up
+from ssp_env.envs.turns import Turn
 from ssp_env.errors import ConfigError, require_version
 from ssp_env.game.outcome import Ending
 from ssp_env.tokenizers.base import end_ids
@@ -131,14 +131,14 @@ def rollouts(
             fix = f"give {size} = game.attempts, and {size * (1 + size)} rows in a batch"
             got = (trainer.num_generations, len(prompts))
             raise ConfigError("num_generations", got, fix)
-        batch = ssp_env.GameBatch(size, rules=rules)
-        turns = batch.reset(seed=int(prompts[0]))
+        env = ssp_env.TurnVectorEnv(size, rules=rules)
+        turns = env.reset(seed=int(prompts[0]))
         while turns:
             written = write(trainer, turns) if write else sample(rules, trainer, turns)
-            turns = batch.step([ids for ids, _ in written], [own for _, own in written])
+            turns = env.step([ids for ids, _ in written], [own for _, own in written])
 
-        rows = [_row(game, game.proposer) for game in batch.games]
-        for game in batch.games:
+        rows = [_row(game, game.proposer) for game in env.games]
+        for game in env.games:
             own = [_row(game, attempt.trajectory) for attempt in game.attempts]
             rows += own + [_row(game, None)] * (size - len(own))
         columns = {name: [row[name] for row in rows] for name in rows[0]}

@@ -101,7 +101,7 @@ def league(
     from ssp_experiments.run.checks import check_places
 
     check_places(chosen, files=[player.rpartition("=")[2] for player in players])
-    from ssp_experiments.league import run
+    from ssp_experiments.commands.league import run
 
     return run(chosen, players, answers=answers, attempts=attempts, out=Path(out))
 
@@ -168,9 +168,9 @@ def plan(
         memory: Memory of each of them in GiB (default: 80).
         json: Print one JSON object, in bytes.
     """
-    from ssp_experiments.planner import show_plan
+    from ssp_experiments.commands.plan import run
 
-    return show_plan(chosen.config(), gpus=gpus, memory=memory, as_json=json)
+    return run(chosen.config(), gpus=gpus, memory=memory, as_json=json)
 
 
 def bootstrap(
@@ -298,7 +298,7 @@ def report(
         out: The page (default: report-RUN.html).
         tokens: Include token ids and log-probabilities.
     """
-    from ssp_experiments.report.page import report
+    from ssp_experiments.commands.report import report
 
     return report(runs, out, tokens)
 
@@ -311,6 +311,6 @@ def view(runs: list[str], /, *, host: str = "127.0.0.1", port: int = 8321) -> in
         host: Address to bind; anyone who reaches it can read the runs.
         port: Port to bind, 0 for a free one.
     """
-    from ssp_experiments.report.server import view
+    from ssp_experiments.commands.report import view
 
     return view(runs, host, port)

@@ -213,7 +213,7 @@ def settings_beside(policy: str | Path) -> Path | None:
         place = place.parent
     elif not (place / "checkpoints").is_dir():
         return None
-    return held if (held := place / "config.yaml").is_file() else None
+    return file if (file := place / "config.yaml").is_file() else None
 
 
 def make_config(values: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> RunConfig:
@@ -242,23 +242,23 @@ def check_code(config: RunConfig, allowed: Collection[tuple[str, Any]]) -> None:
 
 def flat(values: Mapping[str, Any]) -> dict[str, Any]:
     """``{"a": {"b": 1}}`` as ``{"a.b": 1}``; so a section that is given keeps its other fields."""
-    found: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, dict) and value:
-            found.update({f"{name}.{inner}": deep for inner, deep in flat(value).items()})
+            flattened.update({f"{name}.{inner}": deep for inner, deep in flat(value).items()})
         else:
-            found[name] = value
-    return found
+            flattened[name] = value
+    return flattened
 
 
 def nearest_preset(config: RunConfig) -> tuple[str, dict[str, Any]]:
     """The preset from which the fewest settings differ, and those that do, by dotted name."""
-    ours, found = flat(config.model_dump(mode="json")), []
+    ours, candidates = flat(config.model_dump(mode="json")), []
     for preset in shipped("presets"):
         theirs = flat(make_config(load_preset(preset)).model_dump(mode="json"))
         changed = {name: value for name, value in ours.items() if theirs.get(name) != value}
-        found.append((preset, changed))
-    return min(found, key=lambda item: len(item[1]))
+        candidates.append((preset, changed))
+    return min(candidates, key=lambda item: len(item[1]))
 
 
 def is_gguf(model: str) -> bool:

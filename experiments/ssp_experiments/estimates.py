@@ -143,7 +143,7 @@ def plan(shape: Shape, config: RunConfig, memory: float = 0) -> tuple[Device, ..
     """Memory that a run of a policy of this shape needs on each kind of device. ``memory`` is the
     bytes of each GPU, of which vLLM fills its share; 0 counts what it must have."""
     compute = config.compute
-    held, passing = _learner(shape, config)
+    kept, passing = _learner(shape, config)
     weights, playing = _engine(shape, config, memory)
     learners, runners = max(1, compute.learners), max(1, compute.env_runners)
     shared = compute.gpus == "shared"
@@ -153,10 +153,10 @@ def plan(shape: Shape, config: RunConfig, memory: float = 0) -> tuple[Device, ..
         if shared and config.engine.kind == "vllm":
             weights, playing = {}, {**weights, **playing}  # it sleeps without its weights
         larger = passing if sum(passing.values()) >= sum(playing.values()) else playing
-        return (Device("learner and engine", learners, {**held, **weights, **larger}),)
+        return (Device("learner and engine", learners, {**kept, **weights, **larger}),)
 
     return (
-        Device("learner", learners, {**held, **passing}),
+        Device("learner", learners, {**kept, **passing}),
         Device("engine", runners * compute.tensor_parallel, {**weights, **playing}),
     )
 
@@ -183,13 +183,13 @@ def _learner(shape: Shape, config: RunConfig) -> tuple[dict[str, int], dict[str,
     rounded = half and learning.lora_rank and not sharded
     if rounded:  # beneath adapters, layers are kept as passes read them
         weights -= HALF * (shape.parameters - shape.outside)
-    held = {"weights": weights, "Adam's moments": 2 * gradients}
+    kept = {"weights": weights, "Adam's moments": 2 * gradients}
     if compute.gpus == "none":
-        held["libraries"] = LIBRARIES
+        kept["libraries"] = LIBRARIES
     if learning.lora_rank:
-        held["adapters"] = gradients  # without them, the policy is its own reference
+        kept["adapters"] = gradients  # without them, the policy is its own reference
     elif has_kl:
-        held["reference"] = weights
+        kept["reference"] = weights
 
     passing = {"gradients": gradients}
     if len(learning.learning_roles) > 1:
@@ -197,7 +197,7 @@ def _learner(shape: Shape, config: RunConfig) -> tuple[dict[str, int], dict[str,
         passing["one role's gradients"] = gradients
     if sharded:
         # One layer computes while the next one arrives; what is in no layer stays whole.
-        models = 2 if "reference" in held else 1
+        models = 2 if "reference" in kept else 1
         passing["gathered layers"] = models * size * (2 * shape.layer + shape.outside)
         passing["gradients to deal"] = (size + FLOAT) * min(trained, shape.layer + shape.outside)
     elif half and not rounded:
@@ -205,23 +205,23 @@ def _learner(shape: Shape, config: RunConfig) -> tuple[dict[str, int], dict[str,
         lookup = 0 if shape.tied else shape.vocabulary * shape.width
         passing["weights in bfloat16"] = HALF * (shape.parameters - lookup)
     passing["activations"] = _activations(shape, config, half, sharded)
-    return held, passing
+    return kept, passing
 
 
 def learns_in_half(shape: Shape, config: RunConfig) -> bool:
     """True where a learner's passes are computed in bfloat16: on GPUs, unless it is told otherwise,
     and where this machine's CPU would."""
-    asked = config.learning.dtype
+    dtype = config.learning.dtype
     if config.compute.gpus != "none":
-        return asked != "float32"
-    return passes_dtype(asked, torch.device("cpu"), small=shape.parameters < SMALL) is not None
+        return dtype != "float32"
+    return passes_dtype(dtype, torch.device("cpu"), small=shape.parameters < SMALL) is not None
 
 
 def _activations(shape: Shape, config: RunConfig, half: bool, sharded: bool) -> int:
     """Bytes that passes over one micro-batch of the longest rows hold at their peak."""
     game, learning = config.game, config.learning
     rows, read = rows_per_pass(game, learning), longest_row(game) - 1
-    tokens, own = rows * read, rows * game.max_response_tokens
+    tokens, written = rows * read, rows * game.max_response_tokens
     # Attention that is written out, of small policies, keeps its scores.
     scores = rows * shape.heads * read**2 if shape.parameters < SMALL else 0
     vocabulary, on_cpu = shape.vocabulary * shape.width, config.compute.gpus == "none"
@@ -243,10 +243,10 @@ def _activations(shape: Shape, config: RunConfig, half: bool, sharded: bool) -> 
 
     # The peak is in the backward pass of the output layer (a chunk of logits, with entropies), of a
     # layer, or of the embedding, whose gradient comes in addition to that of a tied output layer.
-    logits = min(own * shape.vocabulary, LOGITS_PER_CHUNK)
+    logits = min(written * shape.vocabulary, LOGITS_PER_CHUNK)
     # Beneath adapters it has no gradient; in bfloat16 it is rounded, and laid out anew, twice.
     of_head = (6 if half else 0) if learning.lora_rank else (2 if half else 8)
-    head = 16 * logits + 8 * own * shape.width + of_head * vocabulary
+    head = 16 * logits + 8 * written * shape.width + of_head * vocabulary
     backward = again + (5.5 if half else 12) * tokens * shape.inner + 3 * scores
     of_embedding = 0 if learning.lora_rank else (12 if shape.tied else 7) * vocabulary
     return int(max(kept + max(head, backward), of_embedding))
@@ -280,10 +280,10 @@ def _engine(
     cache = size * shape.cached * resident
     # The largest pass reads all prompts, or the documents of all searches, with a mask over all
     # that each token may see. Over its tokens, one layer's numbers exist at a time.
-    found = min(game.top_k * game.max_document_tokens, game.max_response_tokens)
+    shown = min(game.top_k * game.max_document_tokens, game.max_response_tokens)
     read = size * (4.6 * shape.heads * shape.head_size + 2.9 * shape.inner)
     prompts = questions * game.max_prompt_tokens * (read + (size + 1) * game.max_prompt_tokens)
-    documents = played * found * (read + (size + 1) * longest)
+    documents = played * shown * (read + (size + 1) * longest)
     # A layer's keys and values are copied for each of the query heads that share them.
     copied = 2 * shape.heads * shape.head_size * size * resident
     passes = copied + max(prompts, documents) + _SAMPLED * shape.vocabulary * played
@@ -325,7 +325,7 @@ def estimate(shape: Shape, config: RunConfig, memory: float) -> Estimate:
     proposed = learning.batch_size - given_per_step(learning, game)
     tokens = (proposed + learning.batch_size * game.attempts) * row
 
-    # Rows that an engine samples at once: those of a round, or as many as its cache holds.
+    # Rows that an engine samples at once: those of a batch of games, or as many as its cache holds.
     at_once = played_at_once(game, learning)
     rate = RATE * compute.tensor_parallel * OF_PARAMETERS / shape.parameters
     if config.engine.kind == "vllm":
@@ -334,9 +334,9 @@ def estimate(shape: Shape, config: RunConfig, memory: float) -> Estimate:
         rate *= min(1, min(at_once, cache / (HALF * shape.cached * row)) / OF_ROWS)
     else:
         rate *= TRANSFORMERS * min(1, at_once / OF_ROWS)
-    # Runners play whole rounds, so the last ones may leave some of them without work.
-    rounds = math.ceil(learning.batch_size / learning.round_size)
-    busiest = math.ceil(rounds / runners) / rounds
+    # Runners play whole game batches, so the last ones may leave some of them without work.
+    game_batches = math.ceil(learning.batch_size / learning.round_size)
+    busiest = math.ceil(game_batches / runners) / game_batches
     play = SAMPLED * tokens * busiest / max(1.0, min(rate, FASTEST))
 
     # Per token and parameter: 2 forward and 4 backward, 2 to compute layers again, 2 of the KL.

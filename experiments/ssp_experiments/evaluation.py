@@ -20,11 +20,12 @@ from rich.progress import track
 
 from ssp_agents.engines.base import Engine, StopRule
 from ssp_agents.engines.opening import open_engine
+from ssp_agents.rollout import answer
 from ssp_env.disk import replacing
 from ssp_env.errors import ServiceError, UsageError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.outcome import Outage
-from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Round
+from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.judge.base import Judge, JudgeTask, Verdict
 from ssp_env.judge.judges import ExactMatchJudge
@@ -32,7 +33,7 @@ from ssp_env.judge.lenient import LenientJudge
 from ssp_env.replay import read_games
 from ssp_env.replay.files import SavedGame, SavedRules, game_lines
 from ssp_env.types import Question
-from ssp_env.wording.answers import f1, normalise
+from ssp_env.wording.normal import f1, normalise
 from ssp_experiments.config import RunConfig
 from ssp_experiments.run.progress import heartbeat
 from ssp_experiments.stats import compare, over_questions
@@ -45,8 +46,8 @@ JUDGES: Mapping[str, Judge] = {"lenient": LenientJudge(), "exact": ExactMatchJud
 FIGURES = ("avg", "pass", "majority", "f1", "searches")
 COLUMNS = ("judge", "group", "question", *FIGURES, "lost", "why_void")
 
-Answers = Callable[[Round], Round]
-"""Plays a round to its end."""
+Play = Callable[[GameBatch], GameBatch]
+"""Plays a batch of games to its end."""
 Row = dict[str, Any]
 
 
@@ -64,22 +65,11 @@ def engine_of(config: RunConfig, rules: Rules, policy: Path | None = None) -> En
     )
 
 
-def answer(
-    rules: Rules, questions: Sequence[Question], answers: Answers, seed: Sequence[int]
-) -> list[GameRecord]:
-    """Answers questions side by side, as often as ``attempts`` of the rules; one record each."""
-    round_ = answers(Round.of_questions(rules, questions, seed))
-    return [
-        record_game(game, rules, question_group=question.group)
-        for game, question in zip(round_.games, questions, strict=True)
-    ]
-
-
 def answer_all(
     config: RunConfig,
     rules: Rules,
     questions: Sequence[Question],
-    answers: Answers,
+    play: Play,
     made_by: object,
     out: Path | None,
 ) -> list[GameRecord]:
@@ -97,24 +87,24 @@ def answer_all(
     decides = (header.fingerprint, made_by, weights, config.game, config.seed, questions)
     digest = hashlib.sha256(repr(decides).encode()).hexdigest()[:8]
     part = out.with_name(f"{out.name}.{digest}.part") if out else None
-    held = [saved.record for saved in read_games(part)] if part and part.exists() else []
+    saved_records = [saved.record for saved in read_games(part)] if part and part.exists() else []
 
     records, console = list[GameRecord](), Console(stderr=True)
     begins = range(0, len(questions), CHUNK)
     try:
         with heartbeat(lambda text: console.print(text, highlight=False)):
             for begin in track(begins, "answering", console=console, transient=True):
-                asked = questions[begin : begin + CHUNK]
-                chunk = held[begin : begin + CHUNK]
+                portion = questions[begin : begin + CHUNK]
+                chunk = saved_records[begin : begin + CHUNK]
                 # A chunk with an outage is asked again as a whole: it has one seed.
-                if len(chunk) < len(asked) or any(map(outage_of, chunk)):
-                    chunk = answer(rules, asked, answers, [config.seed, begin])
+                if len(chunk) < len(portion) or any(map(outage_of, chunk)):
+                    chunk = answer(rules, [*enumerate(portion)], play, [config.seed, begin])
                     outages = [outage for record in chunk if (outage := outage_of(record))]
                     if len(outages) == len(chunk):
                         what = f"{len(chunk)} questions in a row were void, the first by: "
                         raise ServiceError(outages[0].service, what + outages[0].what)
                     if part:
-                        known = [*records, *chunk, *held[begin + CHUNK :]]
+                        known = [*records, *chunk, *saved_records[begin + CHUNK :]]
                         with replacing(part) as file:
                             file.writelines(game_lines(SavedGame(header, each) for each in known))
                 records += chunk
@@ -131,7 +121,7 @@ def answer_all(
 # -- scores ------------------------------------------------------------------------------------
 
 
-def score(records: Sequence[GameRecord], own: str) -> pd.DataFrame:
+def score(records: Sequence[GameRecord], judge_of_run: str) -> pd.DataFrame:
     """A row per judge and question, with the columns
 
     - ``judge``, ``group``, ``question``
@@ -142,7 +132,7 @@ def score(records: Sequence[GameRecord], own: str) -> pd.DataFrame:
     - ``lost``: attempts that an outage has hit
     - ``why_void``: service or reason code that left no attempt
 
-    Rows of the judge whose verdicts the records hold, ``own``, come first.
+    Rows of the judge whose verdicts the records hold, ``judge_of_run``, come first.
     """
     counted = [
         [] if record.outcome == "void" else [a for a in record.attempts if a.outage is None]
@@ -151,10 +141,10 @@ def score(records: Sequence[GameRecord], own: str) -> pd.DataFrame:
     k = min((len(attempts) for attempts in counted if attempts), default=0)
 
     rows = []
-    for judge in dict.fromkeys([own, *JUDGES]):
+    for judge in dict.fromkeys([judge_of_run, *JUDGES]):
         for record, attempts in zip(records, counted, strict=True):
             texts = [attempt.result for attempt in attempts]
-            truth, question = record.start.truth, record.question or ""
+            truth, question = record.initial_state.truth, record.question or ""
             verdicts: Sequence[object] = [attempt.verdict for attempt in attempts]
             if judge in JUDGES:
                 tasks = [JudgeTask(question, text or "", truth) for text in texts]
@@ -229,17 +219,17 @@ def table(scores: pd.DataFrame, seed: int) -> list[Row]:
             counted = part.dropna(subset=["avg"])
             if counted.empty:
                 continue
-            found = {
+            estimates = {
                 name: over_questions(list(counted[column]), _rng(seed, group))
                 for name, column in names.items()
             }
             # What has no answer counts in no mean: an outage says nothing of a policy.
-            intervals = {name: estimate.interval for name, estimate in found.items()}
+            intervals = {name: estimate.interval for name, estimate in estimates.items()}
             row = {
                 "judge": judge,
                 "group": group,
                 "questions": len(counted),
-                **{name: estimate.mean for name, estimate in found.items()},
+                **{name: estimate.mean for name, estimate in estimates.items()},
                 "interval": intervals[f"avg@{k}"],
                 "intervals": intervals,
                 "searches": float(counted["searches"].mean()),

@@ -1,4 +1,4 @@
-"""``ssp league``: proposers and solvers of different steps play each other (docs/league.md).
+"""A league: proposers and solvers of different steps play each other (docs/league.md).
 
 Each proposer asks about the same answers, in a step of self-play with its noise and verification;
 each solver tries all questions. The proposer wins an attempt if its question is valid and the
@@ -9,12 +9,11 @@ probability 1 / (1 + 10^((r - d) / 400)). Intervals are 95%, by bootstrap over a
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +22,18 @@ import pandas as pd
 
 from ssp_agents.engines.base import Engine
 from ssp_agents.rollout import play
-from ssp_env.disk import make_directories, remove_empty, write_atomically
-from ssp_env.errors import ConfigError, RunError, ServiceError
+from ssp_env.errors import ConfigError, ServiceError
+from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question
 from ssp_experiments.config import RunConfig
 from ssp_experiments.evaluation import engine_of
-from ssp_experiments.options import Chosen
 from ssp_experiments.report.curves import panels, save_figure
-from ssp_experiments.run.checks import check_answers, check_model, open_run
-from ssp_experiments.run.process import provenance, quiet_libraries
-from ssp_experiments.run.rundir import RunDirectory, check_empty, finite
+from ssp_experiments.run.checks import check_model
+from ssp_experiments.run.rundir import finite
 from ssp_experiments.stats import Floats, resampled
 from ssp_experiments.sweeps.results import Table, short
 
@@ -50,77 +46,6 @@ PRIOR = 0.5
 player who always wins has a finite rating."""
 _PROPOSE, _SOLVE = 0x1EA6, 0x501E
 """First numbers of the seeds: the games are none of training's."""
-
-
-def run(
-    chosen: Chosen, targets: Sequence[str], *, answers: int, attempts: int | None, out: Path
-) -> int:
-    """Plays the league, prints its tables and writes them down."""
-    quiet_libraries()
-    check_empty(out)
-    players = find_players(targets)
-    config = chosen.config(values=chosen.start(*targets, *players.values()))
-    attempts = attempts or config.game.attempts
-
-    rules, _ = open_run(config)
-    check_answers(rules)
-    policies = {name: model or "the tiny policy" for name, model in players.items()}
-    known = {**provenance(), "seed": config.seed, "policies": policies}
-    # Made before anything is played, so that a place that cannot be written is found out then.
-    made = make_directories(out)
-    try:
-        league = play_league(players, config, rules, answers, attempts)
-        tables = "\n\n".join(map(str, league.tables()))
-        write_atomically(out / "league.json", json.dumps({**known, **league.as_data()}) + "\n")
-        league.draw(out / "figure.png")
-        page = (
-            f"# A league\n\n`{known['command']}`, {known['date']}, commit {known['git_commit']}, "
-            f"{known['machine']}, seed {config.seed}. Each proposer asked about the same {answers} "
-            f"answers, and each solver tried each valid question {attempts} times.\n\n"
-            f"![solve rates, rewards and ratings](figure.png)\n\n{tables}\n"
-        )
-        write_atomically(out / "league.md", page)
-    finally:
-        remove_empty(made)
-    print(tables)
-    print(f"everything is in {out}/ (league.md, league.json, figure.png)")
-    return 0
-
-
-# -- players -----------------------------------------------------------------------------------
-
-
-def find_players(targets: Sequence[str]) -> dict[str, str]:
-    """Names and model directories of players, each once; an empty one is the tiny policy."""
-    found: dict[str, str] = {}
-    for name, model in chain.from_iterable(map(_players, targets)):
-        # Runs often begin with the same policy, which is one player then.
-        if model in found.values():
-            continue
-        if name in found:
-            fix = f"two players have this name; write one as NAME={model}"
-            raise ConfigError("player", name, fix)
-        found[name] = model
-    if len(found) < 2:
-        fix = "give a run with checkpoints (checkpoints_kept: null keeps all), or two policies"
-        raise ConfigError("players", list(found), fix)
-    return found
-
-
-def _players(target: str) -> list[tuple[str, str]]:
-    directory = RunDirectory(target)
-    if not directory.config.exists():
-        name, _, folder = target.rpartition("=")
-        if not (Path(folder) / "config.json").is_file():
-            fix = "no run directory, and no model directory (config.json is missing)"
-            raise ConfigError("player", target, fix)
-        return [(name or Path(folder).name, folder)]
-
-    run, checkpoints = directory.path.resolve().name, directory.kept_checkpoints()
-    if not checkpoints:
-        raise RunError(f"{directory.path} has no checkpoint")
-    base = (f"{run} base", str(directory.read_config().get("model", "")))
-    return [base, *((f"{run} step {step}", str(at / "policy")) for step, at in checkpoints)]
 
 
 # -- games -------------------------------------------------------------------------------------
@@ -143,8 +68,8 @@ def play_league(
         print(f"{player} proposes", file=sys.stderr)
         proposals.append(_propose(engine_of(config, rules, folder), config, rules, answers))
         for place, question in proposals[-1].items():
-            if (found := rules.world.analyse(question.text)) is not None:
-                hops[row, place] = found.hops
+            if (analysis := rules.world.analyse(question.text)) is not None:
+                hops[row, place] = analysis.hops
 
     solved, paid = np.full(shape, np.nan), np.full(shape, rules.config.invalid_reward)
     tried = replace(rules, config=rules.config.replace(attempts=attempts))
@@ -152,33 +77,33 @@ def play_league(
     for column, (player, folder) in enumerate(folders.items()):
         print(f"{player} solves", file=sys.stderr)
         solver = engine_of(config, rules, folder)
-        for row, asked in enumerate(proposals):
-            places, questions = [*asked], [*asked.values()]
-            rounds = (
-                Round.of_questions(tried, questions[i : i + size], [_SOLVE, config.seed, i])
+        for row, by_place in enumerate(proposals):
+            places, questions = [*by_place], [*by_place.values()]
+            game_batches = (
+                GameBatch.of_questions(tried, questions[i : i + size], [_SOLVE, config.seed, i])
                 for i in range(0, len(questions), size)
             )
-            games = _play(rounds, solver, config)
+            games = _play(game_batches, solver, config)
             solved[row, column, places] = [game.share_right for game in games]
             paid[row, column, places] = [rules.proposer_reward(game) for game in games]
     return League(list(players), hops, solved, paid, attempts, config.seed)
 
 
 def _propose(engine: Engine, config: RunConfig, rules: Rules, answers: int) -> dict[int, Question]:
-    """A proposer's valid questions, by the answer's place. Rounds are of the size that training
-    has, since noise documents come from them."""
-    # A round is played to its end, so the proposer's own solver tries each question; once will do,
-    # unless the attempts decide whether it is valid.
+    """A proposer's valid questions, by the answer's place. Batches of games are of the size that
+    training has, since noise documents come from them."""
+    # A batch of games is played to its end, so the proposer's own solver tries each question; once
+    # will do, unless the attempts decide whether it is valid.
     attempts = rules.config.attempts if rules.attempt_filters else 1
     once = replace(rules, config=rules.config.replace(attempts=attempts, proposals=1))
     # All proposers get the same answers, each once unless there are fewer.
     rng = np.random.default_rng([_PROPOSE, config.seed])
-    dealt = iter(answers_of(rules.world)(rng, answers))
+    truths = iter(answers_of(rules.world)(rng, answers))
     size = config.learning.round_size
-    rounds = (
-        Round(
+    game_batches = (
+        GameBatch(
             once,
-            lambda _, count: [*islice(dealt, count)],
+            lambda _, count: [*islice(truths, count)],
             min(size, answers - i),
             [_PROPOSE, config.seed, i],
         )
@@ -186,15 +111,18 @@ def _propose(engine: Engine, config: RunConfig, rules: Rules, answers: int) -> d
     )
     return {
         place: Question(f"league-{place}", game.question, game.truth.wordings, "league")
-        for place, game in enumerate(_play(rounds, engine, config))
+        for place, game in enumerate(_play(game_batches, engine, config))
         if game.outcome is Outcome.VALID and game.question is not None
     }
 
 
-def _play(rounds: Iterable[Round], engine: Engine, config: RunConfig) -> list[Game]:
-    """Games of these rounds; a void one ends the league: not all would play the same games."""
+def _play(game_batches: Iterable[GameBatch], engine: Engine, config: RunConfig) -> list[Game]:
+    """Games of these game batches; a void one ends the league: not all would play the same
+    games."""
     temperature = config.learning.temperature
-    games = [game for each in rounds for game in play(each, engine, temperature=temperature).games]
+    games = [
+        game for each in game_batches for game in play(each, engine, temperature=temperature).games
+    ]
     for game in games:
         outage = game.outage or next((a.outage for a in game.attempts if a.outage), None)
         if outage is not None:
@@ -270,8 +198,8 @@ class League:
         answers = np.arange(count)
         low, high = resampled(answers, rated, np.random.default_rng(self.seed))
         ends = {"mean": rated(answers), "low": low, "high": high}
-        found = pd.DataFrame({**ends, "count": count})
-        return {"proposer": found[: len(won)], "solver": found[len(won) :]}
+        ratings = pd.DataFrame({**ends, "count": count})
+        return {"proposer": ratings[: len(won)], "solver": ratings[len(won) :]}
 
     @property
     def valid_share(self) -> Floats:

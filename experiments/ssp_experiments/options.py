@@ -89,9 +89,9 @@ class Chosen:
         """The settings to start from: the preset's; where none is named, those of the first of
         these policies (by default, of the model) that is a run's checkpoint."""
         for policy in policies or (self.model,):
-            if self.preset is None and policy and (held := settings_beside(policy)):
-                print(f"settings: {held} (--preset takes others)", file=sys.stderr)
-                return read_yaml(held)
+            if self.preset is None and policy and (file := settings_beside(policy)):
+                print(f"settings: {file} (--preset takes others)", file=sys.stderr)
+                return read_yaml(file)
         return load_preset(self.named_preset())
 
     def config(

@@ -1,37 +1,30 @@
-"""``ssp plan``, and the check before each run: does it fit on its GPUs, and how long is a step?
+"""The check before each run: does it fit on its GPUs, and which layout is the fastest?
 
 Everything follows from settings, by the formulas of ``estimates.py``.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
 from operator import attrgetter
 from pathlib import Path
 
 import torch
-from rich.console import Console
-from rich.table import Table
 
 from ssp_agents.config import vllm_share
 from ssp_agents.models import meta_model
 from ssp_env.errors import ConfigError
-from ssp_experiments.config import RunConfig, check_policy
+from ssp_experiments.config import RunConfig
 from ssp_experiments.estimates import (
     Device,
     Shape,
     estimate,
     least_share,
-    longest_row,
     plan,
-    rows_per_pass,
     shape_of,
 )
-from ssp_experiments.run.process import quiet_libraries
 
 MEMORY = 80.0
 """GiB of a GPU, unless it is said."""
@@ -41,8 +34,6 @@ SPARE = 0.8
 """Share of a device's memory up to which a plan goes without checkpointing, unless it is said."""
 USABLE = 0.92
 """Share of a GPU's memory that a plan may fill; the rest is for CUDA, NCCL and fragments."""
-WORTHWHILE = 0.9
-"""Share of a step's seconds that another layout may take at most to be named."""
 HELPS = {
     "activations": (
         "learning.gradient_checkpointing",
@@ -61,82 +52,6 @@ HELPS = {
 _log = logging.getLogger(__name__)
 
 
-def show_plan(
-    config: RunConfig, *, gpus: int | None = None, memory: float | None = None, as_json: bool
-) -> int:
-    quiet_libraries()
-    check_policy(config)
-
-    used = config.compute.gpus_in_all
-    for name, given in (("--gpus", gpus), ("--memory", memory)):
-        if given is not None and not used:
-            fix = "set compute.gpus, or take --preset h200"
-            raise ConfigError(name, given, f"these settings use no GPU; {fix}")
-
-    shape, size = shape_of(meta_model(config.model_dir)), (memory or MEMORY) * 2**30
-    unsaid = config.learning.gradient_checkpointing is None
-    config = with_checkpointing(config, shape, size if used else machine_memory())
-    count = gpus or used
-    best = fastest(config, shape, size, count) if used else None
-    proposed = ""
-    if best is not None and used > count:
-        proposed = f"on {count} GPUs, not {used}: {difference(config, best)}"
-        config = best
-    devices = check_fit(config, shape, size, count)
-    seconds = estimate(shape, config, size) if used else None
-    if best is not None and seconds is not None:
-        better = estimate(shape, best, size)
-        if better.step < WORTHWHILE * seconds.step:
-            proposed = f"faster: {difference(config, best)}, {better}"
-
-    longest, rows = longest_row(config.game), rows_per_pass(config.game, config.learning)
-    if as_json:
-        found = {
-            "model": str(config.model_dir),
-            "parameters": shape.parameters,
-            "longest_row": longest,
-            "rows_per_pass": rows,
-            "devices": [
-                {"name": each.name, "count": each.count, "holds": each.parts, "all": each.total}
-                for each in devices
-            ],
-            "seconds": seconds and asdict(seconds),
-            "proposed": proposed,
-        }
-        print(json.dumps(found))
-        return 0
-
-    model = config.model or "the tiny policy that ships"
-    billions = shape.parameters / 1e9
-    parameters = f"{billions:.2f}B" if billions >= 1 else f"{1000 * billions:.2f}M"
-    passes = f"{rows} row{'s' if rows > 1 else ''} of {longest:,} tokens"
-    print(f"{model}: {parameters} parameters; a pass takes up to {passes}")
-    for device in devices:
-        _show(device, size if used else 0)
-    if unsaid and config.learning.gradient_checkpointing:
-        print("layers are computed again in the backward pass: without, memory would be short")
-    for line in filter(None, (seconds, proposed)):
-        print(line)
-    return 0
-
-
-def _show(device: Device, memory: float) -> None:
-    """Prints the table of one kind of device: of a GPU with so much memory, or (0) of a process."""
-    console = Console(highlight=False)
-    one, several = ("GPU", "GPUs, each") if memory else ("process", "processes, each")
-    console.print(f"{device.name}: {device.count} {one if device.count == 1 else several}")
-
-    table = Table("", "", show_header=False)
-    table.columns[1].justify = "right"
-    for name, held in device.parts.items():
-        table.add_row(name, gib(held))
-    table.add_section()
-    table.add_row("all", gib(device.total))
-    if memory:
-        table.add_row(f"of {gib(memory)}, of which {USABLE:.0%} may be used", "fits")
-    console.print(table)
-
-
 def fastest(config: RunConfig, shape: Shape, memory: float, gpus: int) -> RunConfig | None:
     """The run in the layout of that many GPUs that fits and takes the fewest seconds a step by
     :func:`~ssp_experiments.estimates.estimate`; ``None`` if there is none."""
@@ -150,14 +65,14 @@ def layouts(config: RunConfig, gpus: int) -> Iterator[RunConfig]:
     compute, engine, spread = config.compute, config.engine, config.compute.tensor_parallel
     overlap = compute.overlap or config.learning.importance_cap is not None
     pairs = gpus if gpus > 1 else 0
-    found = [("shared", pairs, pairs, engine)] if gpus <= MACHINE else []
-    if found and engine.memory is None and engine.kind == "vllm":
+    kinds = [("shared", pairs, pairs, engine)] if gpus <= MACHINE else []
+    if kinds and engine.memory is None and engine.kind == "vllm":
         # What learners that share a policy may leave to the engine.
-        found.append(("shared", pairs, pairs, engine.replace(memory=0.6)))
+        kinds.append(("shared", pairs, pairs, engine.replace(memory=0.6)))
     for engines in range(1, (gpus - 1) // spread + 1):
-        found.append(("own", engines, gpus - engines * spread, engine))
+        kinds.append(("own", engines, gpus - engines * spread, engine))
 
-    for kind, runners, learners, given in found:
+    for kind, runners, learners, given in kinds:
         changed = compute.replace(
             gpus=kind,
             tensor_parallel=spread if kind == "own" else 1,
@@ -187,10 +102,10 @@ def difference(config: RunConfig, other: RunConfig) -> str:
 def machine_memory() -> float:
     """Bytes that this machine's processes may hold, by its own count and by that of the control
     group that it runs this one in."""
-    held = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")
     said = limit.read_text(encoding="utf-8").strip() if limit.is_file() else "max"
-    return float(held if said == "max" else min(held, int(said)))
+    return float(memory if said == "max" else min(memory, int(said)))
 
 
 def with_checkpointing(config: RunConfig, shape: Shape, memory: float) -> RunConfig:
@@ -239,13 +154,13 @@ def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> tupl
     """The plan of a run that fits on that many GPUs of ``memory`` bytes each; a ConfigError, which
     names the setting to change and the fastest layout that fits, if it does not."""
     config.check()
-    asked = config.compute.gpus_in_all
-    if not asked:
+    wanted = config.compute.gpus_in_all
+    if not wanted:
         return plan(shape, config)
 
     refused = _too_full(config, shape, memory) if gpus else None
-    if refused is None and asked > gpus:
-        what = f"{asked} GPUs are asked for in all, and there are {gpus}"
+    if refused is None and wanted > gpus:
+        what = f"{wanted} GPUs are asked for in all, and there are {gpus}"
         fix = f"{what}; ask for fewer env runners and learners, or set RAY_ADDRESS"
         refused = ConfigError("compute.gpus", config.compute.gpus, fix)
     if refused is None:

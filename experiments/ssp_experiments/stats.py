@@ -46,8 +46,8 @@ def share(right: int, asked: int) -> Estimate:
     """A share of questions with Wilson's interval; from 0 to 1 if nothing was asked."""
     if not asked:
         return Estimate(math.nan, 0.0, 1.0, 0)
-    found = stats.binomtest(right, asked).proportion_ci(LEVEL, method="wilson")
-    return Estimate(right / asked, float(found.low), float(found.high), asked)
+    interval = stats.binomtest(right, asked).proportion_ci(LEVEL, method="wilson")
+    return Estimate(right / asked, float(interval.low), float(interval.high), asked)
 
 
 def over_runs(values: Sequence[float]) -> Estimate:
@@ -85,7 +85,7 @@ def resampled(
     sample: ArrayLike, statistic: Callable[..., Any], rng: np.random.Generator
 ) -> tuple[Any, Any]:
     """Ends of the percentile bootstrap's interval of a statistic, which is a number or a vector."""
-    found = stats.bootstrap(
+    result = stats.bootstrap(
         (np.asarray(sample),),
         statistic,
         n_resamples=RESAMPLES,
@@ -93,7 +93,7 @@ def resampled(
         method="percentile",
         rng=rng,
     )
-    return found.confidence_interval.low, found.confidence_interval.high
+    return result.confidence_interval.low, result.confidence_interval.high
 
 
 def compare(

@@ -97,9 +97,9 @@ def _made(
             raise UsageError("--judge openai needs --url and --model")
         more = dict(map(_setting, set or ()))
         chat = ChatConfig(base_url=url, model=model, api_key_env=key_env, **more)
-        asked = OpenAIJudge(ChatClient(chat))
-        asked.check()
-        return asked
+        behind_api = OpenAIJudge(ChatClient(chat))
+        behind_api.check()
+        return behind_api
     one_of("judge", judge, (*BY_RULES, "openai"))
     if (url, model, key_env, set) != (None, None, None, None):
         raise UsageError("--url, --model, --key-env and --set go with --judge openai")

@@ -42,7 +42,7 @@ class Chosen:
     """Only these."""
     reason: str | None = None
     """Only those that failed for it, such as spoiler or search."""
-    slot: int | None = None
+    index: int | None = None
     """Only this number within its step."""
     game: int | None = None
     """Only this game of the path, from 1."""
@@ -109,7 +109,7 @@ class _Found(NamedTuple):
     @property
     def place(self) -> str:
         step = "" if self.step is None else f"step {self.step}, "
-        return f"game {self.number}: {step}slot {self.game.record.slot}"
+        return f"game {self.number}: {step}index {self.game.record.index}"
 
 
 def _games(path: Path, chosen: Chosen) -> Iterator[_Found]:
@@ -123,7 +123,7 @@ def _games(path: Path, chosen: Chosen) -> Iterator[_Found]:
             (steps is None or step in steps)
             and chosen.outcome in (None, record.outcome)
             and chosen.reason in (None, record.reason)
-            and chosen.slot in (None, record.slot)
+            and chosen.index in (None, record.index)
             and chosen.game in (None, number)
         ):
             count += 1
@@ -132,10 +132,10 @@ def _games(path: Path, chosen: Chosen) -> Iterator[_Found]:
     if number == 0:
         raise DataError(path, "holds no game")
     if count == 0:
-        held = [step for _, step in files if step is not None]
-        there = f" of steps {held[0]} to {held[-1]}" if held else ""
-        asked = ", ".join(f"{n} {value}" for n, value in vars(chosen).items() if value is not None)
-        raise SSPError(f"{path} holds {number} games{there}, but none with {asked}")
+        numbered = [step for _, step in files if step is not None]
+        there = f" of steps {numbered[0]} to {numbered[-1]}" if numbered else ""
+        wanted = ", ".join(f"{n} {value}" for n, value in vars(chosen).items() if value is not None)
+        raise SSPError(f"{path} holds {number} games{there}, but none with {wanted}")
 
 
 def _files(path: Path) -> list[tuple[Path, int | None]]:
@@ -158,7 +158,7 @@ def _files(path: Path) -> list[tuple[Path, int | None]]:
 
 
 def _list(console: Console, games: Iterator[_Found], most: int | None) -> None:
-    heading = f"{'game':>6} {'step':>5} {'slot':>5} {'outcome':<8} {'reason':<16} {'solved':>6} "
+    heading = f"{'game':>6} {'step':>5} {'index':>5} {'outcome':<8} {'reason':<16} {'solved':>6} "
     console.print(Text(f"{heading}{'proposer':>8}  question -> answer", "bold"))
     shown = 0
     for number, step, game in islice(games, most):
@@ -167,11 +167,11 @@ def _list(console: Console, games: Iterator[_Found], most: int | None) -> None:
         solved = f"{words.count('right')}/{len(words) - words.count('void')}" if words else ""
         paid = "" if record.proposer_reward is None else f"{record.proposer_reward:.2f}"
 
-        line = Text(f"{number:>6} {'' if step is None else step:>5} {record.slot:>5} ")
+        line = Text(f"{number:>6} {'' if step is None else step:>5} {record.index:>5} ")
         line.append(f"{record.outcome:<8}", OUTCOME_STYLES[record.outcome])
         line.append(f" {record.reason or '':<16} {solved:>6} {paid:>8}  ")
-        asked = visible(f"{record.question or '(no question)'} -> {record.answer}")
-        line.append(asked.replace("\n", " "))
+        question = visible(f"{record.question or '(no question)'} -> {record.answer}")
+        line.append(question.replace("\n", " "))
         if console.is_terminal:
             console.print(line, no_wrap=True, overflow="ellipsis")
         else:
@@ -190,16 +190,16 @@ def _replay(
     replayed = differing = unknown = 0
     check = known is not None
     own_code: dict[str, str] = {}
-    for found in games:
+    for listed in games:
         if not check:
-            record, rules = found.game.record, found.game.rules
+            record, rules = listed.game.record, listed.game.rules
             about = f"world {rules.parts.world}, weights of step {record.weights_version}"
-            heading = Line(f"{found.place}; {about}, ssp-env {rules.package}", "dim")
+            heading = Line(f"{listed.place}; {about}, ssp-env {rules.package}", "dim")
             for line in (heading, *transcript(record)):
                 line.print(console)
         try:
-            world = None if known is None else known.world(found.game)
-            outcome = play_again(found.game, tokenizer, world)
+            world = None if known is None else known.world(listed.game)
+            outcome = play_again(listed.game, tokenizer, world)
         except SSPError as error:
             # A game can be read where it has no tokens, or its tokenizer is elsewhere.
             if check or tokenizer is not None:
@@ -209,11 +209,11 @@ def _replay(
 
         replayed += 1
         own_code |= outcome.as_saved
-        others = [*outcome.differences, *_other_version(found, known)]
+        others = [*outcome.differences, *_other_version(listed, known)]
         differing += bool(others)
         unknown += check and world is None
         for difference in others:
-            Line(f"{found.place} differs: {difference}", "bold red").print(console)
+            Line(f"{listed.place} differs: {difference}", "bold red").print(console)
         if outcome.identical and not check:
             Line("replayed: identical to the record\n", "bold green").print(console)
 
@@ -228,10 +228,10 @@ def _replay(
     return 1 if differing else 0
 
 
-def _other_version(found: _Found, known: Known | None) -> Iterator[str]:
+def _other_version(listed: _Found, known: Known | None) -> Iterator[str]:
     """The difference between a game's weights and those that played its step, if there is one."""
-    saved = found.game.record.weights_version
-    played = saved if known is None else known.version(found.step)
+    saved = listed.game.record.weights_version
+    played = saved if known is None else known.version(listed.step)
     if played not in (None, saved):
         yield f"game: weights_version: saved {saved}, its step was played by {played}"
 
@@ -245,7 +245,7 @@ def _rescore(console: Console, name: str, games: Iterator[_Found], most: int | N
     valid = shown = verdicts = changed = 0
     before = after = 0.0
     while part := list(islice(games, _AT_ONCE)):
-        for found, one in zip(part, rescore([found.game for found in part], judge), strict=True):
+        for listed, one in zip(part, rescore([listed.game for listed in part], judge), strict=True):
             then, now = one.before.record, one.after.record
             if then.outcome is not Outcome.VALID:
                 continue
@@ -261,7 +261,7 @@ def _rescore(console: Console, name: str, games: Iterator[_Found], most: int | N
                 words = ", ".join(f"{old} -> {new}" for old, new in pairs)
                 paid = f"proposer {then.proposer_reward} -> {now.proposer_reward}"
                 paid += f", solver {then.solver_reward} -> {now.solver_reward}"
-                Line(f"{name}: {found.place}: {words}; {paid}").print(console)
+                Line(f"{name}: {listed.place}: {words}; {paid}").print(console)
 
     text = f"{changed} of {verdicts} verdicts change in {valid} valid games"
     if valid:

@@ -20,8 +20,8 @@ from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.types import GroundTruth
-from ssp_env.wording.answers import compatible, count_letters, count_words, nearly_same, normalise
 from ssp_env.wording.mention import mentions
+from ssp_env.wording.normal import compatible, count_letters, count_words, nearly_same, normalise
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from ssp_env.errors import ServiceError
+from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import CLOSED_BOOK, Ending, Outage, Outcome
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
 from ssp_env.types import Document, GroundTruth, Immutable
 from ssp_env.wording.mention import mentions
@@ -26,11 +28,22 @@ class Origin(StrEnum):
     PROPOSED = "proposed"
     """The proposer writes it in this game."""
     REUSED = "reused"
-    """An earlier step's verified question, put into a failed slot by the batch strategy."""
+    """An earlier step's verified question, which the batch strategy plays in place of a failed
+    proposal."""
     COMPOSED = "composed"
     """The batch strategy has put it together from several of these."""
     GIVEN = "given"
     """It came with its answer from outside: in an evaluation, or to be learnt from."""
+
+
+class RandomStream(IntEnum):
+    """Streams of random numbers that come of one seed, apart from each other."""
+
+    BATCH = 0
+    """Answers, and what the batch strategy draws."""
+    GAME = 1
+    """Number of searches that a prompt asks for, and noise."""
+    DOCUMENT_ORDER = 2
 
 
 @dataclass
@@ -50,12 +63,12 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Start(Immutable):
+class InitialState(Immutable):
     """Beginning of a game; with tokens and replies of services, it decides everything."""
 
     seed: tuple[int, ...]
-    slot: int
-    """The game's place in the round; with the seed it decides all randomness of the game."""
+    index: Annotated[int, Field(alias="slot")]
+    """The game's place in the batch; with the seed it decides all randomness of the game."""
     group: int
     """Games of one answer share a group (GRPO for the proposer)."""
     truth: GroundTruth
@@ -75,9 +88,9 @@ class Start(Immutable):
 
 @dataclass
 class Game:
-    """State and record of one game; :class:`~ssp_env.game.round.Round` moves it along."""
+    """State and record of one game; :class:`~ssp_env.game.batch.GameBatch` moves it along."""
 
-    start: Start
+    initial_state: InitialState
     proposer: Trajectory | None = None
     question: str | None = field(init=False)
     """``None`` until the proposer has written it."""
@@ -88,7 +101,7 @@ class Game:
     evidence: tuple[Document, ...] = ()
     """Passages that the proposer retrieved, each once, in order."""
     noise: tuple[NoiseDocument, ...] = ()
-    readings: list[Attempt] = field(default_factory=list)
+    verification_attempts: list[Attempt] = field(default_factory=list)
     """Attempts of the policy to answer from the documents, where it verifies."""
     verification: Verdict | None = None
     closed_book: Trajectory | None = None
@@ -102,25 +115,24 @@ class Game:
     """The same of a proposal, where the question was put together."""
 
     def __post_init__(self) -> None:
-        self.question = self.start.question
+        self.question = self.initial_state.question
 
     @property
-    def slot(self) -> int:
-        return self.start.slot
+    def index(self) -> int:
+        return self.initial_state.index
 
     @property
     def truth(self) -> GroundTruth:
-        return self.start.truth
+        return self.initial_state.truth
 
     @property
     def origin(self) -> Origin:
-        return self.start.origin
+        return self.initial_state.origin
 
     @cached_property
     def rng(self) -> np.random.Generator:
         """Decides what its prompt asks for and which documents are noise."""
-        # Streams of a seed: 0 is the round's, 1 this one and 2 the order of documents.
-        return np.random.default_rng([*self.start.seed, 1, self.slot])
+        return np.random.default_rng([*self.initial_state.seed, RandomStream.GAME, self.index])
 
     @cached_property
     def materials(self) -> tuple[Document, ...]:
@@ -129,9 +141,9 @@ class Game:
         return self.shuffled([*self.evidence, *(item.document for item in self.noise)])
 
     def shuffled(self, documents: Sequence[Document], *place: int) -> tuple[Document, ...]:
-        """Documents in an order that the game's seed decides, another one for each reading."""
+        """Documents in an order that the game's seed decides, another one for each attempt."""
         # As a spawn key, so that place 0 after a short seed is not padding.
-        entropy = [*self.start.seed, 2, self.slot]
+        entropy = [*self.initial_state.seed, RandomStream.DOCUMENT_ORDER, self.index]
         rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=place))
         return tuple(documents[i] for i in rng.permutation(len(documents)).tolist())
 
@@ -167,9 +179,9 @@ class Game:
     def verdict_on(self, attempt: Attempt, verdict: Verdict) -> Verdict:
         """The verdict on an attempt; one that took a short cut is wrong, whatever it answers."""
         searches = len(attempt.trajectory.queries)
-        if not verdict.correct or searches >= self.start.least_searches:
+        if not verdict.correct or searches >= self.initial_state.least_searches:
             return verdict
-        least = self.start.least_searches
+        least = self.initial_state.least_searches
         return Verdict(False, f"a short cut: fewer than {least} different searches")
 
     def has_read(self, attempt: Attempt) -> bool:
@@ -186,16 +198,16 @@ class Game:
     def trajectories(self) -> list[Trajectory]:
         first = [] if self.proposer is None else [self.proposer]
         memory = [] if self.closed_book is None else [self.closed_book]
-        readings = [attempt.trajectory for attempt in self.readings]
+        verifiers = [attempt.trajectory for attempt in self.verification_attempts]
         attempts = [attempt.trajectory for attempt in self.attempts]
-        return [*first, *readings, *memory, *attempts]
+        return [*first, *verifiers, *memory, *attempts]
 
     def number_of(self, trajectory: Trajectory) -> int:
         """Index of the attempt that a trajectory is, from 0 up; -1 if it is not an attempt."""
         played = (i for i, attempt in enumerate(self.attempts) if attempt.trajectory is trajectory)
         return next(played, -1)
 
-    def take_outage(self, trajectory: Trajectory, error: ServiceError, fewest: int) -> None:
+    def record_outage(self, trajectory: Trajectory, error: ServiceError, fewest: int) -> None:
         """Notes an outage that hit one of its trajectories: an attempt is void then, as long as
         ``fewest`` can still count; anything else voids the game."""
         if self.outcome is Outcome.VOID:
@@ -212,11 +224,11 @@ class Game:
         if number < 0 or len(self.counted) < fewest:
             self.void(error)
         else:
-            _log.warning("an attempt of game %d is void: %s", self.slot, error)
+            _log.warning("an attempt of game %d is void: %s", self.index, error)
 
     def void(self, error: ServiceError) -> None:
         """Takes an outage of the whole game: nobody is rewarded, and live trajectories end."""
-        _log.warning("game %d is void: %s", self.slot, error)
+        _log.warning("game %d is void: %s", self.index, error)
         self.outcome, self.reason = Outcome.VOID, error.service
         self.outage = Outage(error.service, error.what, error.calls)
 

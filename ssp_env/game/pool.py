@@ -1,35 +1,19 @@
-"""Earlier questions: two of them put together, and what solved and wrote them, shown again.
+"""Verified questions that may be played again, and two of them put together.
 
 A small proposer that has written questions of up to three hops does not write one of four, however
 often it searches. Two verified questions can be put together without it: where one names the
-other's answer, it may ask for it instead.
-
-What a policy hardly ever does, it cannot be rewarded for. A question of four hops is made of two
-that were solved, so an attempt at it can be made of theirs, and a proposal of it of their
-proposals. The turns are played in the environment like any others; judge and filters have the last
-word."""
+other's answer, it may ask for it instead."""
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
-from ssp_env.errors import ServiceError
-from ssp_env.game.game import Attempt, Game, Origin
-from ssp_env.game.outcome import Ending
-from ssp_env.game.protocol import Tags
-from ssp_env.game.referee import Referee
-from ssp_env.game.rules import Rules
-from ssp_env.game.trajectory import Trajectory, Waiting
-from ssp_env.judge.base import Verdict
-from ssp_env.types import GroundTruth, Role
+from ssp_env.types import GroundTruth
 from ssp_env.wording.mention import mentions
 
-_log = logging.getLogger(__name__)
 _ASKS_FOR = re.compile(r"(?:what|who) (?:is|was|are|were) (the .+?)[\s?.!]*", re.IGNORECASE)
 """A question that is no more than a description of its answer."""
 
@@ -89,75 +73,3 @@ def _joined(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[str, ...]:
 
 
 POOL = TypeAdapter(list[PooledQuestion])
-
-
-# -- examples ---------------------------------------------------------------------------------
-
-
-def with_turns(item: PooledQuestion, game: Game, tags: Tags) -> PooledQuestion:
-    """The question with the turns of the first right attempt, if any, and those of its proposer."""
-    right = [attempt.trajectory for attempt in game.counted if attempt.right]
-    solution = _turns(right[0], tags.opening("answer")) if right else ()
-    proposal = () if game.proposer is None else _turns(game.proposer, tags.opening("question"))[:-1]
-    return replace(item, solution=solution, proposal=proposal)
-
-
-def _turns(trajectory: Trajectory, opening: str) -> tuple[str, ...]:
-    """The text of each turn that searched, then what the last one thought (maybe nothing), and from
-    this opening tag on what it said."""
-    ids, decode, retried = trajectory.ids, trajectory.limits.tokenizer.decode, trajectory.retried
-    own = [(i, j) for i, j, own in trajectory.runs() if own and j not in retried]
-    *searches, last = [decode(ids[i:j]).strip() for i, j in own]
-    thought, tag, said = last.rpartition(opening)
-    return (*searches, thought.strip(), tag + said)
-
-
-def play_examples(rules: Rules, games: Sequence[Game]) -> None:
-    """Gives games whose question has known turns an attempt and a proposal that follow them.
-
-    Only an attempt that comes out right stays, and a proposal of the very question that passes the
-    filters; an outage costs no more than the example."""
-    referee, limit, plays = Referee(rules), rules.config.max_document_tokens, []
-    for game in games:
-        question, start = game.question or "", game.start
-        if start.solution:
-            prompt = rules.prompts.solver(question, rules.config.max_searches)
-            *searches, thought, answer = start.solution
-            trajectory = Trajectory(rules.limits[Role.SOLVER], prompt, question)
-            plays.append((game, trajectory, [*searches, f"{thought} {answer}".strip()]))
-        # Where actions are tool calls, tags would teach another format.
-        if start.proposal and rules.tags.call is None:
-            *searches, thought = start.proposal
-            opening, closing = rules.tags.opening("question"), rules.tags.closing("question")
-            asks = f"{thought} {opening} {question} {closing}".strip()
-            prompt = rules.prompts.proposer(start.truth.answer, start.least_searches)
-            trajectory = Trajectory(rules.limits[Role.PROPOSER], prompt, start.truth.answer)
-            plays.append((game, trajectory, [*searches, asks]))
-
-    # All of them side by side, so that their searches are a few batches.
-    while live := [play for play in plays if play[1].waiting is Waiting.POLICY and play[2]]:
-        for _, trajectory, turns in live:
-            trajectory.feed_text(turns.pop(0))
-        due = [(game, t) for game, t, _ in live if t.waiting is Waiting.SEARCH]
-        for (_, trajectory), found in zip(due, referee.search(due) if due else (), strict=True):
-            if isinstance(found, ServiceError):
-                _log.warning("an example is left out: %s", found)
-                trajectory.end(Ending.OUTAGE)
-            else:
-                trajectory.observe(found, rules.prompts.information(found, limit, trajectory.about))
-
-    for game, trajectory, _ in plays:
-        if trajectory.role is Role.PROPOSER and trajectory.done:
-            # Read as any proposal is.
-            proposed = Game(replace(game.start, origin=Origin.PROPOSED, question=None), trajectory)
-            referee.take_proposal(proposed)
-            if proposed.question == game.question and proposed.accepted:
-                game.example_proposal = Attempt(trajectory)
-
-    solved = [play[:2] for play in plays if play[1].role is Role.SOLVER]
-    ended = [(game, trajectory) for game, trajectory in solved if trajectory.result is not None]
-    for (game, trajectory), word in zip(ended, referee.judge(ended), strict=True):
-        if isinstance(word, Verdict):
-            example = Attempt(trajectory)
-            example.verdict = game.verdict_on(example, word)
-            game.example = example if example.right else None

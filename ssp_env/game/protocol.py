@@ -15,7 +15,7 @@ from ssp_env.errors import ConfigError, TokenizerError
 from ssp_env.game.calls import NO_OBJECTS, Call, Objects, objects_after, read_call
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Action, Immutable, Role
-from ssp_env.wording.answers import skeleton
+from ssp_env.wording.normal import skeleton
 
 ALLOWED: dict[Role, frozenset[Action]] = {
     Role.PROPOSER: frozenset({Action.SEARCH, Action.QUESTION}),
@@ -88,16 +88,16 @@ class Tags(Settings):
 
         names = {name.casefold() for name in self.names}
 
-        def whole(found: re.Match[str]) -> str:
-            return f"‹{found[1]}›" if not names.isdisjoint(_names_in(found[1])) else found[0]
+        def whole(match: re.Match[str]) -> str:
+            return f"‹{match[1]}›" if not names.isdisjoint(_names_in(match[1])) else match[0]
 
-        def first_half(found: re.Match[str]) -> str:
-            begun = _names_in(found[1])[-1]
-            return f"‹{found[1]}" if any(name.startswith(begun) for name in names) else found[0]
+        def first_half(match: re.Match[str]) -> str:
+            begun = _names_in(match[1])[-1]
+            return f"‹{match[1]}" if any(name.startswith(begun) for name in names) else match[0]
 
-        def second_half(found: re.Match[str]) -> str:
-            ended = _names_in(found[1])[-1]
-            return f"{found[1]}›" if any(name.endswith(ended) for name in names) else found[0]
+        def second_half(match: re.Match[str]) -> str:
+            ended = _names_in(match[1])[-1]
+            return f"{match[1]}›" if any(name.endswith(ended) for name in names) else match[0]
 
         # Halves come last, so that they see only what no whole tag took.
         return _SECOND_HALF.sub(second_half, _FIRST_HALF.sub(first_half, _WHOLE.sub(whole, text)))
@@ -179,8 +179,8 @@ class TurnScanner:
             # Everything before this position has been looked at already.
             start = text.find(b"<", self._from)
             stop = len(text) if start < 0 else start
-            found: Call | Forgery | None = self._read(stop) if tags.calls else None
-            if found is None:
+            action: Call | Forgery | None = self._read(stop) if tags.calls else None
+            if action is None:
                 self._from = stop
                 if start < 0:
                     return None
@@ -190,13 +190,13 @@ class TurnScanner:
                     if bytes(text[start : start + tags.longest]) in tags.beginnings:
                         return None
                     self._from = start if tags.calls else start + 1
-                    found = self._read(start + 1) if tags.calls else None
+                    action = self._read(start + 1) if tags.calls else None
                 else:
                     self._from = match.end()
-                    found = self._take(match[0], start)
-            if found is not None and self._outside is None:
-                return found
-            self._held = self._held or found
+                    action = self._handle_tag(match[0], start)
+            if action is not None and self._outside is None:
+                return action
+            self._held = self._held or action
 
     def end(self) -> Call | Forgery | None:
         """The first call of a turn that ends here, which its open thought or tag held back."""
@@ -226,20 +226,20 @@ class TurnScanner:
         end, objects = objects_after(state.objects, self._text, self._from, stop)
         while end is not None:
             self._from, object_ = end, objects.closed
-            found = read_call(self._plain(object_, end), tags.allowed)
-            if found is not None:
+            call = read_call(self._plain(object_, end), tags.allowed)
+            if call is not None:
                 # Within its tags, a call waits for the closing one.
                 within = state.kind == "call"
-                self._state = replace(state, objects=NO_OBJECTS, called=found if within else None)
+                self._state = replace(state, objects=NO_OBJECTS, called=call if within else None)
                 if not within:
-                    return found
+                    return call
                 self._from = stop
                 return None
             end, objects = objects_after(objects, self._text, self._from, stop)
         self._from, self._state = stop, replace(state, objects=objects)
         return None
 
-    def _take(self, tag: bytes, start: int) -> Call | Forgery | None:
+    def _handle_tag(self, tag: bytes, start: int) -> Call | Forgery | None:
         """Follows one tag, which begins at ``start``; returns what it completes."""
         tags, state = self._tags, self._state
         # In an open thought the first action is held back; if it counts, the turn ended there.

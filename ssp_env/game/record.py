@@ -2,7 +2,7 @@
 
 A line of a file is a :class:`GameRecord` as JSON: with the rules
 (:class:`~ssp_env.replay.files.SavedRules`), all that a replay needs. Everything in it follows from
-seeds, weights and services."""
+seeds, weights and services. Where a field has another name in files, its ``alias`` says it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain, zip_longest
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field
 
 from ssp_env.errors import UsageError
-from ssp_env.game.game import Game, Start
+from ssp_env.game.game import Game, InitialState
+from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Ending, Outage, Outcome
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import SearchRecord, Trajectory
-from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
 from ssp_env.types import Role
 
@@ -81,16 +83,16 @@ class TrajectoryRecord:
         return b"".join(bytes([s.by == POLICY]) * s.tokens for s in self.segments)
 
     @property
-    def own(self) -> tuple[int, ...]:
+    def policy_ids(self) -> tuple[int, ...]:
         """The policy's token ids, in order; raises as ``ids`` does."""
-        own = (known(segment.ids) for segment in self.segments if segment.by == POLICY)
-        return tuple(chain.from_iterable(own))
+        by_policy = (known(segment.ids) for segment in self.segments if segment.by == POLICY)
+        return tuple(chain.from_iterable(by_policy))
 
     @property
     def logprobs(self) -> tuple[float, ...]:
         """Behaviour log-probabilities of the policy's tokens, in nats; raises as ``ids`` does."""
-        own = (known(segment.logprobs) for segment in self.segments if segment.by == POLICY)
-        return tuple(chain.from_iterable(own))
+        by_policy = (known(segment.logprobs) for segment in self.segments if segment.by == POLICY)
+        return tuple(chain.from_iterable(by_policy))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +102,8 @@ class GameRecord:
 
     __pydantic_config__ = LINE
 
-    start: Start
-    first_slot: int = 0
+    initial_state: Annotated[InitialState, Field(alias="start")]
+    first_index: Annotated[int, Field(alias="first_slot")] = 0
     """Games of other env runners that come before this runner's in the step."""
     question_group: str | None = None
     outcome: Outcome
@@ -132,20 +134,21 @@ class GameRecord:
     """In the order of play: proposer, verifiers, closed_book, then the attempts to solve."""
 
     @property
-    def slot(self) -> int:
-        return self.first_slot + self.start.slot
+    def index(self) -> int:
+        """Its place in the step."""
+        return self.first_index + self.initial_state.index
 
     @property
     def origin(self) -> str:
-        return self.start.origin.value
+        return self.initial_state.origin.value
 
     @property
     def answer(self) -> str:
-        return self.start.truth.answer
+        return self.initial_state.truth.answer
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        return self.start.truth.aliases
+        return self.initial_state.truth.aliases
 
     @property
     def attempts(self) -> tuple[TrajectoryRecord, ...]:
@@ -166,21 +169,21 @@ class GameRecord:
 
 def outages(records: Iterable[GameRecord]) -> list[Outage]:
     """All outages in these games: one per void game, and one per void attempt."""
-    found = chain.from_iterable((r.outage, *(t.outage for t in r.trajectories)) for r in records)
-    return [outage for outage in found if outage is not None]
+    each = chain.from_iterable((r.outage, *(t.outage for t in r.trajectories)) for r in records)
+    return [outage for outage in each if outage is not None]
 
 
 def names(roles: Iterable[Role]) -> list[str]:
     """Names of trajectories: their roles, numbered where there may be several."""
-    found: list[str] = []
+    numbered: list[str] = []
     seen: Counter[Role] = Counter()
 
     for role in roles:
         seen[role] += 1
         several = role in (Role.VERIFIER, Role.SOLVER)
-        found.append(f"{role} {seen[role]}" if several else role.value)
+        numbered.append(f"{role} {seen[role]}" if several else role.value)
 
-    return found
+    return numbered
 
 
 def record_game(
@@ -189,12 +192,12 @@ def record_game(
     """The record of a game, which may still go on; the fields of a record explain the arguments."""
     analysis = rules.world.analyse(game.question) if game.question else None
     read = None if game.verification is None else game.materials
-    for reading in game.readings[:1]:
-        library = reading.trajectory.library
-        read = reading.trajectory.documents if library is None else library
+    for attempt in game.verification_attempts[:1]:
+        library = attempt.trajectory.library
+        read = attempt.trajectory.documents if library is None else library
 
     plays = [] if game.proposer is None else [_trajectory(game.proposer)]
-    plays += [_trajectory(reading.trajectory, verdict=reading.verdict) for reading in game.readings]
+    plays += [_trajectory(a.trajectory, verdict=a.verdict) for a in game.verification_attempts]
     if game.closed_book is not None:
         plays.append(_trajectory(game.closed_book))
     plays += [
@@ -203,7 +206,7 @@ def record_game(
     ]
 
     return GameRecord(
-        start=game.start,
+        initial_state=game.initial_state,
         question_group=question_group,
         outcome=game.outcome,
         reason=game.reason,
@@ -228,8 +231,12 @@ def record_game(
 def _trajectory(trajectory: Trajectory, **scored: Any) -> TrajectoryRecord:
     pieces, ids = trajectory.limits.tokenizer.pieces, trajectory.ids
     runs = [
-        (start, stop, POLICY if own else RETRY if start in trajectory.retried else ENVIRONMENT)
-        for start, stop, own in trajectory.runs()
+        (
+            start,
+            stop,
+            POLICY if by_policy else RETRY if start in trajectory.retried else ENVIRONMENT,
+        )
+        for start, stop, by_policy in trajectory.runs()
     ]
 
     # The prompt is always the first segment, even an empty one: what follows is the policy's.
@@ -259,10 +266,10 @@ def known(values: tuple[T, ...] | None) -> tuple[T, ...]:
 def differences(saved: GameRecord, replayed: GameRecord) -> list[str]:
     """Every field that differs, trajectories first; of a list, the first place that does."""
     then, now = ({**r.named(), "game": replace(r, trajectories=())} for r in (saved, replayed))
-    found: list[str] = []
+    differing: list[str] = []
     for name in dict.fromkeys([*then, *now]):
-        found += _walk(f"{name}: ", then.get(name), now.get(name))
-    return found
+        differing += _walk(f"{name}: ", then.get(name), now.get(name))
+    return differing
 
 
 def _walk(place: str, then: Any, now: Any) -> Iterator[str]:
@@ -272,8 +279,8 @@ def _walk(place: str, then: Any, now: Any) -> Iterator[str]:
             yield from _walk(f"{within}{f.name}", getattr(then, f.name), getattr(now, f.name))
     elif isinstance(then, tuple) and isinstance(now, tuple) and then and now:
         for i, (before, after) in enumerate(zip_longest(then, now)):
-            if found := list(_walk(f"{place}[{i}]", before, after)):
-                yield from found
+            if differing := list(_walk(f"{place}[{i}]", before, after)):
+                yield from differing
                 return
     # Not ``!=``: a replay is exact, to the bit of a float.
     elif repr(then) != repr(now):  # it tells 0.0 from -0.0, and NaN equals itself

@@ -1,8 +1,8 @@
 """The referee: decides whether a question stands, which answers are right, and what a game pays.
 
-A :class:`~ssp_env.game.round.Round` moves games along and asks the referee whenever something has
-to be found or decided. A ``ServiceError`` of a part of the rules is an outage; any other exception
-is a mistake of its code and propagates."""
+A :class:`~ssp_env.game.batch.GameBatch` moves games along and asks the referee whenever something
+has to be found or decided. A ``ServiceError`` of a part of the rules is an outage; any other
+exception is a mistake of its code and propagates."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from typing import Any
 from ssp_env.errors import ServiceError, SSPError, UsageError, expect
 from ssp_env.game.filters import Proposal
 from ssp_env.game.game import Attempt, Game, Origin
+from ssp_env.game.noise import NoiseDocument, Retrieved
 from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Ending, Outcome
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.game.verification import NoiseDocument, Retrieved, find_among, fit_documents
+from ssp_env.game.verification import find_among, fit_documents
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
 from ssp_env.search.base import Results, all_found, search_each
 from ssp_env.types import Document
@@ -47,7 +48,7 @@ class Referee:
         tasks = [JudgeTask(game.question or "", t.result or "", game.truth) for game, t in pairs]
         return ask_each("judge", self.rules.judge.judge, tasks)
 
-    def verify(self, readings: Sequence[tuple[Game, tuple[Document, ...]]]) -> Verdicts:
+    def verify(self, shown: Sequence[tuple[Game, tuple[Document, ...]]]) -> Verdicts:
         """Verdicts of the rules' own verifier on questions, given the documents that fit."""
         prompts, limit = self.rules.prompts, self.rules.config.max_document_tokens
         # A verifier of another kind than the policy, such as a world, need not heed its budget.
@@ -59,7 +60,7 @@ class Referee:
                 tuple(prompts.as_shown(document, limit) for document in documents),
                 partial(self._look_up, game),
             )
-            for game, documents in readings
+            for game, documents in shown
         ]
         assert self.rules.verifier is not None, "the policy itself verifies"
         return ask_each("verifier", self.rules.verifier.verify, tasks)
@@ -94,7 +95,7 @@ class Referee:
         if game.origin is Origin.PROPOSED:
             game.proposer_reward = self.rules.config.invalid_reward
 
-    def take_proposal(self, game: Game) -> None:
+    def filter_proposal(self, game: Game) -> None:
         """Reads the ended proposer trajectory: a question that passes all filters, or a failure."""
         proposer = game.proposer
         assert proposer is not None, "only proposed games have a proposal"
@@ -109,7 +110,7 @@ class Referee:
             return
 
         game.question = proposer.result
-        past = game.start.asked_before
+        past = game.initial_state.asked_before
         proposal = Proposal(proposer.result, game.truth, proposer, self.rules.config, past)
         # The first that fails gives the reason.
         for name, fails in self.rules.filters.items():
@@ -131,13 +132,13 @@ class Referee:
         if len(prompt) > config.max_prompt_tokens:
             self.fail(game, BUDGET_PROMPT)
 
-    def draw_readings(
+    def draw_documents(
         self, games: Sequence[Game], retrieved: Retrieved
     ) -> list[tuple[Game, tuple[Document, ...]]]:
         """Draws the noise of games; returns with each the documents that its verification shows.
 
         A game whose noise an outage hit is void, and not among the results."""
-        rules, count, readings = self.rules, self.rules.config.noise_documents, []
+        rules, count, shown = self.rules, self.rules.config.noise_documents, []
         found: Results = [[] for _ in games]
         near = getattr(rules.noise, "searches", False)
         if near and count and games:
@@ -148,12 +149,12 @@ class Referee:
 
         for game, result in zip(games, found, strict=True):
             # What its own proposer retrieved is evidence, not noise.
-            others = [(slot, document) for slot, document in retrieved if slot != game.slot]
+            others = [(index, document) for index, document in retrieved if index != game.index]
             try:
                 if near and isinstance(result, ServiceError) and result.fault == "text":
                     others = []  # no outage: the question cannot be searched for
                 elif near:
-                    others = [(game.slot, document) for document in all_found([result])[0]]
+                    others = [(game.index, document) for document in all_found([result])[0]]
                 game.noise = self.noise(game, others)
             except ServiceError as error:
                 game.void(error)
@@ -161,8 +162,8 @@ class Referee:
 
             question, documents = game.question or "", game.materials
             given = rules.prompts, rules.config, question, documents, game.noise
-            readings.append((game, fit_documents(*given, partial(self._orders, game))))
-        return readings
+            shown.append((game, fit_documents(*given, partial(self._orders, game))))
+        return shown
 
     def _orders(self, game: Game, documents: Sequence[Document]) -> list[Sequence[Document]]:
         """The orders in which these documents are read by those who verify."""
@@ -170,7 +171,7 @@ class Referee:
             return [documents]
         return [game.shuffled(documents, i) for i in range(self.rules.config.verifications[1])]
 
-    def take_verification(self, game: Game, result: Verdict | ServiceError) -> None:
+    def apply_verification(self, game: Game, result: Verdict | ServiceError) -> None:
         """Takes the verdict of a verification; an outage voids the game."""
         if isinstance(result, ServiceError):
             game.void(result)
@@ -182,34 +183,36 @@ class Referee:
 
     def judge_verifications(self, games: Iterable[Game]) -> None:
         """Judges what the policy answered as the verifier, like any answer (Algorithm 1)."""
-        read = [g for g in games if g.accepted and g.readings and g.verification is None]
-        asked = [(game, reading) for game in read for reading in game.readings]
-        verdicts = self.verdicts([(game, reading.trajectory) for game, reading in asked])
-        for (game, reading), result in zip(asked, verdicts, strict=True):
+        read = [
+            g for g in games if g.accepted and g.verification_attempts and g.verification is None
+        ]
+        pairs = [(game, attempt) for game in read for attempt in game.verification_attempts]
+        verdicts = self.verdicts([(game, attempt.trajectory) for game, attempt in pairs])
+        for (game, attempt), result in zip(pairs, verdicts, strict=True):
             if isinstance(result, ServiceError):
                 game.void(result)
             else:
-                reading.verdict = result
+                attempt.verdict = result
 
-        # k of n readings (the paper: 1 of 1); an outage above has voided the whole game.
+        # k of n attempts (the paper: 1 of 1); an outage above has voided the whole game.
         least, _ = self.rules.config.verifications
         for game in read:
             if game.accepted:
-                right = sum(reading.right for reading in game.readings)
-                detail = f"{right} of {len(game.readings)} readings give the answer"
-                self.take_verification(game, Verdict(right >= least, detail))
+                right = sum(attempt.right for attempt in game.verification_attempts)
+                detail = f"{right} of {len(game.verification_attempts)} readings give the answer"
+                self.apply_verification(game, Verdict(right >= least, detail))
 
     def judge_closed_book(self, games: Iterable[Game]) -> None:
         """Rejects questions that the solver answered from memory: they need no search.
 
         Nothing is paid here, and :meth:`finish` pays nothing for such an answer afterwards: neither
         a code in the question nor playing dumb at this gate earns anything."""
-        asked = [
+        pairs = [
             (game, game.closed_book)
             for game in games
             if game.accepted and game.closed_book is not None and game.closed_book_verdict is None
         ]
-        for (game, _), result in zip(asked, self.verdicts(asked), strict=True):
+        for (game, _), result in zip(pairs, self.verdicts(pairs), strict=True):
             if isinstance(result, ServiceError):
                 game.void(result)
                 continue
@@ -222,14 +225,14 @@ class Referee:
 
     def judge_attempts(self, games: Sequence[Game]) -> None:
         """Judges what is not judged yet in one call, and pays games that no outage has voided."""
-        asked = [
+        pairs = [
             (game, attempt)
             for game in games
             if game.accepted
             for attempt in game.counted
             if attempt.verdict is None
         ]
-        self.take_verdicts(asked, self.verdicts([(game, a.trajectory) for game, a in asked]))
+        self.record_verdicts(pairs, self.verdicts([(game, a.trajectory) for game, a in pairs]))
 
         for game in games:
             if game.accepted:
@@ -246,15 +249,15 @@ class Referee:
             for _, t in pairs
         ]
 
-    def take_verdicts(
-        self, asked: Sequence[tuple[Game, Attempt]], verdicts: Sequence[Verdict | ServiceError]
+    def record_verdicts(
+        self, attempts: Sequence[tuple[Game, Attempt]], verdicts: Sequence[Verdict | ServiceError]
     ) -> None:
         """Hands attempts their verdicts; an outage voids those that it hits."""
         fewest = self.rules.config.fewest_attempts
 
-        for (game, attempt), verdict in zip(asked, verdicts, strict=True):
+        for (game, attempt), verdict in zip(attempts, verdicts, strict=True):
             if isinstance(verdict, ServiceError):
-                game.take_outage(attempt.trajectory, verdict, fewest)
+                game.record_outage(attempt.trajectory, verdict, fewest)
             elif game.outcome is not Outcome.VOID:  # another attempt may have voided it
                 attempt.verdict = game.verdict_on(attempt, verdict)
 

@@ -74,7 +74,7 @@ def evidence(game: Game) -> float:
     """What the proposer's evidence adds: the share of right answers with it at hand (where the
     policy verifies; 1 where another verifier accepted) less that of the attempts, which have to
     search for it (after EVE-Agent, whose proposers quote a passage)."""
-    read = [attempt.right for attempt in game.readings if attempt.verdict is not None]
+    read = [attempt.right for attempt in game.verification_attempts if attempt.verdict is not None]
     return (sum(read) / len(read) if read else 1.0) - game.share_right
 
 

@@ -12,12 +12,12 @@ from ssp_env.errors import ConfigError, check_part, expect, named_values, neares
 from ssp_env.game.config import DEFAULT_FILTERS, POLICY_FILTERS, GameConfig
 from ssp_env.game.filters import ATTEMPT_FILTERS, FILTERS, AttemptFilter, Filter
 from ssp_env.game.game import ProposerReward, SolverReward, right_answer
+from ssp_env.game.noise import NOISE, NoiseSource
 from ssp_env.game.outcome import RESERVED
 from ssp_env.game.prompts import Prompts
 from ssp_env.game.protocol import Tags, check_tokenizer
 from ssp_env.game.rewards import PROPOSER_REWARDS
 from ssp_env.game.trajectory import Limits
-from ssp_env.game.verification import NOISE, NoiseSource
 from ssp_env.judge.base import Judge, Verifier
 from ssp_env.judge.judges import NoVerifier, WorldVerifier
 from ssp_env.judge.lenient import LenientJudge
@@ -27,7 +27,7 @@ from ssp_env.types import Immutable, Passages, Role, World
 
 
 class Parts(TypedDict, total=False):
-    """The exchangeable parts of a game; all of them are optional, behind every door."""
+    """The exchangeable parts of a game; all of them are optional, behind every interface."""
 
     retriever: Retriever | None
     """A retriever of your own; the world's when not given: its index, or BM25 over its corpus."""
@@ -103,7 +103,7 @@ class Rules(Immutable):
     ) -> Rules:
         """Checks that everything fits together before any game starts; a part that is ``None``
         counts as not given."""
-        expect("tokenizer", tokenizer, Tokenizer, "give a Tokenizer; names are for the doors")
+        expect("tokenizer", tokenizer, Tokenizer, "give a Tokenizer; names are for the interfaces")
         expect("game", config, GameConfig, "give a GameConfig")
         given: Mapping[str, Any] = parts
         for name in given.keys() - Parts.__annotations__.keys():
@@ -124,10 +124,10 @@ class Rules(Immutable):
             names = POLICY_FILTERS if verifier is None else DEFAULT_FILTERS
             config = config.replace(filters=names)
         fix = "give functions by reason code; those that ship are named in game={'filters': [...]}"
-        own = named_values("filters", parts.get("filters") or {}, fix)
-        for code, fails in own.items():
+        added = named_values("filters", parts.get("filters") or {}, fix)
+        for code, fails in added.items():
             check_part(f"filters.{code}", fails, "__call__")
-        for code in own.keys() & {*RESERVED, *names}:
+        for code in added.keys() & {*RESERVED, *names}:
             raise ConfigError("filters", code, "this reason code is taken; choose another one")
 
         # Without tags that it can spell, no turn could ever be complete.
@@ -150,7 +150,7 @@ class Rules(Immutable):
             verifier=verifier,
             limits={role: Limits.of(role, config, tokenizer, prompts.tags) for role in Role},
             world=world,
-            filters={name: FILTERS[name] for name in names if name in FILTERS} | own,
+            filters={name: FILTERS[name] for name in names if name in FILTERS} | added,
             noise=NOISE[config.noise_kind] if noise is None else noise,
             proposer_reward=PROPOSER_REWARDS[config.proposer_reward] if asks is None else asks,
             solver_reward=right_answer if solves is None else solves,
@@ -177,9 +177,9 @@ def _check_prompts(prompts: Prompts, config: GameConfig, by_policy: bool) -> Non
 
 def own_retriever(world: World) -> Retriever:
     """The retriever that a world has, such as a kept index; else BM25 over its corpus."""
-    own: Retriever | None = getattr(world, "retriever", None)
-    if own is not None:
-        return own
+    retriever: Retriever | None = getattr(world, "retriever", None)
+    if retriever is not None:
+        return retriever
     # Imported here: a retriever of your own can do without.
     from ssp_env.search.bm25 import BM25Retriever
 
@@ -188,8 +188,8 @@ def own_retriever(world: World) -> Retriever:
 
 def own_judge(world: World) -> Judge:
     """The judge that a world has, such as exact match where names are generated; else lenient."""
-    own: Judge | None = getattr(world, "judge", None)
-    return LenientJudge() if own is None else own
+    judge: Judge | None = getattr(world, "judge", None)
+    return LenientJudge() if judge is None else judge
 
 
 def resolve_verifier(name: str, world: World) -> str:
@@ -266,7 +266,7 @@ def waits_for_others(rules: Rules) -> bool:
 def idle_settings(rules: Rules) -> Iterator[str]:
     """One line for each setting of these rules that changes nothing, with the reason."""
     config = rules.config
-    count, kind, asked = config.noise_documents, config.noise_kind, config.asked_searches
+    count, kind, searches = config.noise_documents, config.noise_kind, config.asked_searches
 
     # Noise is read by the verifier alone, and misleads a world's reader where facts have rivals.
     misleads = getattr(rules.world, "one_to_many", True)
@@ -282,8 +282,8 @@ def idle_settings(rules: Rules) -> Iterator[str]:
     elif kind != "batch" and rules.noise is not NOISE[kind]:
         yield f"game.noise_kind = {kind} has no effect: noise comes from a source of your own"
 
-    if asked != (1, 1) and "{searches}" not in rules.prompts.texts["proposer"]:
+    if searches != (1, 1) and "{searches}" not in rules.prompts.texts["proposer"]:
         yield (
-            f"game.asked_searches = {asked} has no effect: the proposer's prompt "
+            f"game.asked_searches = {searches} has no effect: the proposer's prompt "
             f"(game.prompts: {config.prompts}) does not name a number of searches"
         )

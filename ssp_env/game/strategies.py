@@ -1,4 +1,4 @@
-"""Batch strategies: what a step does with slots whose proposals failed (the paper's Appendix B.1).
+"""Batch strategies: what a step plays in place of failed proposals (the paper's Appendix B.1).
 
 A strategy belongs to the game, not to a trainer. Its state is plain data, so that any checkpoint
 can hold it."""
@@ -20,41 +20,44 @@ from ssp_env.types import Role
 
 RESET_EVERY = 10
 """Steps after which ``periodic_reset`` forgets its questions (the paper's)."""
-MOST_WAVES = 1000
-"""Waves of one step. A :class:`~ssp_env.game.round.Round` refuses a strategy that asks for more."""
+MOST_SAMPLINGS = 1000
+"""Times that one step samples proposals. A :class:`~ssp_env.game.batch.GameBatch` refuses a
+strategy that asks for more."""
 
 
 class BatchStrategy:
-    """Decides what happens to empty slots, each time a wave of proposals has been verified.
+    """Decides what is played in place of failed proposals, each time they have been sampled and
+    verified.
 
-    This one leaves them empty; they still count in the batch's denominators, as dummy problems."""
+    This one plays nothing; the games that are missing still count in the denominators of the batch,
+    as dummy problems."""
 
     def begin_step(self) -> None:
         """Called once at the start of each training step."""
 
-    def wants_more(self, valid: int, slots: int, waves: int) -> bool:
-        """True if another wave of proposals is to be played.
+    def wants_more(self, valid: int, num_games: int, samplings: int) -> bool:
+        """True if proposals are to be sampled once more.
 
-        Must return ``False`` once all slots are full, and eventually in any case: a round raises a
-        ``UsageError`` after :data:`MOST_WAVES`.
+        Must return ``False`` once no game is missing, and eventually in any case: a batch of games
+        raises a ``UsageError`` after :data:`MOST_SAMPLINGS`.
 
         Args:
             valid: verified questions of this step so far.
-            slots: how many the step is to have.
-            waves: waves played so far, at least 1.
+            num_games: how many the step is to have.
+            samplings: times that proposals have been sampled so far, at least 1.
         """
         return False
 
     def fill(
-        self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
+        self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], missing: int
     ) -> list[PooledQuestion]:
-        """Questions for the empty slots: at most ``empty`` of them, which may be 0.
+        """Questions in place of failed proposals: at most ``missing`` of them, which may be 0.
 
-        ``fresh`` holds the round's verified questions, which nobody has tried to solve yet."""
+        ``fresh`` holds the batch's verified questions, which nobody has tried to solve yet."""
         return []
 
     def keep(self, questions: Sequence[PooledQuestion]) -> None:
-        """Takes the questions of a round's valid games, with their turns, for later steps."""
+        """Takes the questions of a batch's valid games, with their turns, for later steps."""
 
     def get_state(self) -> dict[str, Any]:
         """The state as plain data (JSON)."""
@@ -69,14 +72,14 @@ class BatchStrategy:
 
 
 class DynamicResampling(BatchStrategy):
-    """Proposes again, with new answers, until the batch is full or eight waves were played."""
+    """Proposes again, with new answers, until the batch is full, eight times at most."""
 
-    def wants_more(self, valid: int, slots: int, waves: int) -> bool:
-        return valid < slots and waves < 8
+    def wants_more(self, valid: int, num_games: int, samplings: int) -> bool:
+        return valid < num_games and samplings < 8
 
 
 class ReplayBuffer(BatchStrategy):
-    """Fills failed slots with earlier verified questions.
+    """Plays earlier verified questions in place of failed proposals.
 
     The pool is emptied every ``reset_every`` steps. The step that follows has no earlier questions,
     so it is filled with its own, and the batch is full all the same.
@@ -99,7 +102,7 @@ class ReplayBuffer(BatchStrategy):
         self._steps += 1
 
     def fill(
-        self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
+        self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], missing: int
     ) -> list[PooledQuestion]:
         # Only questions of earlier steps are played again. After a reset there are none, and the
         # step's own have to do.
@@ -109,11 +112,11 @@ class ReplayBuffer(BatchStrategy):
         if not earlier:
             return []
 
-        # Without replacement until the pool is used up: no question fills two slots needlessly.
+        # Without replacement until the pool is used up: no question is played twice needlessly.
         order: list[int] = []
-        while len(order) < empty:
+        while len(order) < missing:
             order.extend(rng.permutation(len(earlier)).tolist())
-        return [earlier[i] for i in order[:empty]]
+        return [earlier[i] for i in order[:missing]]
 
     def keep(self, questions: Sequence[PooledQuestion]) -> None:
         for item in questions:
@@ -143,13 +146,13 @@ class Remembering(BatchStrategy):
     def begin_step(self) -> None:
         self.strategy.begin_step()
 
-    def wants_more(self, valid: int, slots: int, waves: int) -> bool:
-        return self.strategy.wants_more(valid, slots, waves)
+    def wants_more(self, valid: int, num_games: int, samplings: int) -> bool:
+        return self.strategy.wants_more(valid, num_games, samplings)
 
     def fill(
-        self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
+        self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], missing: int
     ) -> list[PooledQuestion]:
-        return self.strategy.fill(rng, fresh, empty)
+        return self.strategy.fill(rng, fresh, missing)
 
     def keep(self, questions: Sequence[PooledQuestion]) -> None:
         for item in questions:
@@ -176,9 +179,10 @@ _WORD = re.compile(r"[^\s?!.,;:()\"']+")
 
 
 class BalancedReuse(ReplayBuffer):
-    """Fills failed slots with earlier verified questions of the lengths that the step lacks.
+    """Plays earlier verified questions, of the lengths that the step lacks, in place of failed
+    proposals.
 
-    A question's length is the number of searches that its proposer made. Slots are filled so that,
+    A question's length is the number of searches that its proposer made. They are chosen so that,
     with the step's own questions, there are as many of each length as it is long: of three searches
     three times as many as of one. So what the proposer has left behind stays in the batch, and what
     it has just begun to ask is met more often. No question comes twice in a step before all others
@@ -200,9 +204,9 @@ class BalancedReuse(ReplayBuffer):
         self.compose_up_to = compose_up_to
 
     def fill(
-        self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
+        self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], missing: int
     ) -> list[PooledQuestion]:
-        if not self.pool or not empty:
+        if not self.pool or not missing:
             return []
 
         drawer = _Drawer(rng, self.pool)
@@ -216,7 +220,7 @@ class BalancedReuse(ReplayBuffer):
         # the counts as close to that as whole numbers can be; of equal ones, the shortest.
         filled = []
         there = Counter(item.searches for item in fresh)
-        for _ in range(empty):
+        for _ in range(missing):
             length = min(sorted(lengths), key=lambda length: there[length] / length)
             filled.append(drawer.composed(length) if self.compose_up_to else drawer.drawn(length))
             # Also where none of this length was to be had: asking again would not bring one.
@@ -282,15 +286,17 @@ class _Drawer:
     def _named_in(self, text: str, most: int) -> list[PooledQuestion]:
         """Questions of up to ``most`` searches whose answers a text names, or may name."""
         words = dict.fromkeys(_WORD.findall(text))
-        found = [item for word in words for item in self._by_word.get(word, ())]
-        return [item for item in found if item.searches <= most]
+        named = [item for word in words for item in self._by_word.get(word, ())]
+        return [item for item in named if item.searches <= most]
 
 
-def update_strategy(strategy: BatchStrategy, rounds: Iterable[Sequence[PooledQuestion]]) -> None:
-    """Brings a strategy up to date with a step that was played with copies of it: ``rounds`` are
-    the questions of each round's valid games, in order."""
+def update_strategy(
+    strategy: BatchStrategy, game_batches: Iterable[Sequence[PooledQuestion]]
+) -> None:
+    """Brings a strategy up to date with a step that was played with copies of it: ``game_batches``
+    are the questions of each batch's valid games, in order."""
     strategy.begin_step()
-    for verified in rounds:
+    for verified in game_batches:
         strategy.keep(verified)
 
 

@@ -20,7 +20,7 @@ from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import ALLOWED, Forgery, ScannerTags, Tags, TurnScanner
 from ssp_env.tokenizers.base import Tokenizer, decode_rest, encode_parts, end_ids
 from ssp_env.types import Action, Document, Immutable, Role
-from ssp_env.wording.answers import fold
+from ssp_env.wording.normal import fold
 
 MAX_ANSWER_TOKENS = 256
 """A longer answer ends its trajectory; no judge is asked."""
@@ -193,11 +193,11 @@ class Trajectory:
         Two of the environment's follow one another where a turn between them was empty."""
         start = self.prompt_length
         while start < len(self.ids):
-            own = self.mask[start] == 1
-            stop = self.mask.find(b"\0" if own else b"\1", start)
+            by_policy = self.mask[start] == 1
+            stop = self.mask.find(b"\0" if by_policy else b"\1", start)
             stop = stop if stop >= 0 else len(self.ids)
             stop = min([stop, *(place for place in self.retried if place > start)])
-            yield start, stop, own
+            yield start, stop, by_policy
             start = stop
 
     def feed(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> bool:
@@ -211,15 +211,15 @@ class Trajectory:
 
         # Nothing is taken if the tokens turn out to go on after the turn's end.
         before = self._scanner.mark()
-        taken, found, ended = self._scan(whole)
+        taken, action, ended = self._scan(whole)
         if taken < len(whole):
             self._scanner.rewind(before)
             raise UsageError(f"{len(whole) - taken} tokens were given after the end of the turn")
 
-        self._take(whole, behaviour)
+        self._append(whole, behaviour)
 
         if ended:
-            self._end_turn(found)
+            self._end_turn(action)
         return ended
 
     def feed_turn(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> int:
@@ -228,25 +228,25 @@ class Trajectory:
         What follows its first complete action is dropped. A turn without one is malformed, as it
         would be with an end token. Actions in a thought that the turn leaves open count, and
         nothing behind them is dropped. Arguments and errors are those of :meth:`feed`."""
-        return self.take_turn(*self.limits.checked(ids, logprobs))
+        return self.append_turn(*self.limits.checked(ids, logprobs))
 
-    def take_turn(self, ids: list[int], logprobs: array[float] | None) -> int:
+    def append_turn(self, ids: list[int], logprobs: array[float] | None) -> int:
         """As :meth:`feed_turn`, for what is checked already."""
-        taken, found, ended = self._scan(ids)
-        self._take(ids[:taken], None if logprobs is None else logprobs[:taken])
+        taken, action, ended = self._scan(ids)
+        self._append(ids[:taken], None if logprobs is None else logprobs[:taken])
 
         if ended:
-            self._end_turn(found)
+            self._end_turn(action)
         # A whole turn is over even where a thought in it is not: then its first action counts.
-        elif held := self._scanner.end():
-            self._end_turn(held)
+        elif in_thought := self._scanner.end():
+            self._end_turn(in_thought)
         else:
             self._malformed()
         return taken
 
     def feed_text(self, text: str) -> None:
         if not isinstance(text, str):
-            fix = "token ids go to feed_turn(), or to GameBatch"
+            fix = "token ids go to feed_turn(), or to TurnVectorEnv"
             what = f"a turn, such as a player's write() returns, is one string, not {text!r:.200}"
             raise UsageError(f"{what}; {fix}")
         # It goes on the transcript, as a policy's own tokens would.
@@ -313,18 +313,18 @@ class Trajectory:
         pieces = list(map(pieces_of.__getitem__, text))
 
         joined = b"".join(pieces)
-        found = self._scanner.feed(joined)
-        if found is None:
+        action = self._scanner.feed(joined)
+        if action is None:
             return belong, self._scanner.end() if ended else None, ended
 
         # The action may end before the last token does: tokens behind it are not taken.
         surplus = self._scanner.surplus
         if surplus < len(pieces[-1]):
-            return len(pieces), found, True
+            return len(pieces), action, True
         stops = list(itertools.accumulate(map(len, pieces)))
-        return bisect.bisect_left(stops, len(joined) - surplus) + 1, found, True
+        return bisect.bisect_left(stops, len(joined) - surplus) + 1, action, True
 
-    def _take(self, ids: list[int], logprobs: array[float] | None) -> None:
+    def _append(self, ids: list[int], logprobs: array[float] | None) -> None:
         self.ids.extend(ids)
         self.mask.extend(b"\x01" * len(ids))
         if logprobs is None:
@@ -338,16 +338,16 @@ class Trajectory:
         verification does."""
         limits = self.limits
         solves = limits.role in (Role.SOLVER, Role.VERIFIER)
-        asked = len(limits.tokenizer.encode_data(self.about)) if solves else 0
-        return max(limits.max_query_tokens, asked)
+        question = len(limits.tokenizer.encode_data(self.about)) if solves else 0
+        return max(limits.max_query_tokens, question)
 
-    def _end_turn(self, found: Call | Forgery | None) -> None:
+    def _end_turn(self, action: Call | Forgery | None) -> None:
         limits = self.limits
         # Only the environment writes information tags: what follows would pass for documents.
-        if isinstance(found, Forgery):
+        if isinstance(action, Forgery):
             self.end(Ending.FORGED)
             return
-        if found is None:
+        if action is None:
             # Without an end token, it was the budget that ended the turn.
             if self.ids[-1] in limits.ends:
                 self._malformed()
@@ -356,21 +356,21 @@ class Trajectory:
             return
 
         # A question has no budget of its own: a filter looks at its length.
-        searches = found.action is Action.SEARCH
+        searches = action.action is Action.SEARCH
         most = limits.max_query_tokens if searches else MAX_ANSWER_TOKENS
         # Limits in this order, so that a search too many is that, however long its query.
         if searches and len(self.searches) >= limits.max_searches:
             self.end(Ending.BUDGET_SEARCHES)
         elif (
-            found.action is not Action.QUESTION
-            and (length := len(limits.tokenizer.encode_data(found.content))) > most
+            action.action is not Action.QUESTION
+            and (length := len(limits.tokenizer.encode_data(action.content))) > most
             and not (searches and length <= self.longest_query)
         ):
             self.end(Ending.BUDGET_QUERY if searches else Ending.BUDGET_ANSWER)
         elif searches:
-            self.query = found.content
+            self.query = action.content
         else:
-            self.result = found.content
+            self.result = action.content
             self.end(Ending.ACTION)
 
     def _malformed(self) -> None:

@@ -158,9 +158,9 @@ class ChatClient(Client[Any]):
         ``ServiceError`` itself for anything else that leaves ``parse`` without a result."""
         (result,) = self.ask([prompt], parse, service)
         if isinstance(result, ServiceError):
-            told = _setting_to_change(self.config, result)
-            if told is not None:
-                raise ConfigError(*told) from result
+            change = _setting_to_change(self.config, result)
+            if change is not None:
+                raise ConfigError(*change) from result
             raise result
 
     async def _reply(

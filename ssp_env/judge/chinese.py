@@ -24,9 +24,9 @@ def from_chinese(text: str) -> str:
     return rewrite(_NUMBER.sub(_figures, text), "chinese")
 
 
-def _figures(found: re.Match[str]) -> str:
+def _figures(match: re.Match[str]) -> str:
     """A number in Chinese numerals, or in figures before a scale, in figures."""
-    written = found[0]
+    written = match[0]
     if not set(written) - set(_DIGITS) - set("0123456789.,"):
         return "".join(str(_DIGITS.get(sign, sign)) for sign in written)
     total, section, digit = 0.0, 0.0, ""

@@ -83,8 +83,8 @@ def same_answer(asked: Asked, gold: str, given: str) -> str:
         return ""
     # Portland, Oregon is nobody's name.
     placed = read_region(read(gold.partition(",")[2]))
-    if not placed and (found := same_person(gold, given, asked.person)):
-        return found
+    if not placed and (verdict := same_person(gold, given, asked.person)):
+        return verdict
     for before, found_words, after in _left_over(asked, mine, other, other, mine):
         if _may_lead(asked, before, found_words) and _may_follow(asked, after, mine):
             return "more words that name nothing else"
@@ -104,8 +104,8 @@ def difference(gold: str, given: str) -> str:
     if any(word.date for word in mine):
         return "another date" if any(word.date for word in other) else "no such date"
     amounts = [[word.amount for word in words if word.amount] for words in (mine, other)]
-    if found := next(filter(None, (a.difference(b) for a, b in zip(*amounts, strict=False))), ""):
-        return found
+    if reason := next(filter(None, (a.difference(b) for a, b in zip(*amounts, strict=False))), ""):
+        return reason
     words, said = set(keys(mine)), set(keys(other))
     one, two = parse(gold), parse(given)
     if one and two and one.last and one.last[-1:] == two.last[-1:]:
@@ -216,7 +216,7 @@ def _may_follow(asked: Asked, after: _Words, answer: _Words) -> bool:
     if _turns(after, vocabulary("turn") - asked.words):
         return False
     # More about the answer begins with what it says, and names nothing of the answer's own kind.
-    free, own = (
+    free, kind_of_answer = (
         vocabulary("function", "tell", "change"),
         vocabulary("kind", "title") if kinds else (),
     )
@@ -229,7 +229,9 @@ def _may_follow(asked: Asked, after: _Words, answer: _Words) -> bool:
         )
         if says and not word.is_name and key not in countries():
             break
-        if (word.amount is None) == (measured is None) and not (asks or key in free or key in own):
+        if (word.amount is None) == (measured is None) and not (
+            asks or key in free or key in kind_of_answer
+        ):
             if not any(_lies_in(answer, after[at:end]) for end in range(at + 1, at + 4)):
                 return False
             break
@@ -285,10 +287,10 @@ def _same_list(asked: Asked, gold: str, given: str) -> bool:
     if len(mine) < 2 or len(mine) != len(other):
         return False
     for item in mine:
-        found = next((o for o in other if _same_item(asked, item, o)), None)
-        if found is None:
+        equal = next((o for o in other if _same_item(asked, item, o)), None)
+        if equal is None:
             return False
-        other.remove(found)
+        other.remove(equal)
     return True
 
 

@@ -12,7 +12,7 @@ from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.types import GroundTruth, World
-from ssp_env.wording.answers import exact_match, f1
+from ssp_env.wording.normal import exact_match, f1
 
 
 class ExactMatchJudge:
@@ -55,8 +55,8 @@ class WorldVerifier:
             return Verdict(False, "the question cannot be read")
 
         if len(answers) != 1:
-            found = f"{len(answers)} answers: {'; '.join(sorted(answers))}"
-            return Verdict(False, f"the documents support {found if answers else 'no answer'}")
+            supported = f"{len(answers)} answers: {'; '.join(sorted(answers))}"
+            return Verdict(False, f"the documents support {supported if answers else 'no answer'}")
 
         (answer,) = answers
         return Verdict(exact_match(answer, task.truth.wordings), f"the documents support: {answer}")

@@ -28,7 +28,7 @@ from ssp_env.judge.equivalence import (
 from ssp_env.judge.quantities import plain_figures
 from ssp_env.judge.reading import keys, read, unread_script
 from ssp_env.judge.tables import rewrite, rules, vocabulary
-from ssp_env.wording.answers import in_latin, normalise
+from ssp_env.wording.normal import in_latin, normalise
 
 _log = logging.getLogger(__name__)
 LONGEST = 300
@@ -98,14 +98,14 @@ def _matched(question: str, prediction: str, wordings: Sequence[str]) -> tuple[s
     bare = [gold for gold in golds if "(" not in gold or "(" not in said]
     reason = ""
     for parts in (_guesses(said), list_items(said)) if _MARKED.search(said) else ():
-        found = [next((g for g in bare if same_answer(asked, g, part)), None) for part in parts]
-        if len(parts) < 2 or not any(found):
+        matches = [next((g for g in bare if same_answer(asked, g, part)), None) for part in parts]
+        if len(parts) < 2 or not any(matches):
             continue
-        pairs = zip(found, parts, strict=True)
-        if found[0] and all(
-            gold or _says_nothing_new(asked, part, found[0]) for gold, part in pairs
+        pairs = zip(matches, parts, strict=True)
+        if matches[0] and all(
+            gold or _says_nothing_new(asked, part, matches[0]) for gold, part in pairs
         ):
-            return golds[found[0]], "nothing new is added"
+            return golds[matches[0]], "nothing new is added"
         reason = "several answers"
     return None, reason or difference(next(iter(golds), ""), said)
 
@@ -153,7 +153,7 @@ def _stripped(prediction: str, question: str) -> str:
     while text != before:
         before, text = text, rewrite(text, "before") or text
     unsure = " " in text or not text.isascii()
-    evades = unsure and any(found.search(text) for _, found, _ in rules("evasive"))
+    evades = unsure and any(pattern.search(text) for _, pattern, _ in rules("evasive"))
     return "" if evades else text.strip()
 
 

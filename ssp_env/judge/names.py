@@ -34,7 +34,9 @@ def parse(text: str) -> Person | None:
     if not 2 <= len(text) <= 80 or _OTHER_SIGNS.search(text) or text.count(",") > 1:
         return None
     # Nicknames stand in quotes or brackets: George "Babe" Ruth. HG Wells is H. G. Wells.
-    nicknames = frozenset(k for found in _QUOTED.findall(text) for k in keys(read("".join(found))))
+    nicknames = frozenset(
+        k for groups in _QUOTED.findall(text) for k in keys(read("".join(groups)))
+    )
     bare = re.sub(r"\b([A-Z])([A-Z])(?= [A-Z][a-z])", r"\1. \2.", _QUOTED.sub(" ", text))
     # A surname may come first: Wells, H. G.; but not in Ken Griffey, Jr.
     surname, comma, behind = bare.partition(",")

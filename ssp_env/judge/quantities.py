@@ -85,7 +85,7 @@ def plain_figures(text: str) -> str:
     >>> plain_figures("1.234.567 or 3,5 or 10 000 or 1.5 × 10^8 or 5 1/2")
     '1234567 or 3.5 or 10000 or 150000000 or 5.5'
     """
-    text = _GROUPED.sub(lambda found: _ungrouped(found[0]), text)
+    text = _GROUPED.sub(lambda match: _ungrouped(match[0]), text)
     text = _EXPONENT.sub(_multiplied, _POWER.sub(_multiplied, text))
     return _FRACTION.sub(_divided, text)
 
@@ -100,18 +100,18 @@ def _ungrouped(figure: str) -> str:
     return "".join(parts) if indian or thousands else ".".join(parts) if signs in ".," else figure
 
 
-def _multiplied(found: re.Match[str]) -> str:
-    base, power = Decimal(found[2] or 10), int(found[3])
+def _multiplied(match: re.Match[str]) -> str:
+    base, power = Decimal(match[2] or 10), int(match[3])
     if abs(power) > 30 or not base:
-        return found[0]
-    shown = f"{Decimal(found[1] or 1) * base**power:f}"
+        return match[0]
+    shown = f"{Decimal(match[1] or 1) * base**power:f}"
     return shown.rstrip("0").rstrip(".") if "." in shown else shown
 
 
-def _divided(found: re.Match[str]) -> str:
-    whole, upper, lower = int(found[1] or 0), int(found[2]), int(found[3])
-    if lower < 2 or gcd(upper, lower) > 1 or (found[1] and upper > lower):
-        return found[0]
+def _divided(match: re.Match[str]) -> str:
+    whole, upper, lower = int(match[1] or 0), int(match[2]), int(match[3])
+    if lower < 2 or gcd(upper, lower) > 1 or (match[1] and upper > lower):
+        return match[0]
     return f"{whole + upper / lower:.15g}"
 
 
@@ -259,10 +259,10 @@ def read_unit(written: Sequence[str], stems: Sequence[str]) -> tuple[Unit, int] 
     >>> read_unit(["km", "per", "hour"], ["km", "per", "hour"])[0].dimension
     'length/time'
     """
-    found = _simple_unit(written, stems)
-    if found is None or stems[found[1] : found[1] + 1] in ([], ()):
-        return found
-    unit, end = found
+    match = _simple_unit(written, stems)
+    if match is None or stems[match[1] : match[1] + 1] in ([], ()):
+        return match
+    unit, end = match
     link = stems[end] in ("per", "an", "a")
     below = _simple_unit(written[end + link :], stems[end + link :])
     if below and (
@@ -270,7 +270,7 @@ def read_unit(written: Sequence[str], stems: Sequence[str]) -> tuple[Unit, int] 
     ):
         dimension = f"{unit.dimension}/{below[0].dimension}"
         return Unit(dimension, unit.factor / below[0].factor), end + link + below[1]
-    return found
+    return match
 
 
 def _simple_unit(written: Sequence[str], stems: Sequence[str]) -> tuple[Unit, int] | None:

@@ -21,7 +21,7 @@ from ssp_env.judge.quantities import (
     read_unit,
 )
 from ssp_env.judge.tables import rewrite, stem
-from ssp_env.wording.answers import in_latin, marks
+from ssp_env.wording.normal import in_latin, marks
 
 
 class Word(NamedTuple):
@@ -134,10 +134,10 @@ def _measured(words: Sequence[Word]) -> list[Word]:
         behind = words[at : at + 6]
         part = amount.value % 1 and keys(behind[:1]) == ("of",)  # three quarters of a mile
         behind = behind[1:] if part else behind
-        found = read_unit([w.written for w in behind], keys(behind))
+        match = read_unit([w.written for w in behind], keys(behind))
         letter = behind and behind[0].written.isupper() and len(behind[0].written) == 1
-        if found and not (letter and made):  # 5 A, but not Boeing 737 A
-            amount, at = amount._replace(unit=found[0]), at + found[1] + bool(part)
+        if match and not (letter and made):  # 5 A, but not Boeing 737 A
+            amount, at = amount._replace(unit=match[0]), at + match[1] + bool(part)
         big = last.amount.unit if last.amount else Unit()
         if big == _FOOT and amount.unit == Unit():
             amount = amount._replace(unit=_INCH)  # six foot two

@@ -54,15 +54,17 @@ def parse_verdict(reply: str) -> Verdict:
     False
     """
     lines = list(_own_lines(_THINKS.split(_after_thinking(reply))[0]))  # a thought may be cut off
-    found = [m[1].lower() for m in map(_VERDICT_LINE.fullmatch, lines) if m and m[1]]
-    if not found:
-        found = [m[1].lower() for m in map(_ONE_WORD.fullmatch, lines) if m]
-    found = ["incorrect" if word.strip("\"'") == "wrong" else word.strip("\"'") for word in found]
+    verdicts = [m[1].lower() for m in map(_VERDICT_LINE.fullmatch, lines) if m and m[1]]
+    if not verdicts:
+        verdicts = [m[1].lower() for m in map(_ONE_WORD.fullmatch, lines) if m]
+    verdicts = [
+        "incorrect" if word.strip("\"'") == "wrong" else word.strip("\"'") for word in verdicts
+    ]
 
     # Several verdicts, even equal ones, mean that the model did not follow the format.
-    if found not in (["correct"], ["incorrect"]):
+    if verdicts not in (["correct"], ["incorrect"]):
         raise _without("judge", "one clear verdict", reply)
-    return Verdict(found == ["correct"], reply.strip()[-200:])
+    return Verdict(verdicts == ["correct"], reply.strip()[-200:])
 
 
 def _own_lines(text: str) -> Iterator[str]:
@@ -79,18 +81,18 @@ def _own_lines(text: str) -> Iterator[str]:
 
 def parse_answer(reply: str) -> str:
     """The content of the last answer tags of a reply, which may be empty."""
-    found = _ANSWER.findall(_after_thinking(reply))
-    if not found:
+    answers = _ANSWER.findall(_after_thinking(reply))
+    if not answers:
         raise _without("verifier", "answer tags", reply)
-    return _unescape(found[-1].strip())
+    return _unescape(answers[-1].strip())
 
 
 def parse_turn(reply: str) -> tuple[str, str]:
     """The first complete action of a reply, ``search`` or ``answer``, and its content."""
-    found = _TURN.search(_after_thinking(reply))
-    if found is None:
+    match = _TURN.search(_after_thinking(reply))
+    if match is None:
         raise _without("verifier", "search or answer tags", reply)
-    return found[1], _unescape(found[2].strip())
+    return match[1], _unescape(match[2].strip())
 
 
 def _after_thinking(reply: str) -> str:

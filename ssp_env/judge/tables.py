@@ -33,8 +33,8 @@ _BRITISH = [
 @lru_cache(maxsize=65536)
 def stem(word: str) -> str:
     """A word without a plural's ending, in American spelling."""
-    for found, said in _BRITISH:
-        word = found.sub(said, word)
+    for pattern, said in _BRITISH:
+        word = pattern.sub(said, word)
     if len(word) > 4 and word.endswith("ies"):
         return word[:-3] + "y"
     return word[:-1] if len(word) > 3 and word.endswith("s") and word[-2] not in "su" else word
@@ -84,9 +84,9 @@ def rewrite(text: str, *stages: str) -> str:
     """
     low = text.lower()
     for stage in stages:
-        for signs, found, said in rules(stage):
+        for signs, pattern, said in rules(stage):
             for sign in signs:
                 if sign in low:
-                    text = found.sub(said, text)
+                    text = pattern.sub(said, text)
                     break
     return text

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from ssp_env.errors import ServiceError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.legal import LegalMoves
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory, Waiting
 
@@ -32,17 +32,17 @@ class Player(Protocol):
         an outage of those that are not written."""
 
 
-def play_by(round_: Round, player: Player) -> Round:
-    """Lets a player, such as a model behind an API, play a round to its end."""
-    while pending := round_.pending():
+def play_by(batch: GameBatch, player: Player) -> GameBatch:
+    """Lets a player, such as a model behind an API, play a batch of games to its end."""
+    while pending := batch.pending():
         try:
             player.play(pending)
         except ServiceError as error:
             # Finished turns stand; trajectories that still wait for the player are void.
             lost = {trajectory.key for trajectory in pending}
-            round_.void([t for t in round_.pending() if t.key in lost], error)
-        round_.advance()
-    return round_
+            batch.void([t for t in batch.pending() if t.key in lost], error)
+        batch.advance()
+    return batch
 
 
 class TextPlayer:

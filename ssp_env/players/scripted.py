@@ -9,7 +9,7 @@ from ssp_env.game.protocol import Tags
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players.base import TextPlayer
 from ssp_env.types import Action, Document, Role
-from ssp_env.wording.answers import UNSPACED, is_unspaced, normalise
+from ssp_env.wording.normal import UNSPACED, is_unspaced, normalise
 from ssp_env.worlds.mini_language import (
     Hop,
     Relation,
@@ -168,7 +168,7 @@ def _fill(question: str, documents: Iterable[Document]) -> str:
     if gap:
         sentence = re.compile(re.escape(before) + r"(.{1,200}?)" + re.escape(after))
         for document in documents:
-            found = sentence.search(" ".join(document.text.split()))
-            if found is not None and normalise(found[1]):
-                return found[1]
+            match = sentence.search(" ".join(document.text.split()))
+            if match is not None and normalise(match[1]):
+                return match[1]
     return "unknown"

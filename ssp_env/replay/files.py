@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from ssp_env.disk import opened, replacing
+from ssp_env.disk import open_maybe_gzip, replacing
 from ssp_env.errors import ConfigError, DataError, UsageError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game
@@ -85,8 +85,8 @@ class SavedTokenizer:
     def open(self, given: Tokenizer | str | Path | None = None) -> Tokenizer:
         """The tokenizer, ready for use. ``given`` is it, or its directory: needed where the
         header cannot say what it is made of, and refused if it is another one."""
-        own = f"{self.kind}, {self.vocab_size} tokens"
-        own += f", from {self.directory}" if self.directory else ""
+        saved = f"{self.kind}, {self.vocab_size} tokens"
+        saved += f", from {self.directory}" if self.directory else ""
         if given is None and self.directory and Path(self.directory, "tokenizer.json").is_file():
             given = self.directory
 
@@ -97,12 +97,12 @@ class SavedTokenizer:
         elif self.kind in ("bytes", "bpe", "words"):
             tokenizer = _packaged(self.kind, self.words, self.tags)
         else:
-            fix = f"give the one that the game was played with: {own}"
+            fix = f"give the one that the game was played with: {saved}"
             raise ConfigError("tokenizer", None, fix)
 
         other = SavedTokenizer.of(tokenizer)
         if (self.kind, self.sha256) != (other.kind, other.sha256):
-            fix = f"the game was played with another one: {own}"
+            fix = f"the game was played with another one: {saved}"
             raise ConfigError("tokenizer", given or other.kind, fix)
         return tokenizer
 
@@ -207,7 +207,7 @@ class SavedGame:
 def save_game(game: Game, rules: Rules) -> SavedGame:
     """A game that is over, whatever its outcome, with the rules that it was played by."""
     if game.outcome is Outcome.PENDING:
-        raise UsageError(f"game {game.slot} goes on; a game is saved when it is over")
+        raise UsageError(f"game {game.index} goes on; a game is saved when it is over")
     return SavedGame(SavedRules.of(rules), record_game(game, rules))
 
 
@@ -258,13 +258,14 @@ _adapter: Any = cache(TypeAdapter)
 def _json(value: GameRecord | SavedRules) -> bytes:
     adapter: TypeAdapter[Any] = _adapter(type(value))
     try:
-        return adapter.dump_json(value, warnings=False)
+        return adapter.dump_json(value, by_alias=True, warnings=False)
     except ValueError:
         # Lone surrogates are no UTF-8: they are written as tokenizers read them, as question marks.
         # NumPy's numbers become Python's.
-        plain: Any = adapter.dump_python(value, warnings=False)
+        plain: Any = adapter.dump_python(value, by_alias=True, warnings=False)
         text = json.dumps(plain, ensure_ascii=False, default=np.generic.item)
-        return adapter.dump_json(adapter.validate_json(text.encode("utf-8", "replace")))
+        plain = adapter.validate_json(text.encode("utf-8", "replace"))
+        return adapter.dump_json(plain, by_alias=True)
 
 
 # -- reading -----------------------------------------------------------------------------------
@@ -273,7 +274,7 @@ def _json(value: GameRecord | SavedRules) -> bytes:
 def read_games(path: str | Path) -> Iterator[SavedGame]:
     """Reads games one after the other, plain or gzip; ``DataError`` for a line that is wrong or
     was altered."""
-    with opened(path) as file:
+    with open_maybe_gzip(path) as file:
         # A few bytes of gzip can be gigabytes of text: no more than one line is ever held.
         lines = iter(lambda: file.readline(LONGEST_LINE + 1), b"")
         yield from parse_games(lines, path)

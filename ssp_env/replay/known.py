@@ -38,8 +38,8 @@ class Known:
         It is that of the run's settings, or else the packaged one of this name, if all passages
         that the game has found are in it, and there are any."""
         name = saved.rules.parts.world
-        own = self._settings.get("world") == name and not self._settings.get("rules")
-        options = self._settings.get("world_options") or {} if own else {}
+        is_named = self._settings.get("world") == name and not self._settings.get("rules")
+        options = self._settings.get("world_options") or {} if is_named else {}
         if name not in WORLDS or name == "files":
             return None
         try:
@@ -49,7 +49,7 @@ class Known:
         searches = [search for t in saved.record.trajectories for search in t.searches]
         found = [document for search in searches for document in search.documents]
         there = all(texts.get(document.id) == document.text for document in found)
-        return world if own or (found and there) else None
+        return world if is_named or (found and there) else None
 
 
 @lru_cache(4)
@@ -81,11 +81,11 @@ def _staleness(file: Path) -> Iterator[tuple[int, int]]:
 def group_of(record: GameRecord, world: World | None) -> str | None:
     """The group of the question that a game was given, as its world has it; where the question is
     none of the world's own, as the record has it."""
-    if record.start.origin is not Origin.GIVEN:
+    if record.initial_state.origin is not Origin.GIVEN:
         return None
     asked: Any = world  # hashed by identity
-    known = {} if asked is None else _groups(asked, record.start.seed[0])
-    return known.get((record.start.truth.id, record.question), record.question_group)
+    known = {} if asked is None else _groups(asked, record.initial_state.seed[0])
+    return known.get((record.initial_state.truth.id, record.question), record.question_group)
 
 
 @lru_cache(4)

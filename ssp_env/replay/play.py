@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.filters import FILTERS, Filter, Proposal
 from ssp_env.game.game import (
     Attempt,
@@ -19,6 +20,7 @@ from ssp_env.game.game import (
     SolverReward,
     right_answer,
 )
+from ssp_env.game.noise import NoiseDocument, Retrieved
 from ssp_env.game.outcome import Ending, Outage, Outcome
 from ssp_env.game.prompts import Prompts
 from ssp_env.game.record import (
@@ -33,10 +35,8 @@ from ssp_env.game.record import (
 )
 from ssp_env.game.referee import Referee, Verdicts
 from ssp_env.game.rewards import PROPOSER_REWARDS
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Limits, Trajectory, Waiting
-from ssp_env.game.verification import NoiseDocument, Retrieved
 from ssp_env.judge.base import Judge, Verdict
 from ssp_env.replay.files import SavedGame, dotted, name_of
 from ssp_env.replay.known import group_of
@@ -88,7 +88,7 @@ def replay(
 
     # Facts of the run and of the world do not follow from the game.
     then, now = saved.record, record_game(game, rules)
-    given = ["first_slot", "weights_version"]
+    given = ["first_index", "weights_version"]
     unknown = world is None and now.question is not None
     given += ["hops", "truly_correct", "right_answers"] if unknown else []
     now = replace(now, **{name: getattr(then, name) for name in given})
@@ -103,8 +103,8 @@ def replay(
 def _play(record: GameRecord, rules: Rules) -> Game:
     """Plays the saved tokens of a game; turns that an outage cut off come last."""
     recorded = RecordedReferee(rules, record)
-    round_ = Round.of_starts(rules, [record.start], recorded)
-    game, then = round_.games[0], record.named()
+    batch = GameBatch.from_initial_states(rules, [record.initial_state], recorded)
+    game, then = batch.games[0], record.named()
     turns = {name: _turns(t) for name, t in then.items()}
 
     while waiting := {name: t for name, t in named(game).items() if t.waiting is Waiting.POLICY}:
@@ -131,10 +131,10 @@ def _play(record: GameRecord, rules: Rules) -> Game:
             hit = {name: t.outage for name, t in then.items() if t.outage is not None}
             # The last attempt to be hit made the game void, if it is.
             for name in sorted(hit, key=lambda name: hit[name] == record.outage):
-                round_.void([named(game)[name]], _error(hit[name]))
+                batch.void([named(game)[name]], _error(hit[name]))
             if not all(t.done for t in waiting.values()):
                 game.void(recorded.outage("engine", "the rest of a turn"))
-        round_.advance()
+        batch.advance()
 
     return game
 
@@ -182,9 +182,9 @@ def recorded_rules(
     config, parts, record = saved.rules.config, saved.rules.parts, saved.record
     filters, as_saved = dict[str, Filter](), dict[str, str]()
     for code, function in parts.filters.items():
-        own = code not in FILTERS or dotted(FILTERS[code]) != function
-        filters[code] = partial(_failed, record, code) if own else FILTERS[code]
-        if own:
+        is_added = code not in FILTERS or dotted(FILTERS[code]) != function
+        filters[code] = partial(_failed, record, code) if is_added else FILTERS[code]
+        if is_added:
             as_saved[f"filter {code}"] = function
 
     if proposer_reward is None and parts.proposer_reward not in PROPOSER_REWARDS:
@@ -279,10 +279,10 @@ class RecordedReferee(Referee):
             return Verdict(False)
         return self.outage("judge", f"a verdict on {trajectory.result!r} ({name})")
 
-    def verify(self, readings: Sequence[tuple[Game, tuple[Document, ...]]]) -> Verdicts:
+    def verify(self, shown: Sequence[tuple[Game, tuple[Document, ...]]]) -> Verdicts:
         # One game: its verdict, or the outage that came in its place.
         verdict = self._record.verification or self.outage("verifier", "a verification")
-        return [verdict for _ in readings]
+        return [verdict for _ in shown]
 
     def noise(self, game: Game, others: Retrieved) -> tuple[NoiseDocument, ...]:
         record = self._record
@@ -364,7 +364,7 @@ def _without_tokens(saved: SavedGame) -> Replay:
     """A valid game with its attempts, for rewards that look at verdicts alone, as those that ship:
     neither its tokens nor a tokenizer have to be there."""
     rules, as_saved = recorded_rules(saved, ByteTokenizer())
-    record, game = saved.record, Game(saved.record.start)
+    record, game = saved.record, Game(saved.record.initial_state)
     game.question, game.outcome = record.question, record.outcome
     for then in record.attempts:
         trajectory = Trajectory(rules.limits[Role.SOLVER], [], record.question or "")
@@ -377,9 +377,9 @@ def _without_tokens(saved: SavedGame) -> Replay:
 def _judge(played: Sequence[Replay], judge: Judge) -> None:
     """New verdicts for all answers; attempts that gave none stay wrong, and void ones void."""
     for one in played:
-        for name, own in one.as_saved.items():
+        for name, saved in one.as_saved.items():
             if not name.startswith("filter "):
-                fix = f"other verdicts have to be paid anew: pass {own} to rescore() in Python"
+                fix = f"other verdicts have to be paid anew: pass {saved} to rescore() in Python"
                 raise ConfigError(name, None, fix)
 
     asked = [
@@ -396,7 +396,7 @@ def _judge(played: Sequence[Replay], judge: Judge) -> None:
 
     for (one, attempt), result in zip(asked, results, strict=True):
         attempt.reward = None
-        Referee(one.rules).take_verdicts([(one.game, attempt)], [result])
+        Referee(one.rules).record_verdicts([(one.game, attempt)], [result])
 
 
 def _after(saved: SavedGame, played: Replay, named: Mapping[str, Any]) -> SavedGame:

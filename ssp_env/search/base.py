@@ -91,8 +91,8 @@ def check_request(queries: Sequence[str], k: int) -> None:
 def identify(retriever: Retriever) -> dict[str, Any]:
     """A retriever's class and what its ``describe``, else its ``corpus`` says, as plain data."""
     parts: dict[str, Any] = {"class": type(retriever).__name__}
-    if own := getattr(retriever, "describe", None):
-        return {**parts, **own()}
+    if describe := getattr(retriever, "describe", None):
+        return {**parts, **describe()}
     if isinstance(corpus := getattr(retriever, "corpus", None), Passages):
         parts["corpus"] = corpus.digest()
     return parts

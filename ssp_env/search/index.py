@@ -130,8 +130,8 @@ def indexes_of(directory: str | Path) -> tuple[Path, list[Path]]:
     there = [path for path in folders if path.exists() or unfinished(path).exists()]
     meant = [path for path in there if not one or path.name == named.name]
     if not meant:
-        held = ", ".join(path.name for path in there) or "no index"
-        raise ConfigError("index", str(named), f"{root} holds {held}; add it by `ssp index`")
+        names = ", ".join(path.name for path in there) or "no index"
+        raise ConfigError("index", str(named), f"{root} holds {names}; add it by `ssp index`")
     return root, meant
 
 
@@ -193,8 +193,8 @@ class SearchConfig(Settings):
 def open_search(config: SearchConfig, world: World | None = None) -> Retriever | None:
     """The retriever that is meant; ``None``: the world's own. An index has to suit the world."""
     if not config.source:
-        own = config.k1 is None and config.b is None
-        return None if own or world is None else in_memory(world.corpus, config)
+        by_default = config.k1 is None and config.b is None
+        return None if by_default or world is None else in_memory(world.corpus, config)
     if config.is_server:
         # Imported here and below: HTTP and models are of no use to a search by words.
         from ssp_env.search.client import HTTPRetriever

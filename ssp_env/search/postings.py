@@ -56,10 +56,10 @@ class BM25Index:
         self.k1, self.b = k1, b
         self._numbers: dict[str, int] = {}
         blocks, lengths = self._read(passages)
-        found = len(self._numbers)
+        size = len(self._numbers)
         frequencies = sum(
-            (np.bincount(block.words, minlength=found) for block in blocks),
-            start=np.zeros(found, np.int64),
+            (np.bincount(block.words, minlength=size) for block in blocks),
+            start=np.zeros(size, np.int64),
         )
         self._starts = np.concatenate([[0], np.cumsum(frequencies)])
         self._passages = np.empty(self._starts[-1], np.int32)
@@ -67,13 +67,13 @@ class BM25Index:
         self._count = len(lengths)
 
         idf = [log(1 + (self._count - df + 0.5) / (df + 0.5)) for df in frequencies.tolist()]
-        average = lengths.mean() if found else 1.0
+        average = lengths.mean() if size else 1.0
         norms = k1 * ((1 - b) + b * kept_lengths(lengths) / average)
         self._fill(blocks, np.array(idf, np.float32), norms)
         # What it takes to add a word's parts up, and the most that it can add to a score.
         self._costs = np.minimum(frequencies, int(_FREQUENT * self._count)).tolist()
         every = self._starts[:-1]
-        self._most = np.maximum.reduceat(self._parts, every) if found else self._parts
+        self._most = np.maximum.reduceat(self._parts, every) if size else self._parts
         self._columns: dict[int, NDArray[np.float32]] = {}
         for number in np.flatnonzero(frequencies > _FREQUENT * self._count).tolist():
             self._columns[number] = column = np.zeros(self._count, np.float32)
@@ -101,18 +101,18 @@ class BM25Index:
         """Puts the blocks' words behind one another, word by word; empties ``blocks``."""
         heads = self._starts[:-1].copy()
         for words, passages, counts in iter(lambda: blocks.pop(0) if blocks else None, None):
-            own = np.bincount(words, minlength=len(heads))
-            begins = np.cumsum(own) - own
+            per_word = np.bincount(words, minlength=len(heads))
+            begins = np.cumsum(per_word) - per_word
             places = heads[words] + np.arange(len(words)) - begins[words]
             frequencies = counts.astype(np.float32)
             self._passages[places] = passages
             self._parts[places] = idf[words] * (frequencies / (norms[passages] + frequencies))
-            heads += own
+            heads += per_word
 
     def describe(self) -> dict[str, Any]:
         """The constants of the formula, where they are not those of the mini-wiki."""
-        own = (self.k1, self.b)
-        return {} if own == (TRAINED_K1, B) else dict(zip(("k1", "b"), own, strict=True))
+        weights = (self.k1, self.b)
+        return {} if weights == (TRAINED_K1, B) else dict(zip(("k1", "b"), weights, strict=True))
 
     def best(self, query: str, k: int) -> Ranking:
         """The ``k`` best passages; those without any word of the query are left out."""

@@ -128,14 +128,14 @@ def write_result(rankings: Rankings, scores: bool) -> bytes:
 
     Where contents alone would be read otherwise, title and text stand beside them."""
 
-    def row(found: Document) -> dict[str, Any]:
-        document = {"id": found.id, "contents": join_contents(found)}
-        if split_contents(document["contents"]) != (found.title, found.text):
-            document |= {"title": found.title, "text": found.text}
-        score = None if found.score is None else float(found.score)
+    def row(passage: Document) -> dict[str, Any]:
+        document = {"id": passage.id, "contents": join_contents(passage)}
+        if split_contents(document["contents"]) != (passage.title, passage.text):
+            document |= {"title": passage.title, "text": passage.text}
+        score = None if passage.score is None else float(passage.score)
         return {"document": document, "score": score} if scores else document
 
-    rows = [[row(found) for found in ranking] for ranking in rankings]
+    rows = [[row(passage) for passage in ranking] for ranking in rankings]
     return json.dumps({"result": rows}, allow_nan=False).encode()
 
 

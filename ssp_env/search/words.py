@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Final
 
-from ssp_env.wording.answers import UNSPACED, marks, plain
+from ssp_env.wording.normal import UNSPACED, marks, plain
 
 VERSION: Final = 2
 """Changes when a text gets other words: an index on disk is tied to it."""
@@ -70,11 +70,11 @@ def _runs(text: str) -> Iterator[Run]:
 def _folded(piece: str) -> tuple[Run, ...]:
     run, character = _patterns()
     runs: list[Run] = []
-    for found in run.finditer(plain(piece).casefold()):
-        if found[1] is None:
-            runs.append(((), (found[0],)))
+    for match in run.finditer(plain(piece).casefold()):
+        if match[1] is None:
+            runs.append(((), (match[0],)))
         else:
-            characters = tuple(character.findall(found[1]))
+            characters = tuple(character.findall(match[1]))
             runs.append((characters, tuple(one + other for one, other in pairwise(characters))))
     joined = tuple(plain(word.translate(_LEFT_OUT)).casefold() for word in _OKINA.findall(piece))
     return (*runs, ((), joined))

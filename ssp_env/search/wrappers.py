@@ -112,7 +112,9 @@ class RerankedRetriever:
         # Sorting is stable, in reverse too: equal scores keep the retriever's order.
         ranked = [sorted(part, key=lambda d: d.score or 0.0, reverse=True)[:k] for part in each]
         both = zip(results, ranked, strict=True)
-        return [result if isinstance(result, ServiceError) else own for result, own in both]
+        return [
+            result if isinstance(result, ServiceError) else reranked for result, reranked in both
+        ]
 
     def describe(self) -> dict[str, Any]:
         name = str(getattr(self.reranker, "name", type(self.reranker).__name__))

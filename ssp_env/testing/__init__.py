@@ -5,7 +5,7 @@ Subclass a mixin in your test suite, name the subclass ``Test...``, override wha
 an example of each. Every failure names the broken promise and the fix. Importing them needs neither
 pytest nor torch nor Ray.
 
-:mod:`ssp_env.testing.hacks` plays scripted cheats against rules of your own (``docs/probe.md``)."""
+:mod:`ssp_env.probe` plays scripted cheats against rules of your own (``docs/probe.md``)."""
 
 from __future__ import annotations
 

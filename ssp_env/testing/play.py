@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
+from ssp_env.game.batch import GameBatch
+from ssp_env.game.noise import NoiseDocument, NoiseSource
 from ssp_env.game.pool import PooledQuestion
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
-from ssp_env.game.strategies import MOST_WAVES, BatchStrategy
+from ssp_env.game.strategies import MOST_SAMPLINGS, BatchStrategy
 from ssp_env.game.trajectory import Trajectory, Waiting
-from ssp_env.game.verification import NoiseDocument, NoiseSource
 from ssp_env.players import MiniPlayer
 from ssp_env.players.base import Player
 from ssp_env.testing.material import PASSAGES, check_unique, missing
@@ -28,31 +28,32 @@ class PlayerTests:
     """Tests a :class:`~ssp_env.players.base.Player` in every role."""
 
     setup: Mapping[str, Any] = {"world": "small"}
-    """Keywords of its games, as every door takes them (see :class:`~ssp_env.doors.setup.Setup`)."""
+    """Keywords of its games, as every interface takes them (see
+    :class:`~ssp_env.envs.setup.Setup`)."""
     games: int = 4
 
     def make_player(self, rules: Rules) -> Player:
         missing("make_player(self, rules)")
 
     def test_every_turn_is_written(self) -> None:
-        round_ = self._deal(self.games)
-        player = self.make_player(round_.rules)
+        batch = self._begin(self.games)
+        player = self.make_player(batch.rules)
         player.play([])
-        while pending := round_.pending():
+        while pending := batch.pending():
             self._play(player, pending)
-            round_.advance()
+            batch.advance()
 
     def test_it_writes_in_its_own_trajectories_alone(self) -> None:
-        round_ = self._deal(2)
-        mine, other = round_.pending()
+        batch = self._begin(2)
+        mine, other = batch.pending()
 
         prompt, before = list(mine.ids), list(other.ids)
-        self.make_player(round_.rules).play([mine])
+        self.make_player(batch.rules).play([mine])
         assert other.ids == before, "the player wrote in a trajectory that it was not handed"
         assert mine.ids[: len(prompt)] == prompt, "the player changed the prompt"
 
     def test_verifier_and_closed_book(self) -> None:
-        rules = self._deal(1).rules
+        rules = self._begin(1).rules
         question, documents = "what is it ?", tuple(rules.corpus[:2])
         prompt = rules.prompts.verifier(question, documents, rules.config.max_document_tokens)
         verifies = Trajectory(rules.limits[Role.VERIFIER], prompt, question, documents)
@@ -67,17 +68,17 @@ class PlayerTests:
                 f"the {trajectory.role}'s turn is not finished: write whole turns, with feed_turn()"
             )
 
-    def _deal(self, games: int) -> Round:
+    def _begin(self, games: int) -> GameBatch:
         """Games by the rules of ``setup``, with both of the gates that a policy plays in."""
         gates = {"verifier": "policy", "closed_book": True, "max_prompt_tokens": 20_000}
-        own: dict[str, Any] = {"max_response_tokens": 2_000, **self.setup.get("game", {}), **gates}
-        setup: Any = {**self.setup, "game": own}
+        game: dict[str, Any] = {"max_response_tokens": 2_000, **self.setup.get("game", {}), **gates}
+        setup: Any = {**self.setup, "game": game}
         rules = set_up(setup).rules
-        return Round(rules, partial(_answers, rules.world), games, [0])
+        return GameBatch(rules, partial(_answers, rules.world), games, [0])
 
 
 class NoiseSourceTests:
-    """Tests a :class:`~ssp_env.game.verification.NoiseSource`."""
+    """Tests a :class:`~ssp_env.game.noise.NoiseSource`."""
 
     corpus: Sequence[Document] = PASSAGES
     """At least four passages."""
@@ -93,10 +94,10 @@ class NoiseSourceTests:
 
     def test_none_of_its_own(self) -> None:
         """Also where nothing else is there."""
-        own = self.corpus[:2]
+        evidence = self.corpus[:2]
         for seed in range(20):
-            drawn = {item.document.id for item in self._draw(3, own, seed=seed)}
-            shared = drawn & {document.id for document in own}
+            drawn = {item.document.id for item in self._draw(3, evidence, seed=seed)}
+            shared = drawn & {document.id for document in evidence}
             assert not shared, f"noise held {sorted(shared)} of the proposer's: leave out own"
         everything = self._draw(2, self.corpus, [(1, document) for document in self.corpus])
         assert len(everything) == 0, f"every document is the game's own, but noise: {everything}"
@@ -113,14 +114,14 @@ class NoiseSourceTests:
     def _draw(
         self,
         count: int,
-        own: Sequence[Document] | None = None,
+        evidence: Sequence[Document] | None = None,
         others: Sequence[tuple[int, Document]] | None = None,
         seed: int = 0,
     ) -> tuple[NoiseDocument, ...]:
         """Noise for a game; the arguments have to stay as they are."""
         second, first = self.corpus[1], self.corpus[0]
         others = [(1, second), (2, second), (2, first)] if others is None else others
-        given = [*(self.corpus[:1] if own is None else own)], [*others], [*self.corpus]
+        given = [*(self.corpus[:1] if evidence is None else evidence)], [*others], [*self.corpus]
         before = deepcopy(given)
         drawn = self.make_noise()(np.random.default_rng(seed), count, *given)
         assert given == before, "the noise source changed its arguments"
@@ -134,23 +135,25 @@ class BatchStrategyTests:
         """A new strategy, always with the same settings."""
         missing("make_strategy(self)")
 
-    def test_waves_come_to_an_end(self) -> None:
+    def test_sampling_comes_to_an_end(self) -> None:
         strategy = self.make_strategy()
         strategy.begin_step()
         full = strategy.wants_more(8, 8, 1)
-        assert not full, "wants_more asks for more though all slots hold a valid question"
-        assert any(not strategy.wants_more(0, 8, waves) for waves in range(1, MOST_WAVES + 1)), (
-            f"wants_more still asks after {MOST_WAVES} waves without a valid question: bound the "
-            f"waves, or a policy that only fails would keep a step from ending"
+        assert not full, "wants_more asks for more though no game is missing"
+        assert any(
+            not strategy.wants_more(0, 8, count) for count in range(1, MOST_SAMPLINGS + 1)
+        ), (
+            f"wants_more still asks after {MOST_SAMPLINGS} samplings without a valid "
+            f"question: bound them, or a policy that only fails would keep a step from ending"
         )
 
-    def test_at_most_as_many_as_are_empty(self) -> None:
+    def test_at_most_as_many_as_are_missing(self) -> None:
         strategy, rng = self.make_strategy(), np.random.default_rng(0)
         for step in range(8):
             strategy.begin_step()
-            for empty in (0, 3):
-                drawn = strategy.fill(rng, _questions(step), empty)
-                assert len(drawn) <= empty, f"fill gave {len(drawn)} for {empty} empty slots"
+            for count in (0, 3):
+                drawn = strategy.fill(rng, _questions(step), count)
+                assert len(drawn) <= count, f"fill gave {len(drawn)} where {count} are missing"
             strategy.keep(_questions(step))
 
     def test_all_randomness_comes_from_rng(self) -> None:
@@ -170,20 +173,20 @@ class BatchStrategyTests:
         )
         assert json.dumps(saved) == text, "a state that was handed out changed afterwards: copy it"
 
-    def test_rounds_end(self) -> None:
-        """Rounds of the small world, with a proposer that fails every other time."""
+    def test_batches_end(self) -> None:
+        """Batches of games in the small world, with a proposer that fails every other time."""
         rules = set_up({"world": "small", "game": {"attempts": 1}}).rules
         strategy, player = self.make_strategy(), MiniPlayer(rules.tags)
         for step in range(3):
-            round_ = Round(rules, partial(_answers, rules.world), 4, [step], strategy)
-            while pending := round_.pending():
+            batch = GameBatch(rules, partial(_answers, rules.world), 4, [step], strategy)
+            while pending := batch.pending():
                 for turn, trajectory in enumerate(pending):
                     if trajectory.role is Role.PROPOSER and turn % 2:
                         trajectory.feed_turn([])
                     else:
                         player.play([trajectory])
-                round_.advance()
-            assert round_.done, "a round with this strategy does not end"
+                batch.advance()
+            assert batch.done, "a batch of games with this strategy does not end"
 
 
 def _answers(world: World, rng: np.random.Generator, count: int) -> list[GroundTruth]:

@@ -13,7 +13,7 @@ from ssp_env.testing.material import AWKWARD, SCRIPTS, check_unique, missing, sa
 from ssp_env.tokenizers import Tokenizer
 from ssp_env.tokenizers.base import encode_parts, end_ids
 from ssp_env.types import Question, Role, World
-from ssp_env.wording.answers import exact_match
+from ssp_env.wording.normal import exact_match
 from ssp_env.worlds.questions import shared_answers
 
 
@@ -95,8 +95,8 @@ class WorldTests:
     def test_any_text_can_be_analysed_and_read(self) -> None:
         for text in AWKWARD:
             self.world.analyse(text)
-            found = self.world.read(text, [])
-            assert not found, f"read({text!r:.100}) found {found!r} in no documents at all"
+            answers = self.world.read(text, [])
+            assert not answers, f"read({text!r:.100}) found {answers!r} in no documents at all"
 
     def test_analysis_knows_the_right_answer(self) -> None:
         for question in self._questions():
@@ -105,8 +105,8 @@ class WorldTests:
                 f"analyse({question.text!r}) does not count {question.answers[0]!r} among the "
                 f"right answers"
             )
-            found = self.world.read(question.text, [])
-            assert not found, f"read() found {found!r} in no documents: use them alone"
+            answers = self.world.read(question.text, [])
+            assert not answers, f"read() found {answers!r} in no documents: use them alone"
 
     def _questions(self) -> list[Question]:
         if not self.has_questions:

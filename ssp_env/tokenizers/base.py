@@ -40,9 +40,9 @@ class Tokenizer(Protocol):
 def end_ids(tokenizer: Tokenizer) -> frozenset[int]:
     """Ids that end a turn when a policy samples one of them: the tokenizer's own ``end_ids``, if it
     has them, else ``eos_id`` alone."""
-    own: Iterable[int] | None = getattr(tokenizer, "end_ids", None)
-    if own is not None:
-        return frozenset(own)
+    ends: Iterable[int] | None = getattr(tokenizer, "end_ids", None)
+    if ends is not None:
+        return frozenset(ends)
     return frozenset() if tokenizer.eos_id is None else frozenset({tokenizer.eos_id})
 
 
@@ -59,9 +59,9 @@ def encode_parts(
 
     By the tokenizer's own method ``encode_parts(parts, continues)``, if it has one: the ids are
     those of the whole text. Else each part is encoded by itself."""
-    own = getattr(tokenizer, "encode_parts", None)
-    if own is not None:
-        return list(own(parts, continues))
+    method = getattr(tokenizer, "encode_parts", None)
+    if method is not None:
+        return list(method(parts, continues))
     encoded = (tokenizer.encode(t) if ours else tokenizer.encode_data(t) for t, ours in parts)
     return [token for ids in encoded for token in ids]
 
@@ -69,17 +69,17 @@ def encode_parts(
 def decode_rest(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     """Text of ids that go on a text, by the tokenizer's own method ``decode_rest``, if it has one:
     some tokenizers leave out a space at the beginning of what they decode."""
-    own = getattr(tokenizer, "decode_rest", None)
-    return tokenizer.decode(ids) if own is None else str(own(ids))
+    method = getattr(tokenizer, "decode_rest", None)
+    return tokenizer.decode(ids) if method is None else str(method(ids))
 
 
 def first_tokens(tokenizer: Tokenizer, text: str, limit: int) -> str:
     """The beginning of a text from outside, of this many tokens at most, without half letters.
 
     By the tokenizer's own method ``first_tokens(text, limit)``, if it has one."""
-    own = getattr(tokenizer, "first_tokens", None)
-    if own is not None:
-        return str(own(text, limit))
+    method = getattr(tokenizer, "first_tokens", None)
+    if method is not None:
+        return str(method(text, limit))
     ids = tokenizer.encode_data(text)
     if len(ids) <= limit:
         return text

@@ -49,17 +49,17 @@ class HuggingFaceTokenizer:
         self.vocab_size = max(tokenizer.get_vocab().values()) + 1
         self.unknown_id: int | None = tokenizer.unk_token_id
 
-        own: int | None = tokenizer.eos_token_id
+        end: int | None = tokenizer.eos_token_id
         behind = [*self._ends_of_messages()]
         self.end_ids: frozenset[int] = frozenset(
-            [*behind, *self._configured_ends(), *([] if own is None else [own])]
+            [*behind, *self._configured_ends(), *([] if end is None else [end])]
         )
         """What ends a turn: the tokenizer's own end token, those of ``generation_config.json``
         beside it, and what the chat template puts behind an assistant's message."""
         if not self.end_ids:
             fix = "set eos_token in its tokenizer_config.json"
             raise TokenizerError(f"no token of this tokenizer ends a turn; {fix}")
-        self.eos_id: int | None = own if own is not None else [*behind, *sorted(self.end_ids)][0]
+        self.eos_id: int | None = end if end is not None else [*behind, *sorted(self.end_ids)][0]
         pad: int | None = tokenizer.pad_token_id
         self.pad_id = self.eos_id if pad is None else pad
 
@@ -78,11 +78,11 @@ class HuggingFaceTokenizer:
     @classmethod
     def load(cls, directory: str | Path) -> HuggingFaceTokenizer:
         """Loads the tokenizer of a model directory, offline."""
-        found = [f for kind in _FILES for f in Path(directory).glob(kind) if f.is_file()]
-        if not any(f.name.startswith("tokenizer") for f in found):
+        files = [f for kind in _FILES for f in Path(directory).glob(kind) if f.is_file()]
+        if not any(f.name.startswith("tokenizer") for f in files):
             raise ModelError(f"{directory} holds no tokenizer (tokenizer.json is missing)")
         # When its files were written, so that others are not taken for them.
-        return cls._load(Path(directory), max(f.stat().st_mtime_ns for f in found))
+        return cls._load(Path(directory), max(f.stat().st_mtime_ns for f in files))
 
     @classmethod
     @lru_cache(maxsize=8)
@@ -170,10 +170,12 @@ class HuggingFaceTokenizer:
     def declares_functions(self) -> bool:
         """True if the chat template has a place for functions (``tools=``), and for what they
         return."""
-        roles, told = ("user", "assistant", "tool"), {"name": "ssp_function"}
-        declared = {"type": "function", "function": {**told, "parameters": {"type": "object"}}}
+        roles, function = ("user", "assistant", "tool"), {"name": "ssp_function"}
+        declared = {"type": "function", "function": {**function, "parameters": {"type": "object"}}}
         try:
-            return self._templated and told["name"] in "".join(self.chat_frame(roles, [declared]))
+            return self._templated and function["name"] in "".join(
+                self.chat_frame(roles, [declared])
+            )
         except TokenizerError:
             return False
 
@@ -209,15 +211,15 @@ class HuggingFaceTokenizer:
         self, messages: Sequence[Mapping[str, Any]], tools: Mapping[str, Any]
     ) -> list[str]:
         """As :meth:`chat_frame`, with what calls a function written as the template writes it."""
-        told = [dict(message) for message in messages]
-        replies = [i for i, message in enumerate(told) if message["role"] == "tool"]
+        copies = [dict(message) for message in messages]
+        replies = [i for i, message in enumerate(copies) if message["role"] == "tool"]
         for i in replies:
-            called = {"name": "search", "arguments": {"query": told[i - 1]["content"]}}
+            called = {"name": "search", "arguments": {"query": copies[i - 1]["content"]}}
             call = {"id": _CALL_ID, "type": "function", "function": called}
-            told[i - 1] |= {"content": "", "tool_calls": [call]}
-            told[i] |= {"name": "search", "tool_call_id": _CALL_ID}
+            copies[i - 1] |= {"content": "", "tool_calls": [call]}
+            copies[i] |= {"name": "search", "tool_call_id": _CALL_ID}
 
-        parts = re.split(_NUMBERED, self._render(told, **tools))
+        parts = re.split(_NUMBERED, self._render(copies, **tools))
         # The policy writes all of its call: the frame begins with what ends its message.
         special = [t.content for t in self.inner.added_tokens_decoder.values() if t.special]
         for place in (2 * i for i in replies):
@@ -269,12 +271,12 @@ class HuggingFaceTokenizer:
         added = self.inner.added_tokens_decoder.items()
         marks = {t.content: i for i, t in added if t.special or _MARKUP.fullmatch(t.content)}
         try:
-            _, told, behind = self._render(messages, add_generation_prompt=False).rpartition(mark)
+            _, before, behind = self._render(messages, add_generation_prompt=False).rpartition(mark)
         except TokenizerError:
-            told = ""  # a prompt set that needs such messages is refused
+            before = ""  # a prompt set that needs such messages is refused
         # The longest, since one token may begin as another one does.
-        found = [t for t in marks if told and behind.lstrip().startswith(t)]
-        yield from (marks[t] for t in sorted(found, key=len)[-1:])
+        ends = [t for t in marks if before and behind.lstrip().startswith(t)]
+        yield from (marks[t] for t in sorted(ends, key=len)[-1:])
         named = template.values() if isinstance(template, dict) else [template]
         yield from (marks[t] for t in _WAITS if t in marks and any(t in one for one in named))
 
@@ -327,8 +329,10 @@ class HuggingFaceTokenizer:
         for i, text in zip(others, texts, strict=True):
             said, spelled = text.removeprefix(anchor), self._added.get(i)
             # What it puts around an added token is none of the token's.
-            own = spelled is not None and i != self.unknown_id and said.strip() == spelled.strip()
-            pieces[i] = (spelled if own and spelled is not None else said).encode()
+            same_text = (
+                spelled is not None and i != self.unknown_id and said.strip() == spelled.strip()
+            )
+            pieces[i] = (spelled if same_text and spelled is not None else said).encode()
         return tuple(pieces[i] for i in range(self.vocab_size))
 
 

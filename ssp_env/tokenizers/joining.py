@@ -125,10 +125,10 @@ class Joiner:
         if not outside:
             return set()
 
-        found, stake = [], set()
+        read, stake = [], set()
         for k, token in enumerate(ids):
             if token in self._reserved:
-                found.append(token)
+                read.append(token)
                 # Markup may take the white space around it along.
                 start, stop = encoding.token_to_chars(k)
                 spelled = text[start:stop]
@@ -137,7 +137,7 @@ class Joiner:
                 stake |= {place for place, a, b in outside if start < b and a < stop}
         due = [token for part, ours in parts if ours for token in self._marks_in(part)]
         # A token that has letters of both may have taken the place of one of ours.
-        return stake or ({place for place, _, _ in outside} if found != due else stake)
+        return stake or ({place for place, _, _ in outside} if read != due else stake)
 
     def _continued(self, text: str, encoding: Any, ids: list[int]) -> list[int]:
         """Ids without the space that the tokenizer has put before a text."""

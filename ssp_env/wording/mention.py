@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from ssp_env.wording.answers import ARTICLES, UNSPACED, is_unspaced, plain, skeleton, spaced
+from ssp_env.wording.normal import ARTICLES, UNSPACED, is_unspaced, plain, skeleton, spaced
 
 _FUNCTION_WORD_LIST = """
     a an the this that these those some any all no none one other such i me my we us our you
@@ -80,7 +80,7 @@ def _readings(text: str) -> Iterator[str]:
     for raw in (text, shown, spaced(text), text.translate(_UMLAUTS)):
         yield plain(raw)
     if "\u202e" in text:
-        yield plain(_OVERRIDE.sub(lambda found: found[1][::-1], text))
+        yield plain(_OVERRIDE.sub(lambda match: match[1][::-1], text))
 
     latin = skeleton(shown)
     yield latin
@@ -189,8 +189,8 @@ def _is_cut_number(figures: str, text: str) -> bool:
     A decade is more than its first year: the 1990s do not give 1990 away."""
     decade = r"(?!s\b)" if figures.endswith("0") else ""
     body = "[ _]?".join(figures)
-    found = re.search(rf"(?<!\d)(?<!\d[.,]){body}{decade}(?!\d|[.,]\d)", text)
-    return len(figures) >= _FEWEST and found is not None
+    match = re.search(rf"(?<!\d)(?<!\d[.,]){body}{decade}(?!\d|[.,]\d)", text)
+    return len(figures) >= _FEWEST and match is not None
 
 
 def _is_misspelled(target: Sequence[str], words: Sequence[str]) -> bool:
@@ -221,8 +221,8 @@ def _is_slip(word: str, name: str) -> bool:
 
 def _is_short(wording: str, text: str) -> bool:
     """An answer without what tells it apart: ``Roger`` for ``Roger (alien)``, written the same."""
-    found = re.fullmatch(r"(.*\w.*?)\s*\([^()]*\)", wording.strip())
-    return found is not None and re.search(rf"(?<!\w){re.escape(found[1])}(?!\w)", text) is not None
+    match = re.fullmatch(r"(.*\w.*?)\s*\([^()]*\)", wording.strip())
+    return match is not None and re.search(rf"(?<!\w){re.escape(match[1])}(?!\w)", text) is not None
 
 
 def _is_reordered(target: Sequence[str], words: Sequence[str]) -> bool:

@@ -73,7 +73,7 @@ class Graph:
 
 
 def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = True) -> Graph:
-    """A random graph over ``names``, whose kinds are dealt by their shares, in order.
+    """A random graph over ``names``, whose kinds are drawn by their shares, in order.
 
     With ``one_to_many``, every person is a citizen of one country. With a single one, noise
     matters: a passage of the corpus names a rival answer to "the citizen of V" with a chance of
@@ -81,8 +81,8 @@ def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = Tru
     bounds, kinds = np.cumsum(list(KINDS.values())) * len(names), list(KINDS)
     # Name i of n has the first kind whose cumulated share of n exceeds i.
     places = np.searchsorted(bounds, np.arange(len(names)), side="right")
-    dealt = (kinds[min(int(place), len(kinds) - 1)] for place in places)
-    graph = Graph(dict(zip(names, dealt, strict=True)))
+    drawn_kinds = (kinds[min(int(place), len(kinds) - 1)] for place in places)
+    graph = Graph(dict(zip(names, drawn_kinds, strict=True)))
 
     by_kind: dict[str, list[str]] = {kind: [] for kind in KINDS}
     for name, kind in graph.entities.items():
@@ -92,9 +92,9 @@ def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = Tru
         graph.facts[name] = {}
 
         # Every entity keeps at least one fact, so that it has a page.
-        own = [relation for relation in RELATIONS if relation.subject == kind]
-        kept = [relation for relation in own if rng.random() < _FACT_CHANCE]
-        for relation in kept or [own[int(rng.integers(len(own)))]]:
+        relations = [relation for relation in RELATIONS if relation.subject == kind]
+        kept = [relation for relation in relations if rng.random() < _FACT_CHANCE]
+        for relation in kept or [relations[int(rng.integers(len(relations)))]]:
             others = [other for other in by_kind[relation.value] if other != name]
             graph.facts[name][relation] = others[int(rng.integers(len(others)))]
         if one_to_many and kind == "person":
@@ -232,11 +232,12 @@ class MiniWorld:
         return parsed if known else None
 
     def _questions(self, rng: np.random.Generator, hops: int, wanted: int) -> list[Question]:
-        found: dict[str, Question] = {}
+        questions: dict[str, Question] = {}
         in_vain = 0
-        while len(found) < wanted:
-            if in_vain == 50 * (100 + len(found)):
-                fix = f"this graph has only about {len(found)} {hops}-hop questions: ask for fewer"
+        while len(questions) < wanted:
+            if in_vain == 50 * (100 + len(questions)):
+                what = f"this graph has only about {len(questions)} {hops}-hop questions"
+                fix = f"{what}: ask for fewer"
                 raise ConfigError("questions.per_group", wanted, fix)
             in_vain += 1
             chain = self.eval_graph.walk(rng, hops)
@@ -245,10 +246,12 @@ class MiniWorld:
 
             start, path, answer = chain
             text = write_question(start, [Hop(relation) for relation in path])
-            if text not in found:
+            if text not in questions:
                 in_vain = 0
-                found[text] = Question(f"mini-{hops}hop-{len(found)}", text, (answer,), str(hops))
-        return list(found.values())
+                questions[text] = Question(
+                    f"mini-{hops}hop-{len(questions)}", text, (answer,), str(hops)
+                )
+        return list(questions.values())
 
 
 @lru_cache(maxsize=4)
@@ -270,8 +273,8 @@ def _grown(
     facts = (
         (entity, relation, value)
         for graph in (train, evaluation)
-        for entity, own in graph.facts.items()
-        for relation, value in own.items()
+        for entity, of_entity in graph.facts.items()
+        for relation, value in of_entity.items()
     )
     return train, evaluation, corpus, fact_tables(facts)
 

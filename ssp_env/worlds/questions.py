@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, Field, PositiveInt
 from ssp_env.errors import DataError
 from ssp_env.tables import fields_of, read_table
 from ssp_env.types import GroundTruth, Question
-from ssp_env.wording.answers import normalise
+from ssp_env.wording.normal import normalise
 from ssp_env.worlds.lines import Line, Text, identified, validated
 
 _CUE = "Question:"

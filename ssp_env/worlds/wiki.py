@@ -76,6 +76,9 @@ class WikiSentences:
     can_read = True
     per_group = 100
     """Evaluation questions per group, unless the caller says how many."""
+    demonstrations = "ssp_agents.shipped.wiki_small.traces:TraceWriter"
+    """Class that writes demonstrations for ``ssp imitate``, by name: it stands above this
+    package."""
 
     def __init__(self, split: Literal["dev", "test"] = "test") -> None:
         """``split``: articles that evaluation questions of the rules are about."""
@@ -110,14 +113,14 @@ class WikiSentences:
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
         wanted = self.per_group if per_group is None else per_group
-        own = read_questions(_folder() / f"{self.split}.jsonl")
-        return sample_questions([*own, *WikiMini().questions(0)], seed, wanted)
+        read = read_questions(_folder() / f"{self.split}.jsonl")
+        return sample_questions([*read, *WikiMini().questions(0)], seed, wanted)
 
     def analyse(self, question: str) -> Analysis | None:
         asked = parse_question(question)
-        found = follow(asked, self.facts) if asked is not None else None
+        answers = follow(asked, self.facts) if asked is not None else None
         # Where the rules have read nothing, they cannot tell.
-        return Analysis(len(asked.path), found) if asked is not None and found else None
+        return Analysis(len(asked.path), answers) if asked is not None and answers else None
 
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
         if (asked := parse_question(question)) is None:
@@ -164,8 +167,8 @@ def cloze(document: Document, rng: np.random.Generator) -> tuple[str, str, int] 
     before = text[: gap.start()].split()
     after = text[gap.end() :].split()
     before, after = before[-int(rng.integers(4, _AROUND)) :], after[: int(rng.integers(_AROUND))]
-    told = " ".join([*before, "what", *after]).removesuffix(" .")
-    question = told if subject in told else f"{subject} : {told}"
+    statement = " ".join([*before, "what", *after]).removesuffix(" .")
+    question = statement if subject in statement else f"{subject} : {statement}"
     return f"{question} ?", gap[0], gap.start()
 
 
@@ -219,8 +222,8 @@ def _write(folder: Path) -> None:
     }
     ends = {value: None for subject, value in askable if subject in led_to}
     others = {value: None for _, value in askable if value not in ends}
-    found = [*ends, *sorted(others, key=lambda value: crc32(value.encode()))[: len(ends)]]
-    truths = [GroundTruth(f"wiki-{value}", value) for value in found]
+    chosen = [*ends, *sorted(others, key=lambda value: crc32(value.encode()))[: len(ends)]]
+    truths = [GroundTruth(f"wiki-{value}", value) for value in chosen]
     evaluated = WikiMini().questions(0)
     for split in ("dev", "test"):
         questions = list(_questions(split, documents, table))
@@ -266,11 +269,11 @@ def _questions(split: Split, documents: Sequence[Document], facts: Facts) -> Ite
         if not first.chains or len(values) > 1:
             continue
         for second in RELATIONS:
-            if found := facts.get((next(iter(values)), second.name)):
+            if answers := facts.get((next(iter(values)), second.name)):
                 text = write_question(subject, (first, second))
                 key = f"{second.name} of {name} of {subject}"
                 group = "two hops" if second.name in TAUGHT else "new two hops"
-                yield Question(key, text, tuple(sorted(found)), group)
+                yield Question(key, text, tuple(sorted(answers)), group)
 
     for document in documents:
         if split_of(document.title) == split:

@@ -106,8 +106,8 @@ def _read_relations() -> Iterator[Relation]:
     for name, row in table["relations"].items():
         spelled = (pattern.replace("BY", _BY) for pattern in row["patterns"])
         patterns = (re.sub("|".join(kinds), lambda m: kinds[m[0]], each) for each in spelled)
-        found = tuple(map(re.compile, patterns))
-        yield Relation(name, row["question"], found, row.get("chains", False))
+        compiled = tuple(map(re.compile, patterns))
+        yield Relation(name, row["question"], compiled, row.get("chains", False))
 
 
 @cache
@@ -155,18 +155,18 @@ def facts_of(title: str, sentence: str, first: bool = False) -> Iterator[Stated]
 
     for relation in RELATIONS:
         for pattern in relation.patterns:
-            found = pattern.search(sentence)
-            if found is None:
+            match = pattern.search(sentence)
+            if match is None:
                 continue
-            value = _TRIMMED.sub("", found["v"])
-            own = value in subject or subject in value
+            value = _TRIMMED.sub("", match["v"])
+            names_itself = value in subject or subject in value
             # "by American author ..." and the like: the nation is no person.
             if (
                 value
-                and not own
+                and not names_itself
                 and (relation.name == "nationality" or value not in names_of("people"))
             ):
-                yield Stated(relation.name, value, found.start("v"))
+                yield Stated(relation.name, value, match.start("v"))
                 break
 
 

@@ -1,4 +1,5 @@
-"""What the tests of the agents share: a small policy, its rules and a round that it has played."""
+"""What the tests of the agents share: a small policy, its rules and a batch of games that it has
+played."""
 
 from __future__ import annotations
 
@@ -6,15 +7,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from playful import GAME, LEARNING, WORLD, make_rules, new_round, quicken_connectors, save_playful
+from playful import GAME, LEARNING, WORLD, make_rules, new_batch, quicken_connectors, save_playful
 
 from ssp_agents.engines.base import StopRule
 from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_agents.models import load_model
 from ssp_agents.rllib.config import SSPConfig
 from ssp_agents.rollout import play
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import GameConfig
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds.mini import MiniWorld
@@ -61,6 +62,6 @@ def engine(model_dir: Path, rules: Rules, stop: StopRule) -> TransformersEngine:
 
 
 @pytest.fixture(scope="session")
-def played(rules: Rules, engine: TransformersEngine) -> Round:
-    """A round of 16 games, played by that policy at temperature 0.8."""
-    return play(new_round(rules), engine, temperature=0.8)
+def played(rules: Rules, engine: TransformersEngine) -> GameBatch:
+    """A batch of 16 games, played by that policy at temperature 0.8."""
+    return play(new_batch(rules), engine, temperature=0.8)

@@ -24,13 +24,13 @@ from ssp_agents.given import GivenQuestions, check_given, check_unseen
 from ssp_agents.health import Monitor
 from ssp_agents.metrics import step_figures
 from ssp_agents.rllib.config import SSPConfig
-from ssp_agents.rllib.env_runner import rounds_of
+from ssp_agents.rllib.env_runner import game_batches_of
 from ssp_agents.rollout import play
-from ssp_agents.rows import credited, rows_of, with_loss_weights
+from ssp_agents.rows import rows_of, with_advantages, with_loss_weights
 from ssp_env.errors import ConfigError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import GameConfig
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.types import Question
 
@@ -46,12 +46,12 @@ def asked(rules: Rules) -> list[Question]:
 
 
 @pytest.fixture(scope="module")
-def solved(rules: Rules, engine: TransformersEngine, asked: list[Question]) -> Round:
-    """A round of these questions alone, played by the policy."""
-    return play(Round(rules, None, 0, [3], given=asked), engine, temperature=0.8)
+def solved(rules: Rules, engine: TransformersEngine, asked: list[Question]) -> GameBatch:
+    """A batch of these questions alone, played by the policy."""
+    return play(GameBatch(rules, None, 0, [3], given=asked), engine, temperature=0.8)
 
 
-def kept(played: Round) -> list[GameRecord]:
+def kept(played: GameBatch) -> list[GameRecord]:
     return [record_game(game, played.rules) for game in played.games]
 
 
@@ -81,27 +81,27 @@ def test_epochs_and_seeds_have_orders_of_their_own() -> None:
     st.integers(1, 5),
     st.floats(0.0, 1.0),
 )
-def test_rounds_hold_whole_groups_and_the_share_exactly(
-    proposals: int, groups: int, groups_of_round: int, share: float
+def test_batches_hold_whole_groups_and_the_share_exactly(
+    proposals: int, groups: int, groups_of_batch: int, share: float
 ) -> None:
     game, batch = GameConfig(proposals=proposals), groups * proposals
     learning = LearningConfig(
         batch_size=batch,
         minibatches=1,
-        round_size=groups_of_round * proposals,
+        round_size=groups_of_batch * proposals,
         questions="q.jsonl",
         given_share=share,
     )
     count = given_per_step(learning, game)
     assert abs(count - share * batch) <= proposals / 2 + 1e-9
-    rounds = rounds_of(3, learning, game, some(count))
-    assert [q for each in rounds for q in each["given"]] == some(count)
-    assert sum(each["slots"] for each in rounds) == batch - count
-    for each in rounds:
-        assert each["slots"] % proposals == 0
-        assert each["slots"] + len(each["given"]) <= learning.round_size
-    # No round is given two more than another one of its size, apart from groups being whole.
-    sizes = [len(each["given"]) for each in rounds[:-1]]
+    game_batches = game_batches_of(3, learning, game, some(count))
+    assert [q for each in game_batches for q in each["given"]] == some(count)
+    assert sum(each["num_games"] for each in game_batches) == batch - count
+    for each in game_batches:
+        assert each["num_games"] % proposals == 0
+        assert each["num_games"] + len(each["given"]) <= learning.round_size
+    # No game batch is given two more than another one of its size, apart from groups being whole.
+    sizes = [len(each["given"]) for each in game_batches[:-1]]
     assert not sizes or max(sizes) - min(sizes) <= proposals
 
 
@@ -138,13 +138,13 @@ def test_a_file_alone_is_search_r1s_arm_and_the_solver_learns_alone() -> None:
     assert LearningConfig(questions="q.jsonl", **without).share_given == 0
 
 
-def test_what_is_learnt_from_them(solved: Round, asked: list[Question]) -> None:
+def test_what_is_learnt_from_them(solved: GameBatch, asked: list[Question]) -> None:
     common = {**LEARNING, "batch_size": 16}
     config = LearningConfig(**common, questions=asked, drop_uniform_groups=True)
     rows = rows_of(solved.games, config)
     assert {row.role for row in rows} == {"solver"}
     assert len(rows) == sum(len(game.counted) for game in solved.games)
-    learnt = credited(rows, config)
+    learnt = with_advantages(rows, config)
     rewards = {row.game: {r.reward for r in rows if r.game == row.game} for row in rows}
     # Groups of equal rewards teach nothing: they are left out, and counted.
     assert {row.game for row in learnt} == {g for g, paid in rewards.items() if len(paid) > 1}
@@ -159,22 +159,22 @@ def test_what_is_learnt_from_them(solved: Round, asked: list[Question]) -> None:
     assert weights == pytest.approx(expected), "equation 4, over all questions of the step"
 
 
-def test_a_proposal_weighs_as_much_as_in_a_step_of_proposals_alone(played: Round) -> None:
-    """Half of 16 slots are given: the other half has the proposers' denominator to itself."""
+def test_a_proposal_weighs_as_much_as_in_a_step_of_proposals_alone(played: GameBatch) -> None:
+    """Half of 16 games are given: the other half has the proposers' denominator to itself."""
     game, common = GameConfig(**GAME), {**LEARNING, "batch_size": 16}
     mixed = LearningConfig(**common, questions=some(3), given_share=0.5)
     alone = LearningConfig(**{**common, "batch_size": 8})
     rows = rows_of(played.games, alone)
     ours, theirs = (
-        [row.weight for row in with_loss_weights(rows, config, slots, game)]
-        for config, slots in ((mixed, 16), (alone, 8))
+        [row.weight for row in with_loss_weights(rows, config, num_games, game)]
+        for config, num_games in ((mixed, 16), (alone, 8))
     )
     for row, here, there in zip(rows, ours, theirs, strict=True):
         assert here == pytest.approx(there if row.role == "proposer" else there / 2)
 
 
 def test_figures_of_given_questions_stand_apart_and_say_nothing_of_proposals(
-    solved: Round, played: Round
+    solved: GameBatch, played: GameBatch
 ) -> None:
     alone, mixed = kept(solved), [*kept(solved), *kept(played)]
     figures = step_figures(alone, len(alone), [])
@@ -196,7 +196,7 @@ def test_figures_of_given_questions_stand_apart_and_say_nothing_of_proposals(
     assert both["given_share"] == pytest.approx(16 / len(valid))
 
 
-def test_a_run_without_proposals_is_not_ill(solved: Round) -> None:
+def test_a_run_without_proposals_is_not_ill(solved: GameBatch) -> None:
     figures = step_figures(kept(solved), 16, [{"loss": 0.1, "grad_norm": 1.0}])
     monitor = Monitor(patience=1)
     assert all(monitor(step, figures) is None for step in range(1, 9))

@@ -15,8 +15,8 @@ from playful import playful_model
 from ssp_agents.rllib.learner import SSPLearner
 from ssp_agents.rllib.module import MODULE_ID, to_batch
 from ssp_agents.rows import ROLE_IDS, Row
-from ssp_agents.tiny.bootstrap import save_policy as save_tiny
-from ssp_agents.tiny.bootstrap import tiny_tokenizer
+from ssp_agents.shipped.tiny.bootstrap import save_policy as save_tiny
+from ssp_agents.shipped.tiny.bootstrap import tiny_tokenizer
 
 
 @pytest.fixture(scope="module")

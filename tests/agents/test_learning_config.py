@@ -14,19 +14,19 @@ from ssp_agents.config import LearningConfig
 from ssp_agents.models import tiny_directory
 from ssp_agents.precision import passes_dtype
 from ssp_agents.rllib.config import SSPConfig
-from ssp_agents.rllib.env_runner import SSPEnvRunner, rounds_of
+from ssp_agents.rllib.env_runner import SSPEnvRunner, game_batches_of
 from ssp_agents.rllib.module import MODULE_ID
-from ssp_agents.rows import credited, deal, rows_of, with_loss_weights
-from ssp_env.game.round import Round
+from ssp_agents.rows import rows_of, split_updates, with_advantages, with_loss_weights
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.strategies import update_strategy
 from ssp_env.types import Question
 
 Settings = dict[str, Any]
 ASKED = tuple(Question(name, f"what is the twin of {name} ?", ("Arra",)) for name in "abc")
-Probe = Callable[[SSPConfig, Round, Settings], Any]
+Probe = Callable[[SSPConfig, GameBatch, Settings], Any]
 
 
-def learnt(config: SSPConfig, played: Round, settings: Settings) -> Any:
+def learnt(config: SSPConfig, played: GameBatch, settings: Settings) -> Any:
     """Two updates on rows whose behaviour was another policy's: weights, figures, and how many
     passes through a layer they took."""
     learner, passes = learner_for(config.model_dir, **settings), []
@@ -38,24 +38,24 @@ def learnt(config: SSPConfig, played: Round, settings: Settings) -> Any:
     return total, [(f["loss"], f["kl"]) for f in figures], len(passes)
 
 
-def dealt(config: SSPConfig, played: Round, settings: Settings) -> Any:
-    """The rows of each update of a round that was played."""
+def dealt(config: SSPConfig, played: GameBatch, settings: Settings) -> Any:
+    """The rows of each update of a batch of games that was played."""
     learning = config.training(**settings).learning()
-    rows = credited(rows_of(played.games, learning), learning)
+    rows = with_advantages(rows_of(played.games, learning), learning)
     updates = []
-    for part, size in deal(rows, learning):
+    for part, size in split_updates(rows, learning):
         weighted = with_loss_weights(part, learning, size, config.game())
         updates.append([(r.role, r.game, r.advantage, r.weight) for r in weighted])
     return updates
 
 
-def played_on(config: SSPConfig, played: Round, settings: Settings) -> Any:
+def played_on(config: SSPConfig, played: GameBatch, settings: Settings) -> Any:
     """The games of two steps, with all tokens."""
     learning = config.training(**{"batch_size": 3, **settings}).learning()
     runner, strategy, games = SSPEnvRunner(config=config), config.batch_strategy(), []
     for step in range(2):
         state = strategy.get_state()
-        tasks = rounds_of(step, learning, config.game(), config.given().of_step(step))
+        tasks = game_batches_of(step, learning, config.game(), config.given().of_step(step))
         samples = [runner.sample(**task, strategy=state) for task in tasks]
         games += [
             (record.origin, record.question, [t.ids for t in record.trajectories])
@@ -103,7 +103,9 @@ UNCHANGED: dict[str, Any] = {}
 
 
 @pytest.mark.parametrize("name", LearningConfig.model_fields)
-def test_a_setting_changes_something(name: str, algorithm_config: SSPConfig, played: Round) -> None:
+def test_a_setting_changes_something(
+    name: str, algorithm_config: SSPConfig, played: GameBatch
+) -> None:
     value, probe, *besides = KNOBS[name]
     given = besides[0] if besides else {}
     if name == "dtype" and passes_dtype(value, torch.device("cpu"), small=True) is None:

@@ -22,7 +22,7 @@ from ssp_agents.losses import (
     is_vetoed,
     kl_k3,
 )
-from ssp_agents.rows import Row, credited, with_loss_weights
+from ssp_agents.rows import Row, with_advantages, with_loss_weights
 from ssp_env.game.config import GameConfig
 
 RNG = np.random.default_rng(7)
@@ -122,7 +122,7 @@ ORACLES = {o.__name__: o for o in (grpo, reinforce, dr_grpo, gspo, cispo, rloo)}
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_an_algorithm_is_its_papers_equation(name: str) -> None:
-    """Loss and gradient, from rewards to the sum over a batch with two empty slots."""
+    """Loss and gradient, from rewards to the sum over a batch where two games are missing."""
     learning = LearningConfig(
         solver_algorithm=name,
         importance_cap=None,
@@ -143,7 +143,7 @@ def test_an_algorithm_is_its_papers_equation(name: str) -> None:
             questions[-1].append((reward, list(new), old.tolist()))
 
     game = GameConfig(attempts=3, max_response_tokens=LONGEST)
-    weighted = with_loss_weights(credited(rows, learning), learning, SLOTS, game)
+    weighted = with_loss_weights(with_advantages(rows, learning), learning, SLOTS, game)
     found = find_algorithm(learning, "solver").loss(
         Tokens(
             torch.cat([leaves[row.ids[0]] for row in weighted]),

@@ -11,8 +11,8 @@ from playful import damage, small_config
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ssp_agents.models import load_model, save_policy
-from ssp_agents.tiny.bootstrap import save_policy as save_tiny
-from ssp_agents.tiny.bootstrap import tiny_config, tiny_tokenizer
+from ssp_agents.shipped.tiny.bootstrap import save_policy as save_tiny
+from ssp_agents.shipped.tiny.bootstrap import tiny_config, tiny_tokenizer
 from ssp_env.errors import ModelError
 
 

@@ -1,4 +1,5 @@
-"""Whole rounds against an engine: who waits for whom, and that nothing of it changes a game."""
+"""Whole game batches against an engine: who waits for whom, and that nothing of it changes a
+game."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from playful import LengthJudge, make_rules, new_round, play_watched
+from playful import LengthJudge, make_rules, new_batch, play_watched
 
 from ssp_agents.config import LearningConfig
 from ssp_agents.engines.base import Request
@@ -18,9 +19,9 @@ from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_agents.rollout import play
 from ssp_agents.rows import rows_of
 from ssp_env.errors import ServiceError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import GameConfig
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules, waits_for_others
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.search.base import Retriever
@@ -61,13 +62,13 @@ class SlowJudge(LengthJudge):
 
 
 @pytest.fixture(scope="module")
-def local(played: Round) -> list[GameRecord]:
+def local(played: GameBatch) -> list[GameRecord]:
     """Games with services of this process."""
     return records(played)
 
 
-def records(round_: Round) -> list[GameRecord]:
-    return [record_game(game, round_.rules) for game in round_.games]
+def records(batch: GameBatch) -> list[GameRecord]:
+    return [record_game(game, batch.rules) for game in batch.games]
 
 
 def test_whatever_finishes_first_the_games_are_the_same(
@@ -103,14 +104,14 @@ def test_verification_has_its_own_temperature_and_is_not_learnt_from(
 
     monkeypatch.setattr(engine, "submit", noted)
     rules = make_rules(rules.world, rules.tokenizer, rules.config.replace(verifier="policy"))
-    round_ = play(new_round(rules), engine, temperature=0.8)
+    batch = play(new_batch(rules), engine, temperature=0.8)
     assert asked == {("proposer", 0.8), ("verifier", 0.5), ("solver", 0.8)}
     assert GameConfig(verifications=(1, 1)).verification_temperature == 1.0
 
-    rows = rows_of(round_.games, LearningConfig())
+    rows = rows_of(batch.games, LearningConfig())
     assert {row.role for row in rows} == {"proposer", "solver"}
-    read = {tuple(a.trajectory.ids) for game in round_.games for a in game.readings}
-    learnt = {tuple(row.ids.tolist()) for row in (*rows, *compared_rows(records(round_)))}
+    read = {tuple(a.trajectory.ids) for game in batch.games for a in game.verification_attempts}
+    learnt = {tuple(row.ids.tolist()) for row in (*rows, *compared_rows(records(batch)))}
     assert read
     assert not read & learnt
 

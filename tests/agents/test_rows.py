@@ -11,16 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from two_ranks import columns as tensors
 
-from ssp_agents.columns import MAX_PADDING, microbatches, one_of_each
+from ssp_agents.batches import MAX_PADDING, deduplicated, microbatches
 from ssp_agents.config import LearningConfig
 from ssp_agents.rllib.env_runner import Sample, renumber
-from ssp_agents.rows import Row, credited, deal, deal_to_learners, rows_of, with_loss_weights
+from ssp_agents.rows import (
+    Row,
+    rows_of,
+    shard_rows,
+    split_updates,
+    with_advantages,
+    with_loss_weights,
+)
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import GameConfig
-from ssp_env.game.game import Attempt, Game, Origin, Start
+from ssp_env.game.game import Attempt, Game, InitialState, Origin
 from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.protocol import Tags
 from ssp_env.game.record import record_game
-from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Limits, Trajectory
 from ssp_env.judge.base import Verdict
 from ssp_env.tokenizers import ByteTokenizer
@@ -41,7 +48,7 @@ def trajectory(role: Role, tokens: int) -> Trajectory:
 
 
 def game(
-    slot: int,
+    index: int,
     outcome: Outcome,
     *,
     rewards: Sequence[float] = (),
@@ -50,8 +57,8 @@ def game(
     group: int | None = None,
 ) -> Game:
     """A finished game with trajectories of random lengths."""
-    shared = slot if group is None else group
-    made = Game(Start((0,), slot, shared, GroundTruth("a", "A"), origin))
+    shared = index if group is None else group
+    made = Game(InitialState((0,), index, shared, GroundTruth("a", "A"), origin))
     made.outcome, made.proposer_reward = outcome, paid
     if origin is Origin.PROPOSED:
         made.proposer = trajectory(Role.PROPOSER, int(RNG.integers(2, 9)))
@@ -70,7 +77,7 @@ def test_an_example_joins_the_attempts_at_its_question() -> None:
     assert [row.group for row in sampled] == [example.group] * 2
     assert np.isnan(example.logprobs).all()
     assert not any(np.isnan(row.logprobs).any() for row in sampled)
-    advantages = [row.advantage for row in credited([*sampled, example], config)]
+    advantages = [row.advantage for row in with_advantages([*sampled, example], config)]
     assert advantages == pytest.approx([-1.0, -1.0, 2.0])
 
     only_proposer = LearningConfig(learning_roles=("proposer",))
@@ -111,7 +118,7 @@ def config(**changes: object) -> LearningConfig:
 
 def learnable(games: Sequence[Game], settings: LearningConfig) -> list[Row]:
     """The rows of a step that something is learnt from."""
-    return credited(rows_of(games, settings), settings)
+    return with_advantages(rows_of(games, settings), settings)
 
 
 def test_grpo_compares_proposals_about_one_answer() -> None:
@@ -149,7 +156,7 @@ def test_weighted_rows_add_up_to_equations_4_and_5_empty_slots_included() -> Non
 def test_minibatches_keep_games_whole_and_cover_all_slots() -> None:
     settings = config(minibatches=3)
     rows = learnable(step(), settings)
-    parts = deal(rows, settings)
+    parts = split_updates(rows, settings)
     assert [size for _, size in parts] == [3, 3, 2]
     dealt = [{row.game for row in part} for part, _ in parts]
     assert sum(map(len, dealt)) == len(set.union(*dealt)), "a game was torn apart"
@@ -185,7 +192,7 @@ def test_every_row_is_in_one_group_within_its_bounds_and_equal_ones_are_read_onc
     assert sorted(games) == list(range(len(lengths)))
 
     for part in parts:
-        read, places = one_of_each(part)
+        read, places = deduplicated(part)
         texts, width = read["ids"].shape
         true = int(read["lengths"].sum())
         assert texts == 1 or texts * width <= min(max_tokens, MAX_PADDING * true)
@@ -204,7 +211,7 @@ def test_shards_hold_every_row_once_are_balanced_and_never_empty(
     lengths: list[int], shards: int
 ) -> None:
     rows = [row(length, game) for game, length in enumerate(lengths)]
-    parts = deal_to_learners(rows, shards)
+    parts = shard_rows(rows, shards)
     assert all(parts)
     assert sorted(r.game for part in parts for r in part if r.weight) == list(range(len(rows)))
     fillers = {len(r.ids) for part in parts for r in part if not r.weight}
@@ -216,11 +223,11 @@ def test_shards_hold_every_row_once_are_balanced_and_never_empty(
     assert max(loads) - min(loads) <= max(lengths)
 
 
-def test_games_are_numbered_over_all_rounds(played: Round) -> None:
+def test_games_are_numbered_over_all_batches(played: GameBatch) -> None:
     rows = rows_of(played.games, LearningConfig())
     records = [record_game(game, played.rules) for game in played.games]
     first, second = renumber([Sample(rows, records, [], {})] * 2)
     count = len(records)
-    assert [record.slot for record in (*first.records, *second.records)] == list(range(2 * count))
+    assert [record.index for record in (*first.records, *second.records)] == list(range(2 * count))
     assert [row.game for row in first.rows] == [row.game for row in rows]
     assert [row.game for row in second.rows] == [row.game + count for row in rows]

@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 from learning import some_rows
 from two_ranks import columns as tensors
 
-from ssp_agents.columns import Columns
+from ssp_agents.batches import Columns
 from ssp_agents.config import ALGORITHMS, Aggregation, LearningConfig
 from ssp_agents.losses import Algorithm, grpo_advantages, grpo_loss
 from ssp_agents.metrics import merge_figures
 from ssp_agents.models import adapt, load_model
-from ssp_agents.rows import Row, credited, rows_of, with_loss_weights
+from ssp_agents.rows import Row, rows_of, with_advantages, with_loss_weights
 from ssp_agents.scoring import Scores, checkpoint_layers, token_scores
 from ssp_agents.update import Update
 from ssp_env.errors import ConfigError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import GameConfig
-from ssp_env.game.round import Round
 
 PLAIN = LearningConfig(lr=1e-3, warmup_steps=0, importance_cap=None)
 
@@ -114,10 +114,10 @@ def test_equal_rows_are_read_once_and_count_as_often_as_they_are(
 )
 @given(data=st.data())
 def test_no_gradient_comes_from_a_token_that_the_policy_did_not_write(
-    data: st.DataObject, model_dir: Path, played: Round
+    data: st.DataObject, model_dir: Path, played: GameBatch
 ) -> None:
-    """In a round that an engine has played; under every algorithm, aggregation, cap, size of passes
-    and chunks, checkpointing, precision, and with adapters."""
+    """In a batch of games that an engine has played; under every algorithm, aggregation, cap, size
+    of passes and chunks, checkpointing, precision, and with adapters."""
     learning = PLAIN.replace(
         proposer_algorithm=data.draw(st.sampled_from(ALGORITHMS)),
         solver_algorithm=data.draw(st.sampled_from(ALGORITHMS)),
@@ -130,7 +130,9 @@ def test_no_gradient_comes_from_a_token_that_the_policy_did_not_write(
         lora_rank=data.draw(st.sampled_from([0, 2])),
     )
     rows = [replace(row, group=row.role) for row in rows_of(played.games[:6], learning)]
-    weighted = with_loss_weights(credited(rows, learning), learning, 6, GameConfig(attempts=4))
+    weighted = with_loss_weights(
+        with_advantages(rows, learning), learning, 6, GameConfig(attempts=4)
+    )
     autocast = data.draw(st.sampled_from([None, torch.bfloat16]))
     bench = Bench(model_dir, learning, data.draw(st.sampled_from([20, 10**6])), autocast)
     bench(weighted, step=1)
@@ -208,4 +210,4 @@ def test_an_algorithm_that_does_not_fit_is_named(model_dir: Path) -> None:
         Bench(model_dir, learning).update(tensors(rows), 0)
     learning = PLAIN.replace(solver_algorithm=f"{__name__}:SHORT")
     with pytest.raises(ConfigError, match=r"learning.solver_algorithm.*one per reward"):
-        credited(rows, learning)
+        with_advantages(rows, learning)

@@ -24,7 +24,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoModelForCausalLM, Qwen2Config
 
-from ssp_agents.columns import columns_of
+from ssp_agents.batches import columns_of
 from ssp_agents.config import LearningConfig
 from ssp_agents.models import adapt, load_model
 from ssp_agents.rows import Row
@@ -95,7 +95,7 @@ def main(rank: int, model_dir: Path, folder: Path, updates: list[list[Row]]) -> 
             torch.save([*held, bytes_of(policy)], folder / f"bytes{rank}.pt")
             shard(reference, CPU, dtype)
             trained: torch.nn.Module = policy
-            shared["agree"] = lambda passes: agreed_maximum(passes, CPU)
+            shared["max_over_learners"] = lambda passes: agreed_maximum(passes, CPU)
         else:
             trained = DistributedDataParallel(policy)
             shared["no_sync"] = trained.no_sync

@@ -15,8 +15,8 @@ from ssp_agents.models import load_model, tiny_directory
 from ssp_agents.rllib.config import SSPConfig
 from ssp_agents.rllib.learner import SSPLearner
 from ssp_agents.rllib.module import MODULE_ID, to_batch
-from ssp_agents.rows import credited, rows_of, with_loss_weights
-from ssp_env.game.round import Round, answers_of
+from ssp_agents.rows import rows_of, with_advantages, with_loss_weights
+from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
 
@@ -28,7 +28,7 @@ def test_the_pages_update_is_that_of_ssp_train(monkeypatch: pytest.MonkeyPatch) 
 
     rules = page.make_rules(tokenizer)
     engine = TransformersEngine(policy, tokenizer, StopRule.of(rules.config, tokenizer))
-    games = page.play(Round(rules, answers_of(rules.world), page.B, [3]), engine, 1.0, 3)
+    games = page.play(GameBatch(rules, answers_of(rules.world), page.B, [3]), engine, 1.0, 3)
     taught = page.learnable(games)
 
     learning = LearningConfig(
@@ -49,7 +49,7 @@ def test_the_pages_update_is_that_of_ssp_train(monkeypatch: pytest.MonkeyPatch) 
     learner = SSPLearner(config=config, module_spec=spec)
     learner.build()
     theirs = learner.module[MODULE_ID].lm
-    rows = credited(rows_of(games, learning), learning)
+    rows = with_advantages(rows_of(games, learning), learning)
     rows = with_loss_weights(rows, learning, page.B, rules.config)
     assert len(rows) == len(taught)
     assert {row.role for row in rows} == {"proposer", "solver"}

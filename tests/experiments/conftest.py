@@ -20,7 +20,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny policy with random weights."""
-    from ssp_agents.tiny.bootstrap import save_policy, tiny_model, tiny_tokenizer
+    from ssp_agents.shipped.tiny.bootstrap import save_policy, tiny_model, tiny_tokenizer
 
     folder = tmp_path_factory.mktemp("models") / "untrained"
     save_policy(tiny_model(len(tiny_tokenizer()), torch.Generator().manual_seed(0)), folder)
@@ -76,7 +76,7 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.fixture(scope="session")
 def page(two_runs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of both, with tokens."""
-    from ssp_experiments.report.page import report
+    from ssp_experiments.commands.report import report
 
     path = tmp_path_factory.mktemp("page") / "report.html"
     report(two_runs, str(path), tokens=True)

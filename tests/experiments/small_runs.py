@@ -36,23 +36,23 @@ def make_run(path: Path, seed: int = 0, steps: int = 2, finished: bool = True) -
 
 def add_step(directory: RunDirectory, step: int, seed: int = 0) -> None:
     """Plays a step, and writes its games and figures."""
-    batch = ssp_env.GameBatch(GAMES, rules=_rules())
-    player = scripted_player(batch.rules)
-    batch.reset(seed=100 * seed + step)
-    while turns := batch.turns:
+    env = ssp_env.TurnVectorEnv(GAMES, rules=_rules())
+    player = scripted_player(env.rules)
+    env.reset(seed=100 * seed + step)
+    while turns := env.turns:
         texts = [
             "<think> nothing comes to mind"
             if turn.game == 1 and turn.role is Role.PROPOSER
             else player.write(turn.trajectory)
             for turn in turns
         ]
-        batch.step([batch.rules.tokenizer.encode(text) for text in texts])
+        env.step([env.rules.tokenizer.encode(text) for text in texts])
 
-    rules = batch.rules
-    # Each game of a batch is a round of its own, so all of them are in slot 0.
+    rules = env.rules
+    # Each game of a batch is a batch of its own, so the index of all of them is 0.
     records = [
-        replace(record_game(game, rules, step - 1), first_slot=slot)
-        for slot, game in enumerate(batch.games)
+        replace(record_game(game, rules, step - 1), first_index=index)
+        for index, game in enumerate(env.games)
     ]
     hostile = replace(records[2], question=HOSTILE)
     directory.write_games(step, SavedRules.of(rules), [*records[:2], hostile, *records[3:]])
@@ -66,7 +66,7 @@ def add_step(directory: RunDirectory, step: int, seed: int = 0) -> None:
 @cache
 def _rules() -> Rules:
     """Built once: the world and its index are what takes long."""
-    return ssp_env.GameBatch(1, world="mini", game={"attempts": 2}).rules
+    return ssp_env.TurnVectorEnv(1, world="mini", game={"attempts": 2}).rules
 
 
 def measured(accuracy: float) -> dict[str, Any]:

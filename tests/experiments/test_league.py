@@ -11,8 +11,9 @@ import pytest
 from runs import SETTINGS, sets
 
 from ssp_env.cli import main
+from ssp_experiments.commands.league import find_players
 from ssp_experiments.config import load_preset, make_config
-from ssp_experiments.league import League, find_players, rate
+from ssp_experiments.league import League, rate
 from ssp_experiments.run.rundir import RunDirectory
 
 

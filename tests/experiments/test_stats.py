@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ssp_agents.metrics import Accuracy, accuracies
 from ssp_env.game.outcome import Ending
 from ssp_env.game.record import GameRecord, TrajectoryRecord
 from ssp_env.judge.base import Verdict
 from ssp_env.types import Question, Role
-from ssp_experiments.run.training import Accuracy, accuracies
 from ssp_experiments.stats import compare, over_questions, over_runs, share
 
 
@@ -53,7 +53,7 @@ def test_a_difference_in_every_question_is_no_chance() -> None:
     assert found["p"] < 0.001
 
 
-def record(outcome: str, *right: bool) -> GameRecord:
+def record(group: str, outcome: str, *right: bool) -> GameRecord:
     empty: dict[str, Any] = dict.fromkeys(GameRecord.__dataclass_fields__)
     # One's own reward may pay wrong answers a little, and right ones nothing.
     plays = tuple(
@@ -62,11 +62,13 @@ def record(outcome: str, *right: bool) -> GameRecord:
         )
         for correct in right
     )
-    return GameRecord(**{**empty, "outcome": outcome, "trajectories": plays})
+    held = {"question_group": group, "outcome": outcome, "trajectories": plays}
+    return GameRecord(**{**empty, **held})
 
 
 def test_accuracy_is_the_first_attempt_s_by_group() -> None:
-    asked = [Question("q", "what ?", ("x",), group) for group in ("2", "1", "2", "2", "1")]
-    valid = record("valid", True), record("valid", False, True), record("valid", False)
-    played = [*valid, record("void"), record("invalid")]
-    assert accuracies(asked, played) == {"1": Accuracy(0, 2), "2": Accuracy(1, 2, 1)}
+    asked = [Question("q", "what ?", ("x",), group) for group in ("2", "1", "2", "2", "1", "3")]
+    played = [record("2", "valid", True), record("1", "valid", False, True)]
+    played += [record("2", "valid", False), record("2", "void"), record("1", "invalid")]
+    found = {"1": Accuracy(0, 2), "2": Accuracy(1, 2, 1), "3": Accuracy(0, 0)}
+    assert accuracies(played, asked) == found

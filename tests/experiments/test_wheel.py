@@ -38,11 +38,11 @@ def test_wheel_holds_the_packages_their_licences_and_nothing_else(wheel: Path) -
     }
     assert packed == {file for file in files if "__pycache__" not in file}
     assert "ssp_env/worlds/data/wiki_mini/passages.jsonl.gz" in packed
-    assert "ssp_agents/tiny/checkpoint/model.safetensors" in packed
+    assert "ssp_agents/shipped/tiny/checkpoint/model.safetensors" in packed
     licences = {name.split("/licenses/")[1] for name in names if "/licenses/" in name}
     assert licences == {
         "LICENSE",
-        "agents/ssp_agents/wiki_small/NOTICE.md",
+        "agents/ssp_agents/shipped/wiki_small/NOTICE.md",
         "ssp_env/tokenizers/data/NOTICE-bpe.md",
         "ssp_env/worlds/data/NOTICE-wiki_mini.md",
     }

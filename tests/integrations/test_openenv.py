@@ -19,7 +19,7 @@ from recorded import SETUP
 
 import ssp_env
 from ssp_env import Rules
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 
 pytest.importorskip("openenv", reason="openenv is not installed; run: make integrations")
 
@@ -55,12 +55,12 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def script(seed: int, role: str) -> tuple[list[str], list[str], float]:
-    """What our own door shows in a game, what a script writes, and what that earns."""
+    """What our own interface shows in a game, what a script writes, and what that earns."""
     game = ssp_env.TextRole(role, rules=RULES)
     text, _ = game.reset(seed)
     player, shown, written, reward = ssp_env.scripted_player(RULES), [text], [], 0.0
-    while not game._episode.over:
-        written.append(player.write(game._episode.turn))
+    while not game._driver.over:
+        written.append(player.write(game._driver.turn))
         text, reward, *_ = game.step(written[-1])
         shown.append(text)
     return shown, written, reward

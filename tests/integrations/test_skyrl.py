@@ -10,7 +10,7 @@ from recorded import SETUP
 
 import ssp_env
 from ssp_env import Rules
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 
 skyrl_gym = pytest.importorskip(
     "skyrl_gym", reason="skyrl-gym is not installed; run: make integrations"
@@ -40,7 +40,7 @@ def test_their_loop_plays_our_game(role: str) -> None:
     assert chat == [{"role": "user", "content": text}]
     done, reward = False, 0.0
     while not done:
-        turn = player.write(ours._episode.turn)
+        turn = player.write(ours._driver.turn)
         text, reward, terminated, _, info = ours.step(turn)
         out = env.step(turn)
         done = out["done"]

@@ -13,7 +13,7 @@ from scripted_model import cut
 
 import ssp_env
 from ssp_env import Rules
-from ssp_env.doors.chat import reward_of
+from ssp_env.envs.chat import reward_of
 
 pytest.importorskip(
     "tinker_cookbook", reason="tinker-cookbook is not installed; run: make integrations"

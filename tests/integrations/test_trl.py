@@ -13,7 +13,7 @@ import pytest
 from recorded import SETUP, Recorded
 
 import ssp_env
-from ssp_env.doors.chat import reward_of
+from ssp_env.envs.chat import reward_of
 from ssp_env.errors import ConfigError
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}

@@ -6,13 +6,15 @@ Skipped unless the environment variable ``SSP_REAL_QWEN`` names its GGUF file, o
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from benchmarks.real_gates import GAME, spread
 from ssp_agents.engines.base import Engine
-from ssp_agents.rollout import answer
+from ssp_agents.rollout import EVALUATION, answer, play
 from ssp_env.game.outcome import Ending
 from ssp_env.game.prompts import SHIPPED, Prompts
 from ssp_env.game.record import GameRecord
@@ -50,7 +52,8 @@ def attempts(
     rules = Rules.build(world, tokenizer, config.game)
     opened: Engine = engine_of(config, rules)
     asked = list(enumerate(spread(world.questions(0, -(-count // 7)))[:count]))
-    return answer(rules, asked, opened, temperature=0.0, seed=0, at_once=count)
+    once = replace(rules, config=rules.config.replace(attempts=1))
+    return answer(once, asked, partial(play, engine=opened, temperature=0.0), (EVALUATION, 0))
 
 
 @pytest.mark.parametrize("name", [name for name in SHIPPED if name != "mini"])

@@ -1,4 +1,4 @@
-"""Scripts that play the mini-wiki, rounds of them, and games that are saved."""
+"""Scripts that play the mini-wiki, batches of them, and games that are saved."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from ssp_env.errors import ServiceError
+from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.game import Game
 from ssp_env.game.protocol import Tags
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy
 from ssp_env.game.trajectory import Trajectory
@@ -86,8 +86,8 @@ def turn(trajectory: Trajectory, script: Script) -> list[int]:
     )
 
 
-def play(played: Round, script: Script) -> Round:
-    """Plays a round to its end; every scripted turn has to end its turn."""
+def play(played: GameBatch, script: Script) -> GameBatch:
+    """Plays a batch of games to its end; every scripted turn has to end its turn."""
     while pending := played.pending():
         for trajectory in pending:
             ids = turn(trajectory, script)
@@ -96,7 +96,7 @@ def play(played: Round, script: Script) -> Round:
     return played
 
 
-def records(played: Round) -> list[GameRecord]:
+def records(played: GameBatch) -> list[GameRecord]:
     """The records of all games."""
     return [record_game(game, played.rules) for game in played.games]
 
@@ -112,12 +112,13 @@ def rules_of(world: World, tokenizer: Tokenizer, **changes: Any) -> Rules:
 
 def begin(
     rules: Rules,
-    slots: int = 4,
+    num_games: int = 4,
     seed: Sequence[int] = (1, 2),
     strategy: BatchStrategy | None = None,
-) -> Round:
-    """A round over the world's answers, drawn without replacement while there are enough."""
-    return Round(rules, answers_of(rules.world), slots, seed, strategy)
+) -> GameBatch:
+    """A batch of games over the world's answers, drawn without replacement while there are
+    enough."""
+    return GameBatch(rules, answers_of(rules.world), num_games, seed, strategy)
 
 
 def spell(tokenizer: Tokenizer, ids: Sequence[int]) -> bytes:
@@ -146,7 +147,7 @@ def again(game: Game, rules: Rules) -> SavedGame:
 def mixed_games(rules: Rules) -> list[SavedGame]:
     """Two valid games, an invalid and a void one, of three attempts; in the first, one is right and
     one says nothing, in the second, all are right."""
-    played = begin(rules, slots=4)
+    played = begin(rules, num_games=4)
     first, _, invalid, void = played.games
     assert void.proposer is not None
     played.void([void.proposer], ServiceError("engine", "gone"))

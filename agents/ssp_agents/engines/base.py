@@ -73,14 +73,14 @@ class StopRule:
         return cls(frozenset(tokens), tuple(sorted(strings)))
 
 
-def _can_be_spelled(tag: bytes, tokenizer: Tokenizer, own: int) -> bool:
+def _can_be_spelled(tag: bytes, tokenizer: Tokenizer, tag_token: int) -> bool:
     """True if a tag can be written without its own token: another one contains it, or ends with the
     beginning of it."""
     beginnings = tuple(tag[:length] for length in range(1, len(tag) + 1))
     return any(
         tag in piece or piece.endswith(beginnings)
         for token, piece in enumerate(tokenizer.pieces)
-        if tag[:1] in piece and token != own
+        if tag[:1] in piece and token != tag_token
     )
 
 

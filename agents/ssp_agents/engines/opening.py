@@ -80,8 +80,8 @@ class Partnered:
         return sum(engine.running for engine in self._both)
 
     def submit(self, requests: Sequence[Request]) -> None:
-        for engine, own in zip(self._both, (True, False), strict=True):
-            engine.submit([r for r in requests if self._plays(r.role) == own])
+        for engine, is_policy in zip(self._both, (True, False), strict=True):
+            engine.submit([r for r in requests if self._plays(r.role) == is_policy])
 
     def step(self) -> list[tuple[int, Generation]]:
         """One step of each that has something to do; if one fails, all that runs is void."""

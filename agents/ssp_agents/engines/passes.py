@@ -106,8 +106,8 @@ class Passes:
                 else:
                     rows.append(row)
             if rows:
-                found = logits[self.tensor(rows)]
-                finished.append(Read(cache, rows, [order[row].ids for row in rows], found))
+                logits_of = logits[self.tensor(rows)]
+                finished.append(Read(cache, rows, [order[row].ids for row in rows], logits_of))
         return finished
 
     def forward(self, cache: RaggedCache, ids: Tensor, new: Tensor) -> Tensor:
@@ -116,14 +116,14 @@ class Passes:
         if not self.way.apart:
             return self._pass(cache, ids, new)
 
-        found = torch.zeros(len(ids), self._vocab_size, device=self.device)
+        logits_of = torch.zeros(len(ids), self._vocab_size, device=self.device)
         lengths = cache.lengths  # as they are now: passes make them longer
         for length in torch.unique(lengths[new > 0]):
             rows = ((lengths == length) & (new > 0)).nonzero().flatten()
             part = cache.select(rows)
-            found[rows] = self._pass(part, ids[rows], new[rows]).float()
+            logits_of[rows] = self._pass(part, ids[rows], new[rows]).float()
             cache.put(rows, part)
-        return found
+        return logits_of
 
     def tensor(self, values: Sequence[int]) -> Tensor:
         """Numbers as int64, on the model's device."""
@@ -236,14 +236,14 @@ class Passes:
             cache = RaggedCache.gathered([(part.cache, self.tensor(part.rows)) for part in parts])
             order = [prompts.index(ids) for part in parts for ids in part.sequences]
             logits = torch.cat([part.logits for part in parts]).float()
-            own = torch.stack([plain.logprobs[text, read[text] - 1] for text in order])
-            apart.append(plain.distance(logits.log_softmax(-1), own))
+            expected = torch.stack([plain.logprobs[text, read[text] - 1] for text in order])
+            apart.append(plain.distance(logits.log_softmax(-1), expected))
 
             ids = self.tensor([texts[text][read[text]] for text in order])
             more = self.tensor([text == going for text in order])
             logits = self.forward(cache, ids[:, None], more)[order.index(going)].float()
-            own = plain.logprobs[going, read[going]]
-            apart.append(plain.distance(logits.log_softmax(-1), own))
+            expected = plain.logprobs[going, read[going]]
+            apart.append(plain.distance(logits.log_softmax(-1), expected))
             for row, text in enumerate(order):
                 kept[text] = Kept(cache, row, [*texts[text][: read[text] + (text == going)]])
         return max(apart)

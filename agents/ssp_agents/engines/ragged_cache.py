@@ -99,8 +99,8 @@ class RaggedCache:
         for name, length in {**grow, "_conv": None, "_recurrent": None}.items():
             stores = [getattr(cache, name) for cache, _ in parts]
             for layer in dict.fromkeys(layer for store in stores for layer in store):
-                held = zip(stores, parts, strict=True)
-                pieces = [(store.get(layer), rows) for store, (_, rows) in held]
+                stored = zip(stores, parts, strict=True)
+                pieces = [(store.get(layer), rows) for store, (_, rows) in stored]
                 getattr(whole, name)[layer] = _rows(pieces, length)
 
                 del pieces
@@ -228,15 +228,15 @@ def _rows(pieces: Sequence[tuple[Tensor | None, Tensor]], length: int | None) ->
     model = next(tensor for tensor, _ in pieces if tensor is not None)
     shape = model.shape[1:] if length is None else (model.shape[1], length, *model.shape[3:])
 
-    found = []
+    parts = []
     for tensor, rows in pieces:
         if tensor is None:
-            found.append(model.new_zeros(len(rows), *shape))
+            parts.append(model.new_zeros(len(rows), *shape))
         elif length is None:
-            found.append(tensor.index_select(0, rows))
+            parts.append(tensor.index_select(0, rows))
         else:
-            found.append(_room(tensor[:, :, :length].index_select(0, rows), length))
-    return found[0] if len(found) == 1 else torch.cat(found)
+            parts.append(_room(tensor[:, :, :length].index_select(0, rows), length))
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _room(tensor: Tensor, length: int) -> Tensor:

@@ -63,7 +63,7 @@ class Beginnings:
         for near in (place - 1, place):
             if 0 <= near < len(self._sorted):
                 size = common(self._sorted[near], ids)
-                best = max(best, (self._order[near], size), key=lambda found: found[1])
+                best = max(best, (self._order[near], size), key=lambda match: match[1])
         return best
 
 
@@ -80,14 +80,14 @@ def pieces(sequences: Mapping[tuple[int, ...], int], least: int) -> list[Piece]:
     (5, 6) 1
     (7,) 0
     """
-    found: list[Piece] = []
+    cut: list[Piece] = []
 
     def branch(group: list[tuple[int, ...]], behind: Piece | None) -> None:
         # Sorted sequences that have all that was read before in common.
         first, last = group[0], group[-1]
         start = sequences[first] if behind is None else behind.end
         if len(group) == 1:
-            found.append(Piece(first, start, len(first), behind))
+            cut.append(Piece(first, start, len(first), behind))
             return
 
         alike = common(first, last)
@@ -95,13 +95,13 @@ def pieces(sequences: Mapping[tuple[int, ...], int], least: int) -> list[Piece]:
         level = behind is not None or {sequences[ids] for ids in group} == {start}
         if level and (len(group) - 1) * (shared - start) >= least:
             behind = Piece(first, start, shared, behind)
-            found.append(behind)
+            cut.append(behind)
         for part in _parted(group, alike):
             branch(part, behind)
 
     if sequences:
         branch(sorted(sequences), None)
-    return found
+    return cut
 
 
 def _parted(group: list[tuple[int, ...]], alike: int) -> Iterator[list[tuple[int, ...]]]:
@@ -119,7 +119,7 @@ def passes(wanted: Sequence[Piece], cost: int) -> list[list[Piece]]:
     >>> [[piece.width for piece in part] for part in passes(wide, cost=64)]
     [[100, 98, 97], [20, 19]]
     """
-    found = []
+    groups = []
     for depth in range(1 + max((piece.depth for piece in wanted), default=-1)):
         level = [piece for piece in wanted if piece.depth == depth]
         level.sort(key=attrgetter("width"), reverse=True)
@@ -140,5 +140,5 @@ def passes(wanted: Sequence[Piece], cost: int) -> list[list[Piece]]:
         while level:
             parts.append(level[starts[len(level)] :])
             level = level[: starts[len(level)]]
-        found += parts[::-1]
-    return found
+        groups += parts[::-1]
+    return groups

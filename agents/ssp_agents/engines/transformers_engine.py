@@ -143,7 +143,7 @@ class TransformersEngine:
             whole = [(part, self.passes.tensor(rows)) for part, rows in parts]
             cache = RaggedCache.gathered(whole, spent=spent)
         self._rows, self._cache = [self._rows[row] for row in live] + joined, cache
-        return self._take(first, *sample(logits, joined))
+        return self._record(first, *sample(logits, joined))
 
     def _go_on(self) -> list[Turn]:
         """One more token for each row that runs; returns those that it has finished."""
@@ -159,7 +159,7 @@ class TransformersEngine:
         last = self.passes.tensor([turn.ids[-1] for turn in self._rows])
         going = self.passes.tensor([not turn.stopped for turn in self._rows])
         logits = self.passes.forward(self._cache, last[:, None], going)  # (rows, vocabulary)
-        return self._take(0, *sample(logits, self._rows))
+        return self._record(0, *sample(logits, self._rows))
 
     def _set_apart(self) -> None:
         """Gives what is kept a cache of its own, so that it holds no batch in memory.
@@ -173,11 +173,11 @@ class TransformersEngine:
             cache = part[0][1].cache
             if len(part) == len(cache.lengths) and cache is not self._cache:
                 continue
-            own = cache.select(self.passes.tensor([kept.row for _, kept in part]))
+            copy = cache.select(self.passes.tensor([kept.row for _, kept in part]))
             for row, (key, kept) in enumerate(part):
-                self._kept[key] = Kept(own, row, kept.seen)
+                self._kept[key] = Kept(copy, row, kept.seen)
 
-    def _take(self, first: int, tokens: Tensor, logprobs: Tensor) -> list[Turn]:
+    def _record(self, first: int, tokens: Tensor, logprobs: Tensor) -> list[Turn]:
         """Hands the rows from ``first`` on their tokens; returns the turns that these finish."""
         values: list[float] = logprobs.tolist()
         if math.isnan(sum(values)):
@@ -240,8 +240,8 @@ class TransformersEngine:
         fresh = self.passes.nothing()
         known = {}
         for ids, turns in sequences.items():
-            own = (self._kept[turn.key] for turn in turns if turn.key in self._kept)
-            known[ids] = next((kept for kept in own if self.passes.continues(kept, ids)), fresh)
+            cached = (self._kept[turn.key] for turn in turns if turn.key in self._kept)
+            known[ids] = next((kept for kept in cached if self.passes.continues(kept, ids)), fresh)
         if not self.passes.shares:
             return known
 

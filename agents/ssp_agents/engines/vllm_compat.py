@@ -109,11 +109,11 @@ def _refusal(error: Exception, model_dir: str | Path) -> str:
 
 def _causes(error: BaseException | None) -> list[BaseException]:
     """An exception and those that led to it."""
-    found: list[BaseException] = []
-    while error is not None and error not in found:
-        found.append(error)
+    chain: list[BaseException] = []
+    while error is not None and error not in chain:
+        chain.append(error)
         error = error.__cause__ or error.__context__
-    return found
+    return chain
 
 
 def _release() -> str:
@@ -177,10 +177,10 @@ def _forbid(model: Any, tokens: int) -> None:
 
     @functools.wraps(original)
     def compute_logits(self: Any, *args: Any, **kwargs: Any) -> Tensor | None:
-        found: Tensor | None = original(self, *args, **kwargs)
-        if found is not None:  # processes of a spread model but the first have none
-            found[..., getattr(self, "tokens_of_tokenizer", found.shape[-1]) :] = -torch.inf
-        return found
+        logits: Tensor | None = original(self, *args, **kwargs)
+        if logits is not None:  # processes of a spread model but the first have none
+            logits[..., getattr(self, "tokens_of_tokenizer", logits.shape[-1]) :] = -torch.inf
+        return logits
 
     compute_logits.forbids_surplus = True  # type: ignore[attr-defined]
     kind.compute_logits = compute_logits
@@ -235,8 +235,8 @@ def _prepare_cpu() -> None:
 
 
 def _attributes(value: Any) -> Mapping[str, Any]:
-    held = vars(value)
-    return held if isinstance(held, Mapping) else {}
+    fields = vars(value)
+    return fields if isinstance(fields, Mapping) else {}
 
 
 def _flatten_rotary() -> None:

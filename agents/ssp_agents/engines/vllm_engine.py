@@ -119,7 +119,7 @@ class VLLMEngine:
 
             (part,) = output.outputs
             self._check_versions(part)
-            self._take(turn, part.token_ids, part.logprobs)
+            self._record(turn, part.token_ids, part.logprobs)
             if turn.stopped and not output.finished:
                 beyond.append(output.request_id)
             if turn.stopped or output.finished:
@@ -253,7 +253,7 @@ class VLLMEngine:
             output_kind=RequestOutputKind.DELTA,
         )
 
-    def _take(self, turn: Turn, tokens: Sequence[int], logprobs: Sequence[Any]) -> None:
+    def _record(self, turn: Turn, tokens: Sequence[int], logprobs: Sequence[Any]) -> None:
         for token, entry in zip(tokens, logprobs, strict=True):
             if turn.stopped:
                 return  # vLLM was a token ahead

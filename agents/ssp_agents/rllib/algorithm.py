@@ -37,12 +37,18 @@ from ssp_agents.metrics import merge_figures, step_figures
 from ssp_agents.models import load_state
 from ssp_agents.rllib.compat import HookedAlgorithm
 from ssp_agents.rllib.config import SSPConfig
-from ssp_agents.rllib.env_runner import Sample, busiest, records_of, renumber, rounds_of
+from ssp_agents.rllib.env_runner import (
+    Sample,
+    game_batches_of,
+    records_of,
+    renumber,
+    slowest_runner_seconds,
+)
 from ssp_agents.rllib.learner import ask_learners, freeze_collected, naming_dead_learners
 from ssp_agents.rllib.module import LEARNER_FOLDER, MODULE_FOLDER, MODULE_ID, describe, to_batch
 from ssp_agents.rllib.results import evaluation_figures, log_step
 from ssp_agents.rllib.runners import Runners, check_cluster
-from ssp_agents.rows import credited, deal, deal_to_learners, with_loss_weights
+from ssp_agents.rows import shard_rows, split_updates, with_advantages, with_loss_weights
 from ssp_env.errors import UsageError
 from ssp_env.game.record import GameRecord
 from ssp_env.game.strategies import BatchStrategy, update_strategy
@@ -63,10 +69,11 @@ def _elsewhere(name: str, instead: str) -> Callable[..., Any]:
 
 
 class SSP(HookedAlgorithm):
-    """Search self-play: play a step's rounds, learn from them, hand the new weights to the players.
+    """Search self-play: play a step's game batches, learn from them, hand the new weights to the
+    players.
 
-    The batch strategy, with its pool of verified questions, lives here; each round is sent a copy.
-    ``last_games`` and ``last_figures`` hold records and figures of the latest step.
+    The batch strategy, with its pool of verified questions, lives here; each of them is sent a
+    copy. ``last_games`` and ``last_figures`` hold records and figures of the latest step.
     """
 
     last_games: Sequence[GameRecord] = ()
@@ -165,14 +172,15 @@ class SSP(HookedAlgorithm):
         seconds = {
             "sample": sampled - began + played - learnt,
             "learn": learnt - sampled + time.perf_counter() - played,
-            **busiest(samples),
+            **slowest_runner_seconds(samples),
         }
         self._report(samples, updates, seconds)
 
     def _play(self, step: int, strategy: BatchStrategy) -> list[Sample]:
-        """Rounds of a step (from 0), in their order, by the batch strategy as it was before."""
+        """Game batches of a step (from 0), in their order, by the batch strategy as it was
+        before."""
         config, state = self.config, strategy.get_state()
-        tasks = rounds_of(step, config.learning(), config.game(), self._given.of_step(step))
+        tasks = game_batches_of(step, config.learning(), config.game(), self._given.of_step(step))
         # The pool may be large: it is stored once, and read by all runners of a machine.
         shared = state if self.env_runner is not None else ray.put(state)
         calls = [methodcaller("sample", **task, strategy=shared) for task in tasks]
@@ -219,15 +227,15 @@ class SSP(HookedAlgorithm):
     def _learn(self, samples: Sequence[Sample]) -> list[dict[str, float]]:
         """Figures of a step's optimizer updates; one without rows to learn from is left out."""
         learning, learners = self.config.learning(), self.config.num_learners
-        rows = credited([row for sample in samples for row in sample.rows], learning)
+        rows = with_advantages([row for sample in samples for row in sample.rows], learning)
         updates = []
-        for part, slots in deal(rows, learning):
+        for part, num_games in split_updates(rows, learning):
             # Its games were void, or taught nothing: Adam takes no step.
             if not part:
                 continue
-            weighted = with_loss_weights(part, learning, slots, self.config.game())
+            weighted = with_loss_weights(part, learning, num_games, self.config.game())
             # Weights hold B and n of the whole update, so shards may be of any size.
-            shards = deal_to_learners(weighted, learners) if learners else [weighted]
+            shards = shard_rows(weighted, learners) if learners else [weighted]
             batches = [to_batch(shard) for shard in shards]
             given: dict[str, Any] = {"batches": batches} if learners else {"batch": batches[0]}
             with naming_dead_learners(self.learner_group):
@@ -266,7 +274,7 @@ class SSP(HookedAlgorithm):
         shares = [numbered[i::count] for i in range(count)]
         calls = [methodcaller("solve", share, temperature, seed) for share in shares]
         records = chain.from_iterable(self._runners.map(group, calls))
-        return sorted(records, key=attrgetter("slot"))
+        return sorted(records, key=attrgetter("index"))
 
     def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
         """Measures the policy on ``evaluation_duration`` questions that it never trains on: always
@@ -311,8 +319,8 @@ class SSP(HookedAlgorithm):
         if module_id != MODULE_ID:
             return None
         copy: RLModule = self.config.rl_module_spec.build().eval()
-        held = self._publish(half=False)
-        load_state(copy, ray.get(held) if isinstance(held, ray.ObjectRef) else held)
+        weights = self._publish(half=False)
+        load_state(copy, ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights)
         return copy
 
     def set_weights(self, weights: dict[str, dict[str, Any]]) -> None:
@@ -328,8 +336,8 @@ class SSP(HookedAlgorithm):
     def _publish(self, half: bool) -> Any:
         """The present weights: tensors of a learner in this process, or a reference to arrays that
         the first remote learner put into Ray's object store. Readers get them from that node."""
-        found = ask_learners(self.learner_group, methodcaller("publish", half))
-        return next(weights for weights in found if weights is not None)
+        published = ask_learners(self.learner_group, methodcaller("publish", half))
+        return next(weights for weights in published if weights is not None)
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         return self._runners.revive(env_runner_group)

@@ -53,7 +53,7 @@ CALLED = (
     "on_evaluate_end",
     "on_sample_end",
 )
-"""Callbacks that are called: ``on_sample_end`` after each round, with its
+"""Callbacks that are called: ``on_sample_end`` after each game batch, with its
 :class:`~ssp_agents.rllib.env_runner.Sample`, the others as RLlib does."""
 
 UNCALLED_OF_LEARNERS = (
@@ -172,14 +172,14 @@ class SSPConfig(HookedConfig):
     @property
     def gpus(self) -> Gpus:
         """Way in which env runners and learners use GPUs."""
-        asked = self.num_gpus_per_env_runner, self.num_gpus_per_learner
-        if asked[1] == 1 and asked[0] >= 1 and float(asked[0]).is_integer():
+        gpus = self.num_gpus_per_env_runner, self.num_gpus_per_learner
+        if gpus[1] == 1 and gpus[0] >= 1 and float(gpus[0]).is_integer():
             return "own"
-        if asked not in ((0, 0), SHARED):
+        if gpus not in ((0, 0), SHARED):
             fix = "two of a kind may meet on a GPU, or some sees none; give 1 and 1 for GPUs of "
             fix += f"their own, or {SHARED[0]} and {SHARED[1]} for one of each on every GPU"
-            raise ConfigError("num_gpus_per_env_runner, num_gpus_per_learner", asked, fix)
-        return "shared" if asked == SHARED else "none"
+            raise ConfigError("num_gpus_per_env_runner, num_gpus_per_learner", gpus, fix)
+        return "shared" if gpus == SHARED else "none"
 
     @property
     def is_sharded(self) -> bool:
@@ -261,9 +261,9 @@ class SSPConfig(HookedConfig):
             groups.setdefault(question.group, []).append(question)
 
         in_turn = chain.from_iterable(zip_longest(*groups.values()))
-        found = [question for question in in_turn if question is not None][:count]
-        check_unseen(self.learning(), found)
-        return found
+        questions = [question for question in in_turn if question is not None][:count]
+        check_unseen(self.learning(), questions)
+        return questions
 
     def validate(self) -> None:
         """Checks our settings before RLlib checks its own, and before anything is built."""
@@ -288,8 +288,8 @@ class SSPConfig(HookedConfig):
             self.model_dir = str(shipped_directory(shipped))
         game, learning, engine = self.game(), self.learning(), self.engine_config()
         self._refuse_unread()
-        own = getattr(self.given_module_spec, "module_class", None) not in (None, LLMModule)
-        if own and engine.kind == "vllm":
+        user_module = getattr(self.given_module_spec, "module_class", None) not in (None, LLMModule)
+        if user_module and engine.kind == "vllm":
             fix = "vLLM plays the model of model_dir: engine='transformers' plays your module"
             raise ConfigError("rl_module_spec", self.given_module_spec, fix)
         with named("env_config"):
@@ -318,15 +318,15 @@ class SSPConfig(HookedConfig):
         """Refuses settings and callbacks that would be read by nobody, and silently so."""
         untouched = vars(type(self)())
         for name, fix in REFUSED.items():
-            held = attribute_of(name, untouched)
-            value, default = getattr(self, held), untouched[held]
+            attribute = attribute_of(name, untouched)
+            value, default = getattr(self, attribute), untouched[attribute]
             if value is not default and not bool(value == default):
                 raise ConfigError(name, value, f"not used by search self-play; {fix}")
 
         for cls in force_list(self.callbacks_class):
             for name, theirs in vars(RLlibCallback).items():
-                own = getattr(cls, name, theirs) is not theirs
-                if name.startswith("on_") and name not in CALLED and own:
+                overridden = getattr(cls, name, theirs) is not theirs
+                if name.startswith("on_") and name not in CALLED and overridden:
                     fix = f"self-play never calls {name}; it calls {', '.join(CALLED)}"
                     raise ConfigError("callbacks_class", cls, fix)
 

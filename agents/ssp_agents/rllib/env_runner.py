@@ -1,7 +1,7 @@
-"""EnvRunner: plays whole rounds; hands back rows to learn from and records to keep.
+"""EnvRunner: plays whole game batches; hands back rows to learn from and records to keep.
 
-A round is numbered within its step, and its seed names seed, step and number, never a runner. So it
-does not matter who plays it, how many runners there are, or in which order they finish.
+A game batch is numbered within its step, and its seed names seed, step and number, never a runner.
+So it does not matter who plays it, how many runners there are, or in which order they finish.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -29,15 +30,15 @@ from ssp_agents.given import check_given
 from ssp_agents.models import lm_weights
 from ssp_agents.rllib.learner import freeze_collected
 from ssp_agents.rllib.module import MODULE_ID, LLMModule, module_spaces, unpack
-from ssp_agents.rollout import answer, play, sampled
+from ssp_agents.rollout import EVALUATION, answer, play, sampled
 from ssp_agents.rows import Row, rows_of
 from ssp_env.errors import UsageError
+from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Origin
 from ssp_env.game.outcome import RESERVED, Ending
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question
@@ -48,12 +49,12 @@ _GAMES = 0x9A3E
 
 @dataclass(frozen=True)
 class Sample:
-    """Result of a round; plain data, cheap to ship."""
+    """Result of a batch of games; plain data, cheap to ship."""
 
     rows: list[Row]
     records: list[GameRecord]
     verified: list[PooledQuestion]
-    """Questions that the round adds to the pool."""
+    """Questions that the game batch adds to the pool."""
     seconds: dict[str, float]
     """Wall-clock seconds: ``game`` (everything but the engine) and ``engine``."""
     runner: int = 0
@@ -63,7 +64,7 @@ class Sample:
 
 
 class SSPEnvRunner(EnvRunner):
-    """Plays rounds, with its own world and engine. Only weights stay from one to the next."""
+    """Plays game batches, with its own world and engine. Only weights stay from one to the next."""
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
@@ -117,40 +118,40 @@ class SSPEnvRunner(EnvRunner):
         *,
         step: int = -1,
         number: int = 0,
-        slots: int = 0,
+        num_games: int = 0,
         given: Sequence[Question] = (),
         strategy: Any = None,
         **_: Any,
     ) -> Sample:
-        """Plays a round of so many proposals and these given questions, the ``number``-th of a
+        """Plays a game batch of so many proposals and these given questions, the ``number``-th of a
         training step, from 0; with the weights and the config, its arguments decide every game.
         ``strategy`` is the state that the batch strategy had when the step began, or Ray's
         reference to it."""
         if step < 0:
-            what = "an env runner plays rounds of a training step, not single episodes"
+            what = "an env runner plays game batches of a training step, not single episodes"
             raise UsageError(f"{what}: call train(), or solve(questions) of the algorithm")
         seed, engine = [_GAMES, self.config.seed or 0, step, number], self._players
         began, worked = time.perf_counter(), sampled.seconds
-        # All rounds of a step begin with one state, whoever plays them and when.
+        # All game batches of a step begin with one state, whoever plays them and when.
         copy = self.config.batch_strategy()
         copy.set_state(ray.get(strategy) if isinstance(strategy, ray.ObjectRef) else strategy)
 
         engine.wake()
         answers = answers_of(self.rules.world)
-        round_ = Round(self.rules, answers, slots, seed, copy, given=given)
-        play(round_, engine, temperature=self.learning.temperature)
+        batch = GameBatch(self.rules, answers, num_games, seed, copy, given=given)
+        play(batch, engine, temperature=self.learning.temperature)
         groups, version = iter([question.group for question in given]), engine.weights_version
         records = [
             record_game(
                 game, self.rules, version, next(groups) if game.origin is Origin.GIVEN else None
             )
-            for game in round_.games
+            for game in batch.games
         ]
-        rows = rows_of(round_.games, self.learning)
+        rows = rows_of(batch.games, self.learning)
 
         worked = sampled.seconds - worked
         seconds = {"game": time.perf_counter() - began - worked, "engine": worked}
-        sample = Sample(rows, records, round_.verified, seconds, self.worker_index or 0)
+        sample = Sample(rows, records, batch.verified, seconds, self.worker_index or 0)
         # What a callback logs goes along with the sample.
         make_callback(
             "on_sample_end",
@@ -179,12 +180,16 @@ class SSPEnvRunner(EnvRunner):
     ) -> list[GameRecord]:
         """Lets the solver answer numbered questions, once each; nothing is learnt from it."""
         self.engine.wake()
-        # A GPU's memory is planned for a round, and there may be many more questions.
+        # A GPU's memory is planned for a batch of games, and there may be many more questions.
         on_gpu = self.config.num_gpus_per_env_runner > 0
         at_once = played_at_once(self.game, self.learning) if on_gpu else max(1, len(questions))
-        return answer(
-            self.rules, questions, self.engine, temperature=temperature, seed=seed, at_once=at_once
-        )
+        once = replace(self.rules, config=self.rules.config.replace(attempts=1))
+        sample = partial(play, engine=self.engine, temperature=temperature)
+        version, records = self.engine.weights_version, list[GameRecord]()
+        for first in range(0, len(questions), at_once):
+            portion = questions[first : first + at_once]
+            records += answer(once, portion, sample, (EVALUATION, seed), version)
+        return records
 
     # -- RLlib ---------------------------------------------------------------------------------
 
@@ -214,33 +219,35 @@ class SSPEnvRunner(EnvRunner):
         self.engine.update_weights(playing, version)
 
 
-# -- rounds of a step --------------------------------------------------------------------------
+# -- game batches of a step ---------------------------------------------------------------------
 
 
-def rounds_of(
+def game_batches_of(
     step: int, learning: LearningConfig, game: GameConfig, given: Sequence[Question]
 ) -> list[dict[str, Any]]:
-    """Rounds of a step, as :meth:`SSPEnvRunner.sample` takes them; all but the last have
+    """Game batches of a step, as :meth:`SSPEnvRunner.sample` takes them; all but the last have
     ``round_size`` questions. Proposals, in groups about one answer, and ``given`` questions are
     spread evenly over them."""
     batch, size = learning.batch_size, learning.round_size
     groups, left = (batch - len(given)) // game.proposals, iter(given)
-    rounds = []
+    game_batches = []
     for number, first in enumerate(range(0, batch, size)):
         stop = min(first + size, batch)
-        # Of all groups, the share that lies between the round's first slot and its last.
-        slots = (stop * groups // batch - first * groups // batch) * game.proposals
-        own = [*islice(left, stop - first - slots)]
-        rounds.append({"step": step, "number": number, "slots": slots, "given": own})
-    return rounds
+        # Of all groups, the share that lies between the game batch's first game and its last.
+        num_games = (stop * groups // batch - first * groups // batch) * game.proposals
+        of_batch = [*islice(left, stop - first - num_games)]
+        game_batches.append(
+            {"step": step, "number": number, "num_games": num_games, "given": of_batch}
+        )
+    return game_batches
 
 
 def renumber(samples: Sequence[Sample]) -> list[Sample]:
-    """Gives each game of a step its own number; samples are in the order of their rounds."""
+    """Gives each game of a step its own number; samples are in the order of their game batches."""
     numbered, base = [], 0
     for sample in samples:
         rows = [replace(row, game=row.game + base) for row in sample.rows]
-        records = [replace(record, first_slot=base) for record in sample.records]
+        records = [replace(record, first_index=base) for record in sample.records]
         numbered.append(replace(sample, rows=rows, records=records))
         base += len(sample.records)
     return numbered
@@ -251,7 +258,7 @@ def records_of(samples: Iterable[Sample]) -> list[GameRecord]:
     return [record for sample in samples for record in sample.records]
 
 
-def busiest(samples: Sequence[Sample]) -> dict[str, float]:
+def slowest_runner_seconds(samples: Sequence[Sample]) -> dict[str, float]:
     """Wall-clock seconds of a step's games, by part, of the runner that took longest for it."""
     totals: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for sample in samples:

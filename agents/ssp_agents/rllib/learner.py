@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ssp_agents import models, sharding
 from ssp_agents.architecture import can_share_prefix
-from ssp_agents.columns import Columns, columns_of
+from ssp_agents.batches import Columns, columns_of
 from ssp_agents.config import LearningConfig
 from ssp_agents.losses import find_algorithm
 from ssp_agents.precision import autocasting, is_small, passes_dtype, round_frozen
@@ -78,7 +78,7 @@ class SSPLearner(HookedLearner):
             autocast=self._dtype,
             learners=max(1, self.config.num_learners),
             no_sync=getattr(self.module[MODULE_ID], "no_sync", None),
-            agree=shared,
+            max_over_learners=shared,
             loss=self._loss_of_hook,
             after_pass=give_back_memory if self._holds_much else None,
         )
@@ -188,15 +188,15 @@ class SSPLearner(HookedLearner):
 
         Computed as in an update, one row at a time, without gradients.
         """
-        device, found = self.torch_device, []
+        device, scores = self.torch_device, []
         with torch.no_grad(), autocasting(device, self._dtype):
             for row in rows:
                 # Padding and neighbours would change last digits, and a difference is looked for.
                 columns = columns_of([row])
                 part = {n: torch.as_tensor(c, device=device) for n, c in columns.items()}
-                found.append(self._score(part).logprobs.float().cpu().numpy())
+                scores.append(self._score(part).logprobs.float().cpu().numpy())
 
-        return np.concatenate(found)
+        return np.concatenate(scores)
 
     # -- weights that leave a learner ----------------------------------------------------------
 

@@ -18,8 +18,8 @@ from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from torch import Tensor
 
 from ssp_agents.architecture import check_scoring
+from ssp_agents.batches import columns_of
 from ssp_agents.causal_lm import head_logits, states
-from ssp_agents.columns import columns_of
 from ssp_agents.models import LM, adapt, as_tensor, load_model, load_state
 from ssp_agents.precision import autocasting, widened
 from ssp_agents.rows import Row

@@ -12,7 +12,7 @@ from ray.rllib.core import ALL_MODULES
 from ray.rllib.utils import metrics as names
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
-from ssp_agents.metrics import FIGURES
+from ssp_agents.metrics import FIGURES, accuracies
 from ssp_agents.rllib.module import MODULE_ID
 from ssp_env.game.record import GameRecord
 from ssp_env.types import Question
@@ -42,12 +42,12 @@ def evaluation_figures(
 ) -> dict[str, Any]:
     """Figures of an evaluation: as of any episodes, and the share of right answers by group of the
     questions, those without a game included."""
-    accuracy = {}
-    played = [game for game in games if game.outcome != "void"]
-    for group in sorted({question.group for question in questions}):
-        own = [game for game in played if game.question_group == group]
-        accuracy[group] = _mean([any(attempt.right for attempt in g.attempts) for g in own])
-    return {**episode_figures(games), names.NUM_EPISODES: len(played), "accuracy": accuracy}
+    accuracy = {
+        group: one.right / one.asked if one.asked else nan
+        for group, one in accuracies(games, questions).items()
+    }
+    played = sum(game.outcome != "void" for game in games)
+    return {**episode_figures(games), names.NUM_EPISODES: played, "accuracy": accuracy}
 
 
 def log_step(

@@ -100,7 +100,7 @@ class Runners:
         while len(results) < len(calls):
             while waiting and not manager.healthy_actor_ids():
                 self._await_one(group)
-            # One call at a time for each: it plays a round, with a whole engine to itself.
+            # One call at a time for each: it plays a batch of games, with a whole engine to itself.
             busy = {job.runner for job in begun.values()}
             deadline = time.monotonic() + self._config.sample_timeout_s
             for runner in manager.healthy_actor_ids():
@@ -127,7 +127,7 @@ class Runners:
                     what = f"{MOST_DEATHS} env runners died of the same work, the last one "
                     what += f"because: {cause}; Ray's log of the workers says more"
                     raise ServiceError("engine", what) from error
-                # First in line: a step ends with the last of its rounds.
+                # First in line: a step ends with the last of its game batches.
                 waiting.appendleft(job.call)
             else:
                 if raised is not None:

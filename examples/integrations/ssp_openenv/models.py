@@ -14,7 +14,7 @@ class SspAction(Action):
 
 class SspObservation(Observation):
     """What the player has not seen yet. A void game is done and has no reward; ``metadata`` holds
-    the infos of every door."""
+    the infos of every interface."""
 
     text: str = Field(default="", description="the prompt, later what a search found")
 

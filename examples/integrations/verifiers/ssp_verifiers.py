@@ -19,9 +19,9 @@ from pydantic import Field
 from verifiers.v1.dialects.chat import message_to_wire
 
 from ssp_env import Rules, ServiceError, Trajectory
-from ssp_env.doors.chat import failure_of, play_turns, reward_of
-from ssp_env.doors.episode import Episode
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.chat import failure_of, play_turns, reward_of
+from ssp_env.envs.driver import GameDriver
+from ssp_env.envs.setup import set_up
 from ssp_env.errors import require_version
 from ssp_env.net import http_client
 
@@ -34,7 +34,7 @@ KINDS: dict[str, type[vf.RolloutError]] = {"search": vf.ToolsetError, "engine": 
 
 
 class SspTasksetConfig(vf.TasksetConfig):
-    """Which games are played; see the keywords of every door in docs/environment.md."""
+    """Which games are played; see the keywords of every interface in docs/environment.md."""
 
     world: str = "wiki-mini"
     world_options: dict[str, Any] = Field(default_factory=dict)
@@ -141,13 +141,13 @@ class SspEnv(vf.Env[SspEnvConfig]):
         self.rules: Rules = self.taskset.config.rules()
 
     async def setup(self, agents: vf.Agents) -> None:
-        """Keeps readings that verify out of training."""
+        """Keeps attempts to verify out of training."""
         agents.verifier.trainable = False
 
     async def run(self, task: vf.Task[SspData], agents: vf.Agents) -> None:
         """Plays a game, then pays its traces."""
-        episode = Episode(self.rules)
-        await asyncio.to_thread(episode.reset, task.data.seed)
+        driver = GameDriver(self.rules)
+        await asyncio.to_thread(driver.reset, task.data.seed)
         opened: dict[int, vf.Interaction] = {}
 
         async with AsyncExitStack() as stack:
@@ -167,13 +167,13 @@ class SspEnv(vf.Env[SspEnvConfig]):
                     raise ServiceError("engine", "no turn" if last is None else last.message)
                 return _said(segment)
 
-            await play_turns(episode, write)
+            await play_turns(driver, write)
 
         # Closing them has stamped the traces as fine.
-        self._pay(episode, opened)
+        self._pay(driver, opened)
 
-    def _pay(self, episode: Episode, opened: dict[int, vf.Interaction]) -> None:
-        game = episode.game
+    def _pay(self, driver: GameDriver, opened: dict[int, vf.Interaction]) -> None:
+        game = driver.game
         told = {"outcome": game.outcome.value, "reason": game.reason, "answer": game.truth.answer}
         told |= {"question": game.question, "solve_rate": game.solve_rate}
         for trajectory in game.trajectories():

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from ssp_experiments.config import RunConfig, flat, make_config, nearest_preset
-from ssp_experiments.report.curves import spoken_group
+from ssp_experiments.report.curves import group_in_words
 from ssp_experiments.run.rundir import CHANGEABLE, RunDirectory
 
 CARD = "README.md"
@@ -110,13 +110,13 @@ def accuracy(run: RunDirectory, summary: Mapping[str, Any], step: int) -> str:
         return "## Accuracy\n\nNot measured at this step."
 
     def entry(line: Mapping[str, Any], group: str) -> str:
-        found = f"{line['accuracy'][group]:.3f}" if group in line["accuracy"] else "–"
+        mean = f"{line['accuracy'][group]:.3f}" if group in line["accuracy"] else "–"
         ends = line.get("interval", {}).get(group)
-        return found if ends is None else f"{found} [{ends[0]:.2f}, {ends[1]:.2f}]"
+        return mean if ends is None else f"{mean} [{ends[0]:.2f}, {ends[1]:.2f}]"
 
     names = ["before training" if each == 0 else f"step {each}" for each in columns]
     rows = [
-        (spoken_group(group), *(entry(evaluated[each], group) for each in columns))
+        (group_in_words(group), *(entry(evaluated[each], group) for each in columns))
         for group in evaluated[columns[-1]]["accuracy"]
     ]
     judge = summary.get("fingerprint", {}).get("judge")

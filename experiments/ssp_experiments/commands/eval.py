@@ -97,8 +97,8 @@ def run(chosen: Chosen, options: EvalOptions, targets: Sequence[str]) -> int:
         print(json.dumps(data, indent=2))
         return 0
 
-    for one, found in zip(evaluated, data["evaluations"], strict=True):
-        _show(one, found)
+    for one, data_of_one in zip(evaluated, data["evaluations"], strict=True):
+        _show(one, data_of_one)
     if len(evaluated) == 2:
         print(f"the second against the first, question by question ({judge})")
         _print_table(pd.DataFrame(data["comparison"]))
@@ -139,9 +139,9 @@ def _is_games(target: str) -> bool:
 
 
 def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
-    given, asked = None, "unseen questions"
+    given, described = None, "unseen questions"
     if options.questions is not None:
-        asked = f"the questions of {options.questions}"
+        described = f"the questions of {options.questions}"
         given = [*read_questions(options.questions)]
         if options.per_group is not None:
             given = sample_questions(given, config.seed, config.per_group)
@@ -155,17 +155,17 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
         client = ChatClient(served, options.temperature)
         client.check("Answer with the word: ready", str, "player")
         player = ChatPlayer(client)
-        answers: evaluation.Answers = partial(play_by, player=player)
+        answering: evaluation.Play = partial(play_by, player=player)
         name = f"{served.model} behind {served.base_url}"
     else:
         name, engine = str(config.model_dir), evaluation.engine_of(config, rules)
-        answers = partial(play, engine=engine, temperature=options.temperature)
+        answering = partial(play, engine=engine, temperature=options.temperature)
 
     made_by, out = (name, options.temperature), Path(options.out) if options.out else None
-    records = evaluation.answer_all(config, rules, questions, answers, made_by, out)
+    records = evaluation.answer_all(config, rules, questions, answering, made_by, out)
     _tell_unanswered(records)
-    own = name_of(rules.judge)
-    return Evaluated(name, evaluation.score(records, own), own, fingerprint(rules), asked)
+    judge = name_of(rules.judge)
+    return Evaluated(name, evaluation.score(records, judge), judge, fingerprint(rules), described)
 
 
 def _tell_unanswered(records: Sequence[GameRecord]) -> None:
@@ -198,37 +198,39 @@ def _read(file: str) -> Evaluated:
 # -- what is printed ---------------------------------------------------------------------------
 
 
-def _show(one: Evaluated, found: evaluation.Row) -> None:
+def _show(one: Evaluated, data: evaluation.Row) -> None:
     """Prints an evaluation: a row per group, with all judges side by side."""
     print(f"accuracy on {one.asked}, judge {one.judge}: {one.name}")
-    rows = pd.DataFrame(found["rows"])
+    rows = pd.DataFrame(data["rows"])
     if len(rows):
         average = f"avg@{one.scores.attrs['k']}"
-        own, others = (part for _, part in rows.groupby(rows["judge"] != one.judge))
+        by_judge_of_run, others = (part for _, part in rows.groupby(rows["judge"] != one.judge))
         by_judge = others.pivot(index="group", columns="judge", values=average)
-        scores = [name for name in own["intervals"].iloc[0] if name not in (average, "f1")]
+        scores = [
+            name for name in by_judge_of_run["intervals"].iloc[0] if name not in (average, "f1")
+        ]
         names = ["group", "questions", average, "interval", *scores, *others["judge"].unique()]
         heads = {"questions": "n", "avg@1": "pass@1", "f1": "F1"}
-        shown = own.join(by_judge, on="group")[[*names, "f1", "searches"]]
+        shown = by_judge_of_run.join(by_judge, on="group")[[*names, "f1", "searches"]]
         _print_table(shown.rename(columns=heads))
 
-    for group, size in found["void_groups"].items():
+    for group, size in data["void_groups"].items():
         are = "its one question is" if size == 1 else f"all {size} questions are"
         print(f"group {group} is not in the table: {are} void")
-    if reasons := found["void_reasons"]:
-        spoken = {BUDGET_PROMPT: "a prompt longer than game.max_prompt_tokens"}
-        why = ", ".join(f"{count} by {spoken.get(why, why)}" for why, count in reasons.items())
+    if reasons := data["void_reasons"]:
+        in_words = {BUDGET_PROMPT: "a prompt longer than game.max_prompt_tokens"}
+        why = ", ".join(f"{count} by {in_words.get(why, why)}" for why, count in reasons.items())
         print(f"{plural(sum(reasons.values()), 'void question')} ({why})")
-    if len(rows) and (lost := own["lost_attempts"].iloc[-1]):
+    if len(rows) and (lost := by_judge_of_run["lost_attempts"].iloc[-1]):
         print(f"{plural(lost, 'attempt')} at other questions void")
 
-    text, held = f"fingerprint: {one.fingerprint['hash']}", one.fingerprint
-    if "retriever" in held:
-        retriever = held["retriever"]
-        where = retriever.get("server") or f"{held['corpus']['passages']:,} passages"
+    text, rules = f"fingerprint: {one.fingerprint['hash']}", one.fingerprint
+    if "retriever" in rules:
+        retriever = rules["retriever"]
+        where = retriever.get("server") or f"{rules['corpus']['passages']:,} passages"
         text += (
-            f" ({retriever['class']} over {where}, top_k {held['top_k']}, max_searches "
-            f"{held['max_searches']}, judge {held['judge']}, prompts {held['prompts']['name']})"
+            f" ({retriever['class']} over {where}, top_k {rules['top_k']}, max_searches "
+            f"{rules['max_searches']}, judge {rules['judge']}, prompts {rules['prompts']['name']})"
         )
     print(text + "\n")
 

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from ssp_agents import models
+from ssp_agents.batches import columns_of
 from ssp_agents.checksums import check_weights, write_checksums
-from ssp_agents.columns import columns_of
 from ssp_agents.config import LearningConfig
 from ssp_agents.engines.base import Engine
 from ssp_agents.precision import is_small, passes_dtype, round_frozen
@@ -24,16 +24,15 @@ from ssp_agents.rows import Row, recorded_row, with_loss_weights
 from ssp_agents.scoring import TokenScorer, checkpoint_layers
 from ssp_agents.sharding import load_shares, save_shares
 from ssp_agents.update import Update, adam, give_back_memory
-from ssp_agents.wiki_small.traces import TraceWriter as WikiTraceWriter
+from ssp_env.config import load
 from ssp_env.errors import ConfigError, RunError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.players import play_by, scripted_player
 from ssp_env.replay import read_games
 from ssp_env.types import Question, Role
-from ssp_env.worlds.wiki import WikiSentences
 from ssp_experiments.commands.cards import command_of
 from ssp_experiments.config import RunConfig, check_policy
 from ssp_experiments.evaluation import engine_of
@@ -170,9 +169,10 @@ def _learn(
 
 
 def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
-    """Demonstrations on Wikipedia's sentences, else the world's scripted games; ever new ones."""
-    if isinstance(rules.world, WikiSentences):
-        writer = WikiTraceWriter(rules.config, rules.tokenizer)
+    """The world's own demonstrations, where it names a class that writes them, else scripted games;
+    ever new ones."""
+    if named := getattr(rules.world, "demonstrations", None):
+        writer = load("world.demonstrations", named)(rules.config, rules.tokenizer)
         for trace in writer.stream(np.random.default_rng([seed, _SCRIPT])):
             ids, mask = np.array(trace.ids, np.int32), np.array(trace.mask, np.uint8)
             nobody = np.full(len(ids), np.nan, np.float32)
@@ -180,14 +180,14 @@ def _scripted(rules: Rules, seed: int) -> Iterator[Row]:
 
     once, player = replace(rules, config=rules.config.replace(attempts=1)), scripted_player(rules)
     for number in count():
-        round_ = play_by(_proposals(once, 16, [seed, _SCRIPT, number]), player)
-        found = [*_rows(record_game(game, once) for game in round_.games)]
-        if not found and not number:
-            why = Counter(game.reason for game in round_.games).most_common(1)[0][0]
+        batch = play_by(_proposals(once, 16, [seed, _SCRIPT, number]), player)
+        rows = [*_rows(record_game(game, once) for game in batch.games)]
+        if not rows and not number:
+            why = Counter(game.reason for game in batch.games).most_common(1)[0][0]
             what = f"its script plays no valid game ({why})"
             fix = f"{what}; give a larger game.max_response_tokens, or recorded games by --games"
             raise ConfigError("world", rules.world.name, fix)
-        yield from found
+        yield from rows
 
 
 def _recorded(files: Sequence[str], rules: Rules, seed: int, roles: Sequence[str]) -> Iterator[Row]:
@@ -209,15 +209,15 @@ def _rows(records: Iterable[GameRecord]) -> Iterator[Row]:
     for record in records:
         for played in record.trajectories if record.outcome is Outcome.VALID else ():
             if played.role is Role.PROPOSER or (played.role is Role.SOLVER and played.right):
-                row = recorded_row(played, played.role.value, record.start.slot)
+                row = recorded_row(played, played.role.value, record.initial_state.index)
                 # Nobody sampled them: the ratio is 1.
                 nobody = np.full_like(row.logprobs, np.nan)
                 yield replace(row, logprobs=nobody, advantage=1.0)
 
 
-def _proposals(rules: Rules, count: int, seed: Sequence[int]) -> Round:
+def _proposals(rules: Rules, count: int, seed: Sequence[int]) -> GameBatch:
     answers = rules.world.answers
-    return Round(
+    return GameBatch(
         rules, lambda rng, n: [answers[i] for i in rng.integers(len(answers), size=n)], count, seed
     )
 
@@ -231,9 +231,9 @@ def _show(
     """Prints how many of the policy's trajectories end with the action that they were to give."""
     once, seed = replace(rules, config=config.game.replace(attempts=1)), [config.seed, _BEFORE]
     at = config.learning.temperature
-    asked = play(_proposals(once, len(questions), seed), engine, temperature=at)
-    solved = play(Round.of_questions(once, questions, seed), engine, temperature=at)
-    proposals = [game.proposer for game in asked.games if game.proposer is not None]
+    proposed = play(_proposals(once, len(questions), seed), engine, temperature=at)
+    solved = play(GameBatch.of_questions(once, questions, seed), engine, temperature=at)
+    proposals = [game.proposer for game in proposed.games if game.proposer is not None]
     attempts = [attempt.trajectory for game in solved.games for attempt in game.attempts]
     counts = [
         f"{sum(t.ending is Ending.ACTION for t in played)} of {len(played)} {what}"

@@ -17,9 +17,9 @@ from torch import Tensor
 from ssp_agents.checksums import check_weights
 from ssp_agents.models import lm_weights, plain_weights, save_policy
 from ssp_agents.sharding import read_weights
-from ssp_agents.tiny import bootstrap as tiny
-from ssp_agents.tiny.bootstrap import HEAD_SIZE, WIDTH
-from ssp_agents.wiki_small import bootstrap as wiki
+from ssp_agents.shipped.tiny import bootstrap as tiny
+from ssp_agents.shipped.tiny.bootstrap import HEAD_SIZE, WIDTH
+from ssp_agents.shipped.wiki_small import bootstrap as wiki
 from ssp_env.disk import make_directories, new_folder, remove_empty, write_error
 from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.config import MINI_GAME, WIKI_GAME

@@ -15,9 +15,9 @@ from rich.panel import Panel
 from ssp_agents.engines.base import Engine
 from ssp_agents.rollout import play
 from ssp_env.errors import ServiceError
-from ssp_env.game.game import Game, Origin, Start
+from ssp_env.game.batch import GameBatch, answers_of
+from ssp_env.game.game import Game, InitialState, Origin
 from ssp_env.game.outcome import Ending, Outcome
-from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.types import Action, GroundTruth
 from ssp_experiments.evaluation import engine_of
@@ -25,7 +25,7 @@ from ssp_experiments.options import Chosen, plural
 from ssp_experiments.run.checks import open_run
 from ssp_experiments.run.process import quiet_libraries
 
-WAVE = 8
+QUESTIONS_AT_ONCE = 8
 """Games of self-play that are played at a time, for their questions."""
 _QUESTIONS, _PERSON = 0x9E57, 0x5EA7
 """First numbers of the seeds of the policy's questions and of the person's games."""
@@ -81,8 +81,8 @@ class Session:
         solving = self.role == "solver"
         if solving:
             self.say("[dim]The policy is writing questions ...[/dim]")
-        dealt: Iterator[Game | None] = self.questions() if solving else repeat(None)
-        for number, asked in enumerate(dealt):
+        questions: Iterator[Game | None] = self.questions() if solving else repeat(None)
+        for number, asked in enumerate(questions):
             seed = (_PERSON, self.seed, number)
             try:
                 if asked is not None:
@@ -98,12 +98,14 @@ class Session:
 
     def questions(self) -> Iterator[Game]:
         """Valid games of the policy's own, easy and hard, as self-play makes them."""
-        for wave in count():
-            round_ = Round(self.rules, self._answers, WAVE, [_QUESTIONS, self.seed, wave])
-            games = play(round_, self.engine, temperature=1.0).games
-            found = [game for game in games if game.outcome is Outcome.VALID]
-            yield from found
-            if not found:
+        for number in count():
+            batch = GameBatch(
+                self.rules, self._answers, QUESTIONS_AT_ONCE, [_QUESTIONS, self.seed, number]
+            )
+            games = play(batch, self.engine, temperature=1.0).games
+            valid = [game for game in games if game.outcome is Outcome.VALID]
+            yield from valid
+            if not valid:
                 self.say("[dim]None of them is valid; it writes others ...[/dim]")
                 for game in games:
                     raise_outage(game)
@@ -112,8 +114,8 @@ class Session:
         """Lets the person answer the question of a game, once."""
         self.panel("question", escape(asked.question or ""))
         once = replace(self.rules, config=self.rules.config.replace(attempts=1))
-        start = Start(seed, 0, 0, asked.truth, Origin.GIVEN, question=asked.question)
-        game = self._turns(Round.of_starts(once, [start]), Action.ANSWER)
+        state = InitialState(seed, 0, 0, asked.truth, Origin.GIVEN, question=asked.question)
+        game = self._turns(GameBatch.from_initial_states(once, [state]), Action.ANSWER)
         right = game is not None and game.attempts[0].right
         said = "[green]right[/green]" if right else "[red]not right[/red]"
         self.say(f"{said if game else 'skipped'}: it is [b]{escape(asked.truth.answer)}[/b]")
@@ -123,8 +125,8 @@ class Session:
     def propose(self, truth: GroundTruth, seed: tuple[int, ...]) -> None:
         """Lets the person ask the policy a question with this answer."""
         self.panel("answer", f"write a question whose only answer is [b]{escape(truth.answer)}[/b]")
-        start = Start(seed, 0, 0, truth, Origin.PROPOSED, 1)
-        game = self._turns(Round.of_starts(self.rules, [start]), Action.QUESTION)
+        state = InitialState(seed, 0, 0, truth, Origin.PROPOSED, 1)
+        game = self._turns(GameBatch.from_initial_states(self.rules, [state]), Action.QUESTION)
         if game is None:
             return
 
@@ -139,10 +141,10 @@ class Session:
         self.say(f"{said}, {points:.2f} points for you")
         self._points.append((points, theirs))
 
-    def _turns(self, round_: Round, last: Action) -> Game | None:
+    def _turns(self, batch: GameBatch, last: Action) -> Game | None:
         """The game, once the person has written a trajectory and the policy all others; ``None`` if
         the person wants another one."""
-        trajectory, game = round_.pending()[0], round_.games[0]
+        trajectory, game = batch.pending()[0], batch.games[0]
         tags, tokenizer = self.rules.tags, self.rules.tokenizer
         while not trajectory.done:
             left = trajectory.limits.max_searches - len(trajectory.searches)
@@ -164,7 +166,7 @@ class Session:
                 action, before = Action.SEARCH if key == "s" else last, len(trajectory.searches)
                 turn = f"{tags.opening(action)} {text.strip()} {tags.closing(action)}"
                 trajectory.feed_text(turn)
-                round_.advance()
+                batch.advance()
                 raise_outage(game)
                 for search in trajectory.searches[before:]:
                     for document in search.documents:
@@ -172,7 +174,7 @@ class Session:
 
         if trajectory.ending is not Ending.ACTION:
             self.say(f"[red]over[/red]: {_words(trajectory.ending)}")
-        play(round_, self.engine, temperature=1.0)
+        play(batch, self.engine, temperature=1.0)
         raise_outage(game)
         return game
 

@@ -13,12 +13,12 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 from ssp_env.errors import RunError, ServiceError, one_of
 from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.judge.chat import ChatClient
 from ssp_env.players import ChatPlayer
-from ssp_env.testing.hacks import CHEATS, Finding, Report, find_cheat, probe
+from ssp_env.probe import CHEATS, Finding, Report, find_cheat, probe
 from ssp_env.tokenizers import HuggingFaceTokenizer, Tokenizer
 from ssp_env.worlds import open_world
 from ssp_experiments.commands.questions import as_text, by_step, figures, games_of, written
@@ -84,11 +84,11 @@ def run(chosen: Chosen, options: ProbeOptions, played: str | None = None) -> int
         print(f"ssp: {error}; no honest game came to an end, so nothing is known", file=sys.stderr)
         return NO_RESULT
 
-    told = as_json(report, config, rules)
+    data = as_json(report, config, rules)
     if options.json:
-        print(dumps(told))
+        print(dumps(data))
     else:
-        show(told)
+        show(data)
     findings = {r.finding for r in report.cheats if r.name not in options.allow}
     if {Finding.PAYS, Finding.MOVES} & findings:
         return PAYS
@@ -163,8 +163,8 @@ def show(report: dict[str, Any]) -> None:
         print(f"the gate: precision {gate['precision']:.3f}{recall}")
     for cheat in report["cheats"]:
         if cheat["finding"] in TOLD:
-            found = TOLD[cheat["finding"]]
-            print(f"{cheat['name']} {found}: {cheat['about']} Closed by: {cheat['closed_by']}.")
+            verdict = TOLD[cheat["finding"]]
+            print(f"{cheat['name']} {verdict}: {cheat['about']} Closed by: {cheat['closed_by']}.")
         elif cheat["finding"] == Finding.NO_RESULT:
             void = f"{cheat['void']} of {cheat['games']} games are void"
             print(f"{cheat['name']}: {void}, so nothing is known")
@@ -172,10 +172,10 @@ def show(report: dict[str, Any]) -> None:
 
 def show_exploits(played: str, as_json: bool) -> int:
     """Prints how often the games of a run were won by something other than searching."""
-    asked = written(games_of(played))
-    if asked.empty:
+    questions = written(games_of(played))
+    if questions.empty:
         raise RunError(f"{played}: its proposer has not written a question yet")
-    windows, whole = by_step(asked), figures(asked)
+    windows, whole = by_step(questions), figures(questions)
     if as_json:
         print(dumps({"run": played, "windows": [*windows.values()], "all": whole}, indent=2))
         return 0

@@ -42,14 +42,14 @@ def run(directory: str, *, out: Path | None, all: bool, window: int | None, json
     if out:
         check_empty(out)
     games = list(games_of(directory))
-    entries, asked = ledger(games, directory), written(games)
+    entries, questions = ledger(games, directory), written(games)
     if {game.origin for _, game in games} == {"given"}:
         raise RunError(f"nothing was proposed in this run: the questions of {directory} were given")
     kept = [entry for entry in entries if all or entry["accepted"]]
     accepted = sum(entry["accepted"] for entry in entries)
 
-    windows = by_step(asked, window)
-    lengths = {int(hops): figures(part) for hops, part in asked.groupby("hops")}
+    windows = by_step(questions, window)
+    lengths = {int(hops): figures(part) for hops, part in questions.groupby("hops")}
     if out:
         card = data_card(RunDirectory(directory), kept)
         with new_folder(out) as folder:
@@ -100,10 +100,10 @@ def ledger(games: Iterable[Played], run: str | Path) -> list[dict[str, Any]]:
     for step, game in games:
         if not game.question or game.origin == "given":
             continue
-        place = {"step": step, "slot": game.slot}
+        place = {"step": step, "slot": game.index}
         proposer = game.named().get("proposer")
         searches = proposer.searches if proposer is not None else ()
-        found = {document.id: document for search in searches for document in search.documents}
+        documents = {document.id: document for search in searches for document in search.documents}
         first: dict[str, Any] = {
             **RECORD.dump_python(game, mode="json", include=KNOWN),
             "answer": game.answer,
@@ -115,9 +115,9 @@ def ledger(games: Iterable[Played], run: str | Path) -> list[dict[str, Any]]:
                 for search in searches
             ],
             "evidence": [
-                {"id": each, "title": found[each].title, "text": found[each].text}
+                {"id": each, "title": documents[each].title, "text": documents[each].text}
                 for each in game.evidence
-                if each in found
+                if each in documents
             ],
             "games": [],
             "provenance": {"run": name, **place, "weights_version": game.weights_version},
@@ -131,7 +131,7 @@ def ledger(games: Iterable[Played], run: str | Path) -> list[dict[str, Any]]:
             for attempt in game.attempts
         ]
         played = RECORD.dump_python(game, mode="json", include=PLAYED)
-        entry = entries.setdefault((game.question, game.start.truth.id), first)
+        entry = entries.setdefault((game.question, game.initial_state.truth.id), first)
         entry["games"].append({**place, "origin": game.origin, **played, "attempts": attempts})
 
     for entry in entries.values():
@@ -160,7 +160,7 @@ def written(games: Iterable[Played]) -> pd.DataFrame:
         truth = (true and answers == 1, answers > 1, not true) if true is not None else [None] * 3
         verified = None if game.verification is None else game.verification.correct
         right = [attempt for attempt in game.attempts if attempt.right]
-        unread = sum(not _shows(attempt, game.start.truth.wordings) for attempt in right)
+        unread = sum(not _shows(attempt, game.initial_state.truth.wordings) for attempt in right)
         known = (step, game.question, game.outcome == "valid", game.hops, game.solve_rate, verified)
         rows.append((*known, *truth, game.proposer_reward, len(right), unread))
 
@@ -179,10 +179,10 @@ def _shows(attempt: TrajectoryRecord, wordings: Sequence[str]) -> bool:
     return any(shows(d, wordings) for search in attempt.searches for d in search.documents)
 
 
-def by_step(asked: pd.DataFrame, window: int | None = None) -> dict[str, dict[str, Any]]:
+def by_step(questions: pd.DataFrame, window: int | None = None) -> dict[str, dict[str, Any]]:
     """Figures of the questions of every so many steps (default: an eighth of all), by the steps."""
-    size = window or -(-asked["step"].max() // 8)
-    parts = (figures(part) for _, part in asked.groupby((asked["step"] - 1) // size))
+    size = window or -(-questions["step"].max() // 8)
+    parts = (figures(part) for _, part in questions.groupby((questions["step"] - 1) // size))
     return {f"{part['first_step']}-{part['last_step']}": part for part in parts}
 
 

@@ -39,8 +39,8 @@ def run(chosen: Chosen, options: TrainOptions) -> int:
         name = f"{chosen.named_preset()}{kind}-seed{chosen.config(changes).seed}"
         out = newest(Path("runs") / name) if resume else fresh(Path("runs") / name)
     # A preset that is named has to be the one that the run began with, with all that was set.
-    held = RunDirectory(out).read_config() if resume and chosen.preset is None else None
-    config = chosen.config(changes, held)
+    saved = RunDirectory(out).read_config() if resume and chosen.preset is None else None
+    config = chosen.config(changes, saved)
 
     check_early(config, out, resume)
     if not options.quiet:
@@ -81,8 +81,8 @@ def fresh(base: Path) -> Path:
 def newest(base: Path) -> Path:
     """The last of ``base``, ``base-2``, ``base-3`` and so on that holds a run."""
     pattern = re.compile(re.escape(base.name) + r"(?:-(\d+))?")
-    held = [config.parent for config in base.parent.glob("*/config.yaml")]
-    runs = [(match, path) for path in held if (match := pattern.fullmatch(path.name))]
+    folders = [config.parent for config in base.parent.glob("*/config.yaml")]
+    runs = [(match, path) for path in folders if (match := pattern.fullmatch(path.name))]
     if not runs:
         raise RunError(f"there is no run {base} to resume; name its directory by --out")
     return max(runs, key=lambda run: int(run[0][1] or 1))[1]

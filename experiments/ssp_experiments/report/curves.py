@@ -83,50 +83,50 @@ def charts(names: Iterable[str]) -> list[tuple[dict[str, Any], list[str]]]:
 
     A chart has a ``group`` (its heading), ``title`` and ``unit``; ``share`` is whether that is one.
     """
-    left, dealt = sorted({*names}), []
+    left, placed = sorted({*names}), []
     for group, title, unit, pattern in KINDS:
-        found = [name for name in left if re.fullmatch(pattern, name)]
-        left = [name for name in left if name not in found]
+        matching = [name for name in left if re.fullmatch(pattern, name)]
+        left = [name for name in left if name not in matching]
         about = {"group": group, "title": title, "unit": unit, "share": unit.startswith("share")}
-        if found and title:
-            dealt.append((about, found))
+        if matching and title:
+            placed.append((about, matching))
         else:
-            dealt += [({**about, "title": spoken(n).capitalize()}, [n]) for n in found]
-    return dealt
+            placed += [({**about, "title": in_words(n).capitalize()}, [n]) for n in matching]
+    return placed
 
 
-def spoken(name: str) -> str:
+def in_words(name: str) -> str:
     """The words for a figure in a legend."""
     if name in LABELS:
         return LABELS[name]
-    if found := re.fullmatch(r"share_(\d+)hop|accuracy\.(.*)", name):
-        return spoken_group(found[1] or found[2])
+    if match := re.fullmatch(r"share_(\d+)hop|accuracy\.(.*)", name):
+        return group_in_words(match[1] or match[2])
     name = re.sub(rf"^({REASON}|learner_|seconds\.)", "", name)  # its heading says that
     name = re.sub(r"^(proposer|solver)_(tokens|searches|overlong|reward)$", r"\1", name)
     return re.sub(r"[_.]+", " ", name)
 
 
-def spoken_group(group: str) -> str:
+def group_in_words(group: str) -> str:
     """The words for a group of questions: a number of hops, or a benchmark's name."""
     return plural(int(group), "hop") if group.isdecimal() else group
 
 
 def titled(name: str) -> str:
     """The title of a figure that has a chart to itself."""
-    title, label = charts([name])[0][0]["title"], spoken(name)
+    title, label = charts([name])[0][0]["title"], in_words(name)
     return title if label in title.lower() else f"{title}: {label}"
 
 
 def curve(run: Run, name: str) -> pd.DataFrame:
     """A figure (``y``) by step, where it is known; an accuracy with the ends of its interval
     (``low``, ``high``)."""
-    found = run.figures.reindex(columns=[name]).set_axis(["y"], axis=1).dropna()
-    if found.empty or not name.startswith(ACCURACY) or name == MEAN:
-        return found
+    points = run.figures.reindex(columns=[name]).set_axis(["y"], axis=1).dropna()
+    if points.empty or not name.startswith(ACCURACY) or name == MEAN:
+        return points
     group = name.removeprefix(ACCURACY)
     ends = {line["step"]: line["interval"].get(group) for line in run.evaluated}
-    found[["low", "high"]] = [ends[step] for step in found.index]
-    return found
+    points[["low", "high"]] = [ends[step] for step in points.index]
+    return points
 
 
 def mean_curve(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -134,8 +134,8 @@ def mean_curve(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
     if len(curves) == 1:
         return curves[0]
     common = pd.concat([curve["y"] for curve in curves], axis="columns").dropna()
-    found = [over_runs(values) for values in common.to_numpy().tolist()]
-    rows = [(mean.mean, mean.low, mean.high) for mean in found]
+    means = [over_runs(values) for values in common.to_numpy().tolist()]
+    rows = [(mean.mean, mean.low, mean.high) for mean in means]
     return pd.DataFrame(rows, common.index, ["y", "low", "high"])
 
 
@@ -157,7 +157,7 @@ def chart_data(runs: Sequence[Run], arms: Sequence[Arm]) -> list[dict[str, Any]]
             if name.startswith(ACCURACY) or any(c["y"].any() for c in curves)
         }
         if len(runs) == 1 and shown:
-            series = [(spoken(name), i, shown[name][0]) for i, name in enumerate(shown)]
+            series = [(in_words(name), i, shown[name][0]) for i, name in enumerate(shown)]
             drawn.append({**about, **_plain(series, [])})
         for name, curves in shown.items() if len(runs) > 1 else ():
             series = [(run.key, i, curves[i]) for i, run in enumerate(runs)]
@@ -176,12 +176,12 @@ Curves = Sequence[tuple[str, int, pd.DataFrame]]
 
 def _plain(series: Curves, means: Curves) -> dict[str, Any]:
     """Curves over common steps, in six digits; ``None`` where one has no value."""
-    steps = sorted({step for *_, found in series for step in found.index.tolist()})
+    steps = sorted({step for *_, points in series for step in points.index.tolist()})
 
-    def plain(label: str, colour: int, found: pd.DataFrame) -> dict[str, Any]:
+    def plain(label: str, colour: int, points: pd.DataFrame) -> dict[str, Any]:
         columns = {
             name: [float(f"{value:.6g}") if math.isfinite(value) else None for value in column]
-            for name, column in found.reindex(steps).items()
+            for name, column in points.reindex(steps).items()
         }
         return {"label": label, "colour": colour, **columns}
 
@@ -205,7 +205,7 @@ def draw_runs(
                 continue
             curves = [curve(runs[i], name) for i in arm.runs]
             if not is_accuracy:
-                curves = [found.rolling(smooth, min_periods=1).mean() for found in curves]
+                curves = [points.rolling(smooth, min_periods=1).mean() for points in curves]
             mean, look = mean_curve(curves), {"color": f"C{place % 10}"}
             marker = "o" if is_accuracy else None
             axis.plot(mean.index, mean["y"], marker=marker, label=arm.name, **look)

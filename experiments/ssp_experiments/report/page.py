@@ -14,20 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from rich.console import Console
-from rich.progress import track
 
-from ssp_env.disk import replacing
 from ssp_env.errors import SSPError
 from ssp_env.game.prompts import read_tags
 from ssp_env.game.protocol import Tags
 from ssp_env.game.record import GameRecord, TrajectoryRecord
-from ssp_env.replay import SavedGame, read_games
+from ssp_env.replay import SavedGame
 from ssp_env.types import Document
 from ssp_experiments.config import flat
-from ssp_experiments.options import plural
-from ssp_experiments.report.curves import chart_data, curve, mean_curve, spoken_group
-from ssp_experiments.report.runs import ACCURACY, Run, arms_of, open_runs, written
+from ssp_experiments.report.curves import chart_data, curve, group_in_words, mean_curve
+from ssp_experiments.report.runs import ACCURACY, Run, arms_of, written
 
 PARTS = Path(__file__).parent / "page"
 STYLES = ("vendor/uPlot.min.css", "report.css")
@@ -36,32 +32,7 @@ DOUBTS = 6
 """Shades of tokens, from likely to unlikely."""
 
 
-def report(paths: Sequence[str], out: str | None = None, tokens: bool = False) -> int:
-    runs = open_runs(paths)
-    more = f"-and-{len(paths) - 1}-more" if len(paths) > 1 else ""
-    page = Path(out or f"report-{Path(paths[0]).resolve().name}{more}.html")
-    steps = [(place, step) for place, run in enumerate(runs) for step in run.files]
-    indexes: list[dict[int, Any]] = [{} for _ in runs]
-    with replacing(page) as file:
-        held = {"data": packed(described(runs, live=False))}
-        console = Console(stderr=True)
-        for place, step in track(steps, "reading games", console=console, transient=True):
-            saved = list(read_games(runs[place].files[step]))
-            indexes[place][step] = [row(game.record) for game in saved]
-            shown = {g.record.slot: game_html(runs[place].key, step, g, tokens) for g in saved}
-            held[f"step_{step}_{place}"] = packed(shown)
-        held |= {f"index_{place}": packed(index) for place, index in enumerate(indexes)}
-        file.write(page_html(runs, held))
-
-    games = sum(len(rows) for index in indexes for rows in index.values())
-    size = page.stat().st_size / 1e6
-    print(f"wrote {page} ({plural(len(runs), 'run')}, {plural(games, 'game')}, {size:.1f} MB)")
-    if games and not tokens:
-        print("left out: token ids and log-probabilities (--tokens puts them in)")
-    return 0
-
-
-def page_html(runs: Sequence[Run], held: dict[str, str], live: bool = False) -> str:
+def page_html(runs: Sequence[Run], scripts: dict[str, str], live: bool = False) -> str:
     """The page around packed data.
 
     Nothing from a run can become code: templates escape it, data is base64, and the page's policy
@@ -81,7 +52,7 @@ def page_html(runs: Sequence[Run], held: dict[str, str], live: bool = False) -> 
     )
     title = runs[0].key if len(runs) == 1 else f"{len(runs)} runs"
     shell = TEMPLATES.get_template("shell.html")
-    return shell.render(policy=policy, style=style, script=script, held=held, title=title)
+    return shell.render(policy=policy, style=style, script=script, scripts=scripts, title=title)
 
 
 def described(runs: Sequence[Run], live: bool) -> dict[str, Any]:
@@ -90,9 +61,9 @@ def described(runs: Sequence[Run], live: bool) -> dict[str, Any]:
     groups = sorted({g for run in runs for line in run.evaluated for g in line["accuracy"]})
     means = {
         arm.name: {
-            group: found.iloc[-1]
+            group: mean.iloc[-1]
             for group in groups
-            if len(found := mean_curve([curve(runs[i], ACCURACY + group) for i in arm.runs]))
+            if len(mean := mean_curve([curve(runs[i], ACCURACY + group) for i in arm.runs]))
         }
         for arm in arms
         if len(arm.runs) > 1
@@ -150,7 +121,7 @@ def row(game: GameRecord) -> dict[str, Any]:
     """The game in the list. ``right`` of the ``judged`` attempts were right."""
     judged = [attempt for attempt in game.attempts if attempt.outage is None]
     return {
-        "slot": game.slot,
+        "index": game.index,
         "outcome": game.outcome.value,
         "reason": game.reason,
         "origin": game.origin,
@@ -216,8 +187,8 @@ def materials(game: GameRecord) -> list[tuple[Document, str | None]]:
     """Documents that verification read, in its order, with the origin of those that are noise."""
     origins = {item.document.id: item.origin for item in game.noise}
     searches = [search for play in game.trajectories for search in play.searches]
-    found = [document for search in searches for document in search.documents]
-    known = {each.id: each for each in (*(item.document for item in game.noise), *found)}
+    retrieved = [document for search in searches for document in search.documents]
+    known = {each.id: each for each in (*(item.document for item in game.noise), *retrieved)}
     return [
         (
             known.get(name, Document(name, name, "")),
@@ -253,7 +224,7 @@ TEMPLATES = Environment(
     undefined=StrictUndefined,
 )
 TEMPLATES.filters |= {
-    "group": spoken_group,
+    "group": group_in_words,
     "reason": lambda code: code.replace("_", " "),
     "share": lambda value: "–" if value is None else f"{value:.2f}".replace("-", "−"),
 }

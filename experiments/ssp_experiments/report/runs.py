@@ -78,13 +78,13 @@ def open_runs(paths: Sequence[str], live: bool = False) -> list[Run]:
     Says where the last line of metrics is cut off and left out, unless ``live``: then the next look
     finds its end.
     """
-    found: list[Path] = []
+    folders: list[Path] = []
     for path in map(Path, paths):
         begun = [file.parent / "config.yaml" for file in path.glob("trials/*/metrics.jsonl")]
         begun = sorted(begun, key=lambda file: file.stat().st_mtime_ns)
-        found += [file.parent for file in begun] or [path]
+        folders += [file.parent for file in begun] or [path]
 
-    parts = [path.resolve().parts for path in found]
+    parts = [path.resolve().parts for path in folders]
     # The shortest ends of paths that tell the runs apart.
     for length in range(1, max(map(len, parts)) + 1):
         keys = ["-".join(part[-length:]).strip("/-") or "run" for part in parts]
@@ -92,8 +92,8 @@ def open_runs(paths: Sequence[str], live: bool = False) -> list[Run]:
             break
     else:
         raise RunError(f"a run is named twice: {', '.join(paths)}")
-    runs = [read_run(key, path) for key, path in zip(keys, found, strict=True)]
-    for file in (path / "metrics.jsonl" for path in found):
+    runs = [read_run(key, path) for key, path in zip(keys, folders, strict=True)]
+    for file in (path / "metrics.jsonl" for path in folders):
         if not live and not file.read_bytes().endswith(b"\n"):
             cut = "its last line is cut off and left out (a run writes it, or was killed)"
             print(f"ssp: {file}: {cut}", file=sys.stderr)
@@ -102,9 +102,13 @@ def open_runs(paths: Sequence[str], live: bool = False) -> list[Run]:
 
 def read_run(key: str, path: str | Path) -> Run:
     """A run, with the name that it gets; see :func:`open_runs`."""
-    held = RunDirectory(path)
-    config, summary, lines = held.read_config(), held.read_summary(), held.read_metrics()
-    return Run(key, held.path, config, lines, summary, held.game_files)
+    directory = RunDirectory(path)
+    config, summary, lines = (
+        directory.read_config(),
+        directory.read_summary(),
+        directory.read_metrics(),
+    )
+    return Run(key, directory.path, config, lines, summary, directory.game_files)
 
 
 @dataclass(frozen=True)
@@ -122,13 +126,13 @@ def arms_of(runs: Sequence[Run]) -> list[Arm]:
     No arm has a seed twice: the second run of a seed begins another arm, together with the second
     runs of other seeds. Arms are named by the settings in which they differ, if these are few.
     """
-    own = ("compute.", "search.", "openai.")
+    ignored = ("compute.", "search.", "openai.")
     settings = pd.DataFrame(
         [
             {
                 name: written(value)
                 for name, value in flat(run.config).items()
-                if not (name.startswith(own) and CHANGEABLE.fullmatch(name))
+                if not (name.startswith(ignored) and CHANGEABLE.fullmatch(name))
             }
             for run in runs
         ]

@@ -1,4 +1,4 @@
-"""``ssp view``: serves the page of runs over HTTP, with what they have written by now.
+"""Serves the page of runs over HTTP, with what they have written by now.
 
 Everything is read from the run directories when it is asked for; only the rows of the list are
 kept, for each version of a step's file."""
@@ -24,14 +24,6 @@ from ssp_experiments.report.runs import open_runs
 LOCAL = ("127.0.0.1", "localhost")
 
 
-def view(paths: Sequence[str], host: str, port: int) -> int:
-    with Viewer(paths, host, port) as server:
-        address = f"http://{host}:{server.server_port}/"
-        print(f"ssp view: {', '.join(paths)} at {address} (Ctrl-C ends it)", flush=True)
-        server.serve_forever()
-    return 0
-
-
 class Viewer(ThreadingHTTPServer):
     """A server of the page of some runs, of which any may be going on; port 0 is a free one."""
 
@@ -53,8 +45,8 @@ class Viewer(ThreadingHTTPServer):
         """Content type and body; a ``LookupError`` where there is no such page, run or game."""
         runs = open_runs(self.paths, live=True)
         if path == "/":
-            held = {"data": packed(described(runs, live=True))}
-            return "text/html", page_html(runs, held, live=True)
+            scripts = {"data": packed(described(runs, live=True))}
+            return "text/html", page_html(runs, scripts, live=True)
 
         data: Any
         if path == "/api/state":
@@ -64,8 +56,8 @@ class Viewer(ThreadingHTTPServer):
             wanted = {int(step) for step in query["steps"].split(",")} & files.keys()
             data = {step: _rows(files[step], files[step].stat().st_mtime_ns) for step in wanted}
         elif path == "/api/game":
-            run, step, slot = runs[int(query["run"])], int(query["step"]), int(query["slot"])
-            (saved,) = [game for game in read_games(run.files[step]) if game.record.slot == slot]
+            run, step, index = runs[int(query["run"])], int(query["step"]), int(query["index"])
+            (saved,) = [game for game in read_games(run.files[step]) if game.record.index == index]
             data = game_html(run.key, step, saved, tokens=True)
         else:
             raise LookupError("there is no such page")

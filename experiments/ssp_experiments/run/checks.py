@@ -18,15 +18,15 @@ from ssp_agents.given import check_given, check_unseen, open_given
 from ssp_env.config import load
 from ssp_env.disk import check_file
 from ssp_env.errors import ConfigError, DataError, MissingExtra, ModelError
+from ssp_env.game.batch import check_questions
 from ssp_env.game.prompts import tags_of
-from ssp_env.game.round import check_questions
 from ssp_env.game.rules import Rules
 from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
 from ssp_env.search.index import SearchConfig, check_search
 from ssp_env.tokenizers import BPETokenizer, HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question
-from ssp_env.wording.answers import normalise
+from ssp_env.wording.normal import normalise
 from ssp_env.worlds import check_world
 from ssp_experiments.config import (
     RunConfig,

@@ -45,8 +45,8 @@ def _key(config: RunConfig) -> str:
 
 def world_of(config: RunConfig) -> World:
     """The run's world, which each process opens once."""
-    if (held := _rules.get(_key(config))) is not None:
-        return held.world
+    if (rules := _rules.get(_key(config))) is not None:
+        return rules.world
     key = config.model_dump_json(include={"world", "world_options"})
     if key not in _worlds:
         world = open_world(config.world, **config.world_options)
@@ -59,8 +59,8 @@ def world_of(config: RunConfig) -> World:
 
 def rules_of(config: RunConfig, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
     """The run's rules: those that are open here, or else, in another process, its own."""
-    held = _rules.get(_key(config))
-    return build_rules(config, world, tokenizer, game) if held is None else held
+    rules = _rules.get(_key(config))
+    return build_rules(config, world, tokenizer, game) if rules is None else rules
 
 
 def build_rules(config: RunConfig, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
@@ -82,9 +82,11 @@ def build_rules(config: RunConfig, world: World, tokenizer: Tokenizer, game: Gam
             parts["judge"] = OpenAIJudge(client, prompt_file(game.prompts, "judge.txt"))
         if game.verifier == "openai":
             form = game.verification_prompt
-            own = prompt_file(game.prompts, "verify.txt" if form == "documents" else "solve.txt")
+            prompts = prompt_file(
+                game.prompts, "verify.txt" if form == "documents" else "solve.txt"
+            )
             judge = parts.get("judge") or own_judge(world)
-            parts["verifier"] = OpenAIVerifier(client, judge, own, form, game.max_searches)
+            parts["verifier"] = OpenAIVerifier(client, judge, prompts, form, game.max_searches)
     retriever = open_search(config.search, world)
     if retriever is not None:
         parts["retriever"] = retriever

@@ -100,10 +100,10 @@ class RunDirectory:
                 raise RunError(f"{self.path} is not empty; {way}choose another --out")
             return 0
 
-        held = self.taught.read_text() if self.taught.exists() else None
-        if held != taught:
+        before = self.taught.read_text() if self.taught.exists() else None
+        if before != taught:
             other = " of other games" if taught else ", which ssp imitate goes on with"
-            what = f"an imitation{other}" if held else "a run of ssp train"
+            what = f"an imitation{other}" if before else "a run of ssp train"
             raise RunError(f"{self.path} holds {what}; choose another --out")
         # The checkpoint's own settings: those of the directory may have been edited since.
         step, place = self.latest_checkpoint() or (0, self.path)
@@ -121,7 +121,7 @@ class RunDirectory:
             raise RunError(f"{self.path} is at step {step} already; ask for more --steps")
         if step:
             check_weights(place / "algorithm")
-            self._check_figures(1 if held else 0)
+            self._check_figures(1 if before else 0)
         return step
 
     def _check_figures(self, first: int) -> None:
@@ -223,8 +223,8 @@ class RunDirectory:
 
     def read_stopped(self) -> Diagnosis | None:
         """Why the run was stopped after its newest checkpoint; ``None`` if it was not."""
-        held = _read_json(self.stopped)
-        return None if held is None else Diagnosis(**held)
+        fields = _read_json(self.stopped)
+        return None if fields is None else Diagnosis(**fields)
 
     def latest_checkpoint(self) -> tuple[int, Path] | None:
         """Step and folder of the newest checkpoint."""

@@ -88,7 +88,7 @@ def wandb(config: RunConfig, directory: RunDirectory, before: Sequence[Line]) ->
     import wandb
 
     name = directory.read_tracked("wandb")
-    held = {*directory.path.glob(f"wandb/offline-run-*-{name}")} if name else set[Path]()
+    folders = {*directory.path.glob(f"wandb/offline-run-*-{name}")} if name else set[Path]()
     run = wandb.init(
         project="ssp", dir=directory.path, name=directory.path.name,
         id=name, resume="allow", config=config.model_dump(mode="json"),
@@ -102,7 +102,7 @@ def wandb(config: RunConfig, directory: RunDirectory, before: Sequence[Line]) ->
             if line["step"] >= known:
                 run.log(figures_of(line), step=line["step"])
         if run.offline:
-            for folder in held - {Path(run.dir).parent}:
+            for folder in folders - {Path(run.dir).parent}:
                 shutil.rmtree(folder)
         yield lambda step, figures: run.log(dict(figures), step=step)
     finally:
@@ -117,7 +117,7 @@ def mlflow(config: RunConfig, directory: RunDirectory, before: Sequence[Line]) -
     from mlflow.entities import Metric
 
     client, name = MlflowClient(), directory.read_tracked("mlflow")
-    held: dict[str, set[int]] = {}
+    logged: dict[str, set[int]] = {}
     """Steps that are there, by figure: a kill may have come in the middle of one."""
     if name is None:
         known = client.get_experiment_by_name("ssp")
@@ -128,10 +128,10 @@ def mlflow(config: RunConfig, directory: RunDirectory, before: Sequence[Line]) -
         directory.write_tracked("mlflow", name)
     else:
         for figure in client.get_run(name).data.metrics:
-            held[figure] = {point.step for point in client.get_metric_history(name, figure)}
+            logged[figure] = {point.step for point in client.get_metric_history(name, figure)}
 
     def log(step: int, figures: Mapping[str, float]) -> None:
-        new = {n: value for n, value in figures.items() if step not in held.get(n, ())}
+        new = {n: value for n, value in figures.items() if step not in logged.get(n, ())}
         now = int(time.time() * 1000)
         client.log_batch(name, [Metric(n, value, now, step) for n, value in new.items()])
 

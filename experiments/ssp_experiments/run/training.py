@@ -1,4 +1,7 @@
-"""A training run from its settings to its summary: on the screen, in files, for a tracker."""
+"""A training run around the loop of examples/self_play.py: screen, files, tracker, checkpoints.
+
+The loop itself, in which a step is played and learnt from, is ``SSP.training_step`` in
+``agents/ssp_agents/rllib/algorithm.py``."""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ import torch
 
 from ssp_agents.config import given_per_step
 from ssp_agents.health import Monitor
+from ssp_agents.metrics import Accuracy, accuracies
 from ssp_agents.rllib.algorithm import SSP
 from ssp_env.errors import LearnerDied, RunError, ServiceError, UnhealthyRun
-from ssp_env.game.outcome import Outage
-from ssp_env.game.record import GameRecord, outages
+from ssp_env.game.record import outages
 from ssp_env.game.rules import Rules, fingerprint, idle_settings, resolve_verifier
 from ssp_env.replay import read_games
 from ssp_env.replay.files import SavedRules
@@ -63,7 +66,7 @@ def train(
     planned = check_memory(config)
     rules, questions = open_training(config)
     directory = RunDirectory(out)
-    held = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
+    saved_rules = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
     with kept_open(), directory.claimed(config, resume) as steps_done:
         tell_lost_games(directory, steps_done)
         if steps_done < config.steps:
@@ -81,7 +84,7 @@ def train(
                     progress.note(f"resumed after step {steps_done}")
                     file = directory.game_files.get(steps_done)
                     before = next(read_games(file), None) if file else None
-                    if before and before.rules.fingerprint != held.fingerprint:
+                    if before and before.rules.fingerprint != saved_rules.fingerprint:
                         what = "passages, search, judge, verifier or prompts"
                         progress.note(f"from here on, it is played by other {what} than before")
                 if stopped := directory.read_stopped():
@@ -91,7 +94,9 @@ def train(
                 except Exception as error:  # each library raises its own
                     what = f"tracker {config.tracker} cannot be opened: {error}"
                     raise RunError(what) from error
-                run = _Run(planned, directory, held, questions, progress, track, report, began)
+                run = _Run(
+                    planned, directory, saved_rules, questions, progress, track, report, began
+                )
                 run.play(steps_done)
 
         summary = summarise(config, directory, rules)
@@ -228,11 +233,11 @@ class _Run:
         """Accuracies by group; adds the time it took to ``seconds``."""
         began = time.perf_counter()
         self.progress.note(f"evaluating {len(self.questions)} questions ({label})")
-        found = accuracies(self.questions, algorithm.solve(self.questions))
-        shown = "  ".join(f"{group}: {accuracy}" for group, accuracy in found.items())
+        by_group = accuracies(algorithm.solve(self.questions), self.questions)
+        shown = "  ".join(f"{group}: {accuracy}" for group, accuracy in by_group.items())
         self.progress.note(f"accuracy {label}:  {shown}")
         seconds["evaluation"] = time.perf_counter() - began
-        return found
+        return by_group
 
     def _write(
         self, line: dict[str, Any], seconds: dict[str, float], accuracy: dict[str, Accuracy]
@@ -245,8 +250,8 @@ class _Run:
         # A group that an outage hit whole has no accuracy.
         known = {group: share(a.right, a.asked) for group, a in accuracy.items() if a.asked}
         if accuracy:
-            line["accuracy"] = {group: found.mean for group, found in known.items()}
-            line["interval"] = {group: found.interval for group, found in known.items()}
+            line["accuracy"] = {group: estimate.mean for group, estimate in known.items()}
+            line["interval"] = {group: estimate.interval for group, estimate in known.items()}
             line["questions"] = {group: a.asked for group, a in accuracy.items()}
             line["void_questions"] = sum(a.void for a in accuracy.values())
         line = self.directory.append_metrics(line)
@@ -258,39 +263,6 @@ class _Run:
 
         if self.report is not None:
             self.report(line)
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """Share of right answers in a group of questions."""
-
-    right: int
-    asked: int
-    void: int = 0
-    """Questions that an outage hit; they are not among those asked."""
-    outage: Outage | None = None
-    """The first of these outages."""
-
-    def __str__(self) -> str:
-        """The share, and how many questions an outage hit."""
-        why = f": {self.outage.what}" if self.outage and not self.asked else ""
-        void = f" ({self.void} void{why})" if self.void else ""
-        return f"{self.right / self.asked:.3f}{void}" if self.asked else f"-{void}"
-
-
-def accuracies(questions: Sequence[Question], records: Sequence[GameRecord]) -> dict[str, Accuracy]:
-    """Pass@1 of each group, from the first attempt at each question; one game per question."""
-    groups: dict[str, list[GameRecord]] = {}
-    for question, record in zip(questions, records, strict=True):
-        groups.setdefault(question.group, []).append(record)
-
-    found = {}
-    for group, played in sorted(groups.items()):
-        judged = [record for record in played if record.outcome != "void"]
-        right = sum(any(attempt.right for attempt in record.attempts[:1]) for record in judged)
-        first = next(iter(outages(played)), None)
-        found[group] = Accuracy(right, len(judged), len(played) - len(judged), first)
-    return found
 
 
 def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[str, Any]:

@@ -66,13 +66,13 @@ class Sweep(Settings):
             part if last.count(part) == 1 else name
             for name, part in zip(self.grid, last, strict=True)
         ]
-        found = {}
+        arms = {}
         for name, settings in (self.arms or {"": {}}).items():
             for values in product(*self.grid.values()):
                 parts = [f"{part}={value}" for part, value in zip(short, values, strict=True)]
                 chosen = dict(zip(self.grid, values, strict=True))
-                found[", ".join([*([name] if name else []), *parts])] = {**flat(settings), **chosen}
-        return found
+                arms[", ".join([*([name] if name else []), *parts])] = {**flat(settings), **chosen}
+        return arms
 
     def choose(self, arms: Sequence[str]) -> Self:
         """The sweep with these of its arms alone."""
@@ -146,23 +146,27 @@ class SweepDirectory:
         """The sweep of this name that was begun here, and the commands that played it."""
         if not self.definition.exists():
             raise RunError(f"{self.path} holds no sweep (sweep.yaml is missing)")
-        held = read_yaml(self.definition)
-        if missing := {"name", "sweep", "commands"} - held.keys():
+        definition = read_yaml(self.definition)
+        if missing := {"name", "sweep", "commands"} - definition.keys():
             raise DataError(
                 self.definition, f"has no {min(missing)} any more; choose another --out"
             )
-        if held["name"] != name:
-            theirs = f"the sweep {held['name']!r}, not {name!r}"
+        if definition["name"] != name:
+            theirs = f"the sweep {definition['name']!r}, not {name!r}"
             raise RunError(f"{self.path} holds {theirs}: choose another --out")
-        return Sweep(**held["sweep"]), held["commands"]
+        return Sweep(**definition["sweep"]), definition["commands"]
 
     @contextmanager
     def claimed(self, name: str, sweep: Sweep, commands: Sequence[str]) -> Iterator[None]:
         """Holds the directory while trials are played, with the sweep written down."""
         make_directories(self.trials)
         with locked(self.path):
-            held = {"name": name, "commands": [*commands], "sweep": sweep.model_dump(mode="json")}
-            text = yaml.safe_dump(held, sort_keys=False, allow_unicode=True)
+            definition = {
+                "name": name,
+                "commands": [*commands],
+                "sweep": sweep.model_dump(mode="json"),
+            }
+            text = yaml.safe_dump(definition, sort_keys=False, allow_unicode=True)
             write_atomically(self.definition, text)
             yield
 
@@ -172,7 +176,7 @@ class SweepDirectory:
     def state(self, trial: Trial) -> str:
         """State of a trial: ``not begun``, ``not finished``, or one of :data:`ENDED`."""
         run = self.run(trial)
-        if (held := run.read_summary()) and held["steps"] == trial.config.steps:
+        if (summary := run.read_summary()) and summary["steps"] == trial.config.steps:
             return "done"
         stopped = run.read_stopped()
         # An outage is no result: the same trial goes well where its services are there.

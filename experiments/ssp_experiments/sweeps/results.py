@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ssp_experiments.report.curves import PLOTTED, draw_runs, spoken
+from ssp_experiments.report.curves import PLOTTED, draw_runs, in_words
 from ssp_experiments.report.runs import ACCURACY, MEAN, Arm, read_run
 from ssp_experiments.stats import over_runs
 from ssp_experiments.sweeps.definition import ENDED, Sweep, SweepDirectory, Trial
@@ -74,15 +74,15 @@ class Results:
         steps = pd.concat(frames) if frames else pd.DataFrame()
         accuracies = sorted(name for name in steps if name.startswith(ACCURACY))
         self.groups = sorted(accuracies, key=lambda name: name != MEAN)
-        own = dict.fromkeys(name for trial in trials for name in trial.settings)
-        first = ["arm", "seed", "state", *own, "step", *self.groups]
+        varied = dict.fromkeys(name for trial in trials for name in trial.settings)
+        first = ["arm", "seed", "state", *varied, "step", *self.groups]
         rest = sorted({*steps} - {*first}, key=lambda name: (name.startswith("seconds."), name))
         self.steps = steps.reindex(columns=[*first, *rest])
         self.figures = [figure for figure in PLOTTED if figure in rest]
 
         index = pd.MultiIndex.from_tuples(list(ends), names=["arm", "seed"])
-        found = pd.DataFrame(list(ends.values()), index, self.groups)
-        self.ends = found.dropna(subset=[MEAN]) if self.groups else found
+        table = pd.DataFrame(list(ends.values()), index, self.groups)
+        self.ends = table.dropna(subset=[MEAN]) if self.groups else table
         # d(arm, seed) = accuracy(arm, seed) - accuracy(first arm, seed).
         is_baseline = self.ends.index.get_level_values("arm") == self.arms[0]
         baseline = self.ends[is_baseline].droplevel("arm")
@@ -110,16 +110,16 @@ class Results:
         cells.insert(0, "seeds", [*[NONE] * len(base), *map(str, counts)])
         steps = sorted({trial.config.steps for trial, _ in self.ended})
         title = f"Accuracy on held-out questions after {' or '.join(map(str, steps))} steps"
-        return Table(title, cells.rename(columns=spoken).rename_axis("arm"), self._notes())
+        return Table(title, cells.rename(columns=in_words).rename_axis("arm"), self._notes())
 
     def _comparisons(self) -> Table:
         baseline, *others = self.arms
         means = self.apart[MEAN].dropna().groupby("arm")
-        better = means.agg(lambda found: f"{(found > 0).sum()} of {len(found)}")
+        better = means.agg(lambda differences: f"{(differences > 0).sum()} of {len(differences)}")
         cells = _cells(self.apart, others, sign="+")
         cells.insert(0, "better in", better.reindex(others, fill_value=NONE))
         title = f"Against {baseline}, seed by seed"
-        return Table(title, cells.rename(columns=spoken).rename_axis("arm"))
+        return Table(title, cells.rename(columns=in_words).rename_axis("arm"))
 
     def _figures(self) -> Table:
         steps = self.steps[self.steps["step"] > 0].groupby(["arm", "seed"], sort=False)
@@ -172,9 +172,9 @@ def _cells(values: pd.DataFrame, arms: Sequence[str], sign: str = "") -> pd.Data
         known = list(seeds.dropna())
         if not known:
             return NONE
-        found = over_runs(known)
-        half = "" if found.half is None else f" ±{short(found.half, 2)}"
-        return f"{short(found.mean, sign=sign)}{half}"
+        estimate = over_runs(known)
+        half = "" if estimate.half is None else f" ±{short(estimate.half, 2)}"
+        return f"{short(estimate.mean, sign=sign)}{half}"
 
     return values.groupby("arm", sort=False).agg(text).reindex(arms, fill_value=NONE)
 

@@ -109,8 +109,8 @@ def authored(name: str, text: str) -> list[tuple[str, str]]:
     if first.strip() or not messages:
         messages.insert(0, ("user", first))
     # The line break before the next author's name is none of a message's.
-    whole = [told.removesuffix("\n") for _, told in messages[:-1]] + [messages[-1][1]]
-    return [(author.lower(), told) for (author, _), told in zip(messages, whole, strict=True)]
+    whole = [content.removesuffix("\n") for _, content in messages[:-1]] + [messages[-1][1]]
+    return [(author.lower(), each) for (author, _), each in zip(messages, whole, strict=True)]
 
 
 def read_form(declared: str | None) -> SetForm:

@@ -15,12 +15,12 @@ import torch
 from transformers import Qwen2Config
 from transformers.models.auto import AutoModelForCausalLM
 
-from ssp_agents.columns import columns_of
+from ssp_agents.batches import columns_of
 from ssp_agents.engines.base import Engine, Generation, Request, StopRule, generate
 from ssp_agents.engines.gap import MOST_NATS
 from ssp_agents.rows import Row
 from ssp_agents.scoring import TokenScorer
-from ssp_agents.tiny.bootstrap import tiny_model
+from ssp_agents.shipped.tiny.bootstrap import tiny_model
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 

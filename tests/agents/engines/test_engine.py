@@ -19,7 +19,7 @@ from engine_tests import (
     scored_by,
     words,
 )
-from playful import new_round, playful_model
+from playful import new_batch, playful_model
 
 from ssp_agents.config import EngineConfig, LearningConfig
 from ssp_agents.engines.base import Engine, StopRule, generate
@@ -28,8 +28,8 @@ from ssp_agents.engines.opening import Partnered, open_engine
 from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_agents.rollout import play
 from ssp_env.errors import ModelError, ServiceError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.record import record_game
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers.base import Tokenizer
 
@@ -114,7 +114,7 @@ ROLES = ("proposer", "solver")
 
 
 def test_an_engine_passes_with_its_own_weights_and_names_the_worst_token_with_others(
-    played: Round, engine: TransformersEngine
+    played: GameBatch, engine: TransformersEngine
 ) -> None:
     tokenizer = played.rules.tokenizer
     rows = compared_rows([record_game(game, played.rules) for game in played.games])
@@ -142,7 +142,7 @@ def test_each_role_is_written_by_its_own_policy(
     plays = LearningConfig(learning_roles=(learning,), partner="its directory").plays
 
     together = Partnered(engine, partner, plays)
-    games = play(new_round(rules), together, temperature=0.8).games
+    games = play(new_batch(rules), together, temperature=0.8).games
     assert together.running == engine.running == partner.running == 0
 
     # The log-probabilities that a role's tokens were sampled with are those of one policy alone.

@@ -24,7 +24,7 @@ from engine_tests import (
     scored_by,
     words,
 )
-from playful import new_round, play_watched, tilted
+from playful import new_batch, play_watched, tilted
 from transformers import BertConfig, BertModel, Gemma3TextConfig, MistralConfig, Qwen2Config
 from transformers.models.auto import AutoModelForCausalLM
 
@@ -37,7 +37,7 @@ from ssp_agents.engines.vllm_engine import VLLMEngine, arguments
 from ssp_agents.models import adapt, is_adapter, load_model, state_of, tiny_directory
 from ssp_agents.rllib import SSPConfig
 from ssp_agents.rollout import play
-from ssp_agents.tiny.bootstrap import save_policy, tiny_tokenizer
+from ssp_agents.shipped.tiny.bootstrap import save_policy, tiny_tokenizer
 from ssp_env.errors import ModelError, ServiceError, UsageError
 from ssp_env.game.game import Game
 from ssp_env.game.record import record_game
@@ -114,7 +114,7 @@ def test_whatever_vllm_fails_in_voids_games_as_an_outage_of_the_engine(
     for version in (1, 2):
         engine.update_weights({}, version)
         engine.wake()
-        games = play(new_round(rules), engine, temperature=1.0).games
+        games = play(new_batch(rules), engine, temperature=1.0).games
         outages = [game.outage for game in games]
         assert all(outage and outage.service == "engine" for outage in outages)
         assert {outage.what for outage in outages if outage} == {f"vLLM failed: {error!r}"}
@@ -272,7 +272,7 @@ def tokens_of(game: Game) -> list[list[int]]:
 
 
 def sampled_gap(engine: Engine, rules: Rules, lm: Any) -> Gap:
-    """A round's log-probabilities against those of a model, which are printed."""
+    """A batch's log-probabilities against those of a model, which are printed."""
     games = play_watched(rules, engine).games
     rows = compared_rows([record_game(game, rules) for game in games])
     gap = measure(rows, scored_by(lm), rules.tokenizer)
@@ -291,7 +291,7 @@ def test_whole_games_and_updates_of_weights(name: str, rules: Rules, tmp_path: P
         engine.update_weights(lm.state_dict(), version)
         plain = TransformersEngine(lm, *parts(rules))
         greedy = [
-            [tokens_of(game) for game in play(new_round(rules), e, temperature=0.0).games]
+            [tokens_of(game) for game in play(new_batch(rules), e, temperature=0.0).games]
             for e in (engine, plain)
         ]
         assert greedy[0] == greedy[1]
@@ -306,7 +306,7 @@ def test_games_of_a_dead_engine_are_void_and_later_ones_are_played(
     from vllm.v1.engine.exceptions import EngineDeadError
 
     engine = vllm_engine(playful("qwen2", 0), *parts(rules), tmp_path)
-    expected = play(new_round(rules), engine, temperature=0.0).games
+    expected = play(new_batch(rules), engine, temperature=0.0).games
     steps = iter(range(100))
     core, step = engine._llm.engine_core, engine._llm.engine_core.get_output
 
@@ -317,12 +317,12 @@ def test_games_of_a_dead_engine_are_void_and_later_ones_are_played(
 
     with monkeypatch.context() as patch:
         patch.setattr(core, "get_output", dying)
-        games = play(new_round(rules), engine, temperature=0.0).games
+        games = play(new_batch(rules), engine, temperature=0.0).games
     voided = [game.outage for game in games if game.outage]
     assert voided
     assert "EngineCore encountered an issue" in voided[0].what
 
-    again = play(new_round(rules), engine, temperature=0.0).games
+    again = play(new_batch(rules), engine, temperature=0.0).games
     assert list(map(tokens_of, again)) == list(map(tokens_of, expected))
 
 

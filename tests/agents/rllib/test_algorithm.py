@@ -63,7 +63,7 @@ class Witness(RLlibCallback):
 def uninterrupted(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
-    """Four steps of two rounds in one process, with a checkpoint after the second."""
+    """Four steps of two game batches in one process, with a checkpoint after the second."""
     model_dir = request.getfixturevalue("model_dir")
     request.getfixturevalue("cluster")
     run: dict[str, Any] = {"weights": [], "results": [], "games": []}
@@ -302,8 +302,8 @@ def test_two_runners_and_two_learners_are_as_one_whoever_dies(
         slept = algorithm.env_runner_group.foreach_env_runner(lambda runner: runner.slept)
         assert slept == [2], "until the first weights came, and while the learners worked"
         assert algorithm.last_games == uninterrupted["games"][2]
-        slots = [game.slot for game in algorithm.last_games]
-        assert slots == list(range(len(slots))), "numbered over all rounds"
+        slots = [game.index for game in algorithm.last_games]
+        assert slots == list(range(len(slots))), "numbered over all batches"
 
         expected = uninterrupted["results"][2]
         np.testing.assert_equal(result["env_runners"], expected["env_runners"])

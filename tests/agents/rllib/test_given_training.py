@@ -33,7 +33,7 @@ def weights_of(algorithm: SSP) -> dict[str, np.ndarray]:
 
 @pytest.fixture
 def config(algorithm_config: SSPConfig) -> SSPConfig:
-    """Two rounds a step: each has two given questions, of ten, and two proposals."""
+    """Two game batches a step: each has two given questions, of ten, and two proposals."""
     questions = algorithm_config.make_world().questions(0, per_group=3)[:10]
     algorithm_config.training(questions=questions, given_share=0.5, round_size=4)
     return algorithm_config

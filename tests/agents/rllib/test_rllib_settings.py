@@ -119,7 +119,7 @@ def test_what_is_played_is_the_world_of_the_rules(algorithm_config: SSPConfig) -
     env = {"make_rules": lambda world, tokenizer, game: make_rules(other, tokenizer, game)}
     algorithm_config.environment(env_config={**algorithm_config.env_config, **env})
     state = algorithm_config.batch_strategy().get_state()
-    sample = SSPEnvRunner(config=algorithm_config).sample(step=0, slots=4, strategy=state)
+    sample = SSPEnvRunner(config=algorithm_config).sample(step=0, num_games=4, strategy=state)
     asked_about = {record.answer for record in sample.records}
     assert asked_about <= {truth.answer for truth in other.answers}
     assert not asked_about <= {truth.answer for truth in MiniWorld(**WORLD).answers}

@@ -18,14 +18,14 @@ from runs import sets
 from scripted_model import ChatServer, obedient
 
 from ssp_agents.models import tiny_directory
-from ssp_agents.rollout import play
+from ssp_agents.rollout import answer, play
 from ssp_env.cli import main
 from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.record import GameRecord
 from ssp_env.replay import read_games
 from ssp_experiments import evaluation as answering
 from ssp_experiments.config import load_preset, make_config
-from ssp_experiments.evaluation import answer, engine_of, majority, pass_at_k
+from ssp_experiments.evaluation import engine_of, majority, pass_at_k
 from ssp_experiments.options import Chosen
 from ssp_experiments.run.checks import open_run
 from ssp_experiments.run.cluster import build
@@ -122,7 +122,7 @@ def test_eval_answers_as_the_evaluation_within_a_run(policy: Path) -> None:
     once = make_config(load_preset("tiny"), changes)
     rules, questions = open_run(once)
     greedy = partial(play, engine=engine_of(once, rules), temperature=0.0)
-    apart = answer(rules, questions, greedy, [0, 0])
+    apart = answer(rules, [*enumerate(questions)], greedy, [0, 0])
 
     config = make_config(load_preset("tiny"), {**changes, "game.attempts": 2})
     within = build(config).solve(questions)

@@ -19,8 +19,8 @@ from safetensors.torch import load_file
 from tests.ssp_env.worlds.few import few_passages
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from ssp_agents.batches import columns_of
 from ssp_agents.checksums import CHECKSUMS
-from ssp_agents.columns import columns_of
 from ssp_agents.models import (
     adapt,
     load_model,
@@ -58,7 +58,7 @@ def test_interrupted_bootstrap_leaves_nothing(
         assert (tmp_path / "models" / ".base.unfinished").exists()
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr("ssp_agents.tiny.bootstrap.bootstrap", terminated)
+    monkeypatch.setattr("ssp_agents.shipped.tiny.bootstrap.bootstrap", terminated)
     assert main(["bootstrap", "--out", str(tmp_path / "models" / "base")]) == 130
     assert capsys.readouterr().err.endswith("stopped; nothing is kept\nssp: interrupted\n")
     assert not list(tmp_path.iterdir())

@@ -48,10 +48,10 @@ def test_every_question_has_one_line_with_its_games(
         known = (line["question"], line["answer"])
         plays = [(n, g) for n, g in games if (g.question, g.answer) == known]
         step, game = plays[0]
-        place = {"step": step, "slot": game.slot, "weights_version": step - 1}
+        place = {"step": step, "slot": game.index, "weights_version": step - 1}
         assert line["provenance"] == {"run": "scripted", **place}
         assert [each["id"] for each in line["evidence"]] == list(game.evidence)
-        assert [(p["step"], p["slot"]) for p in line["games"]] == [(n, g.slot) for n, g in plays]
+        assert [(p["step"], p["slot"]) for p in line["games"]] == [(n, g.index) for n, g in plays]
         for each, (_, played) in zip(line["games"], plays, strict=True):
             noise = [n["document"]["id"] for n in each["noise"]]
             assert noise == [n.document.id for n in played.noise]
@@ -83,7 +83,7 @@ def test_figures_of_the_gate_and_of_what_pays_though_it_is_not_sound(
     wrong = replace(sound, truly_correct=False)
     no = replace(sound.verification, correct=False)
     missed = replace(sound, verification=no, outcome=Outcome.INVALID)
-    again = replace(sound, start=replace(sound.start, origin=Origin.REUSED))
+    again = replace(sound, initial_state=replace(sound.initial_state, origin=Origin.REUSED))
     gate = found(sound, sound, ambiguous, wrong, missed, again)
     shares = [gate[name] for name in ("precision", "recall", "ambiguous", "wrong")]
     assert shares == pytest.approx([2 / 4, 2 / 3, 1 / 4, 1 / 4])

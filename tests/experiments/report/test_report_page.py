@@ -19,9 +19,9 @@ from small_runs import GAMES, HOSTILE, add_step, make_run
 
 from ssp_env.cli import main
 from ssp_env.replay import read_games
+from ssp_experiments.commands.report import report as report_command
 from ssp_experiments.config import make_config
 from ssp_experiments.report import curves
-from ssp_experiments.report.page import report as report_command
 from ssp_experiments.report.page import row
 from ssp_experiments.report.runs import arms_of, open_runs
 from ssp_experiments.report.server import Viewer
@@ -47,7 +47,7 @@ def test_a_page_holds_every_game_with_its_tokens(page: Path, two_runs: list[str]
     saved = [game.record for game in read_games(Path(two_runs[1]) / "games" / "step_000002.jsonl")]
 
     shown = data["index_1"]["2"][0]
-    assert (shown["slot"], shown["outcome"], shown["hops"]) == (0, saved[0].outcome, saved[0].hops)
+    assert (shown["index"], shown["outcome"], shown["hops"]) == (0, saved[0].outcome, saved[0].hops)
     assert (shown["answer"], shown["judged"]) == (saved[0].answer, len(saved[0].attempts))
     right = sum(bool(a.verdict and a.verdict.correct) for a in saved[0].attempts)
     assert shown["right"] == right > 0
@@ -55,11 +55,15 @@ def test_a_page_holds_every_game_with_its_tokens(page: Path, two_runs: list[str]
     games = data["step_2_1"]
     assert len(games) == GAMES
     for record in saved:
-        text = unescape(re.sub(r"<[^>]*>", "", games[str(record.slot)]))
+        text = unescape(re.sub(r"<[^>]*>", "", games[str(record.index)]))
         for play in record.trajectories:
             assert all(search.query in text for search in play.searches)
-        marked = re.findall(r'<span class="own d\d" title="id (\d+); loss', games[str(record.slot)])
-        assert [*map(int, marked)] == [id_ for play in record.trajectories for id_ in play.own]
+        marked = re.findall(
+            r'<span class="own d\d" title="id (\d+); loss', games[str(record.index)]
+        )
+        assert [*map(int, marked)] == [
+            id_ for play in record.trajectories for id_ in play.policy_ids
+        ]
 
 
 def test_the_same_runs_give_the_same_page(
@@ -198,7 +202,7 @@ def check_followed(run: RunDirectory, port: int) -> None:
     _, index = ask(port, "/api/index?run=0&steps=2,7")
     records = [saved.record for saved in read_games(run.games / "step_000002.jsonl")]
     assert index == {"2": [row(record) for record in records]}
-    _, game = ask(port, "/api/game?run=0&step=2&slot=0")
+    _, game = ask(port, "/api/game?run=0&step=2&index=0")
     assert records[0].question in game
     assert "loss mask 1" in game
 

@@ -15,7 +15,7 @@ from transformers import BertConfig, Gemma3TextConfig, MistralConfig
 from transformers.models.auto import AutoModelForCausalLM
 
 from ssp_agents.rllib.config import SSPConfig
-from ssp_agents.tiny.bootstrap import save_policy, tiny_tokenizer
+from ssp_agents.shipped.tiny.bootstrap import save_policy, tiny_tokenizer
 from ssp_env.errors import ModelError
 
 pytestmark = pytest.mark.slow

@@ -58,7 +58,7 @@ def test_every_game_is_recorded_and_replays_offline(
     played = all_games(whole_run)
     for line in metrics(whole_run)[1:]:
         of_step = list(read_games(whole_run / "games" / f"step_{line['step']:06d}.jsonl"))
-        assert [saved.record.slot for saved in of_step] == list(range(int(line["games"])))
+        assert [saved.record.index for saved in of_step] == list(range(int(line["games"])))
     assert {game.outcome for game in played} == {"valid", "invalid"}
     assert {game.origin for game in played} == {"proposed", "reused"}
     for game in played:

@@ -11,8 +11,8 @@ from scripted import begin, by_role, play, propose, rules_of
 
 from ssp_env.cli import main
 from ssp_env.errors import ServiceError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.record import record_game
-from ssp_env.game.round import Round
 from ssp_env.replay import SavedGame, SavedRules, read_games, save_games, write_games
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
@@ -26,7 +26,7 @@ def run(mini: MiniWorld, words: WordTokenizer, tmp_path_factory: pytest.TempPath
     rules, run = rules_of(mini, words, attempts=2), tmp_path_factory.mktemp("run")
     (run / "games").mkdir()
     for step in (2, 10):
-        played = begin(rules, slots=4, seed=[step])
+        played = begin(rules, num_games=4, seed=[step])
         *_, third, last = played.pending()
         played.void([last], ServiceError("engine", "out of \x1b[2J memory", calls=3))
         play(played, by_role(lambda t, third=third: [1] if t is third else propose()(t)))
@@ -59,7 +59,7 @@ def test_a_few_games_are_printed_in_full(three: Path, shown: Shown) -> None:
     assert "3 of 3 games are identical" in out
     first = next(read_games(three)).record
     for text in (
-        "game 1: slot 0; world mini, weights of step 0, ssp-env ",
+        "game 1: index 0; world mini, weights of step 0, ssp-env ",
         f"question: {first.question}  (1 hop; right in this world: {first.answer})",
         "solver 1: right, paid 1",
         "outcome: invalid (format); proposer 0.0",
@@ -69,7 +69,15 @@ def test_a_few_games_are_printed_in_full(three: Path, shown: Shown) -> None:
 
 def test_a_run_is_listed_a_line_a_game(run: Path, shown: Shown) -> None:
     out = shown(run)
-    assert out[0].split()[:7] == ["game", "step", "slot", "outcome", "reason", "solved", "proposer"]
+    assert out[0].split()[:7] == [
+        "game",
+        "step",
+        "index",
+        "outcome",
+        "reason",
+        "solved",
+        "proposer",
+    ]
     assert [line.split()[:4] for line in (out[1], out[4], out[5])] == [
         ["1", "2", "0", "valid"],
         ["4", "2", "3", "void"],
@@ -88,7 +96,7 @@ def test_a_run_is_listed_a_line_a_game(run: Path, shown: Shown) -> None:
     ("arguments", "numbers"),
     [
         (("--step", "10", "--full"), [5, 6, 7, 8]),
-        (("--step", "2-10", "--slot", "1"), [2, 6]),
+        (("--step", "2-10", "--index", "1"), [2, 6]),
         (("--outcome", "void"), [4, 8]),
         (("--reason", "format"), [3, 7]),
         (("--game", "7"), [7]),
@@ -111,7 +119,7 @@ def test_games_that_differ(run: Path, three: Path, shown: Shown) -> None:
     write_games([first, replace(second, record=record), last], three)
 
     out = shown(three, "--check", status=1)
-    assert out[0].startswith("game 2: slot 1 differs: solver 2: searches[0].query: saved '\\x1b")
+    assert out[0].startswith("game 2: index 1 differs: solver 2: searches[0].query: saved '\\x1b")
     assert out[1].endswith("differs: game: proposer_reward: saved 0.5, replayed 0.0")
     assert out[2] == "2 of 3 games are identical"
     shown(three, "--game", 1, status=0)
@@ -136,10 +144,10 @@ def test_what_world_and_run_know_is_checked_though_the_digest_was_made_anew(
     rules, run = rules_of(world, words, attempts=2), tmp_path / "run"
     if origin == "given":
         asked = world.questions(0, 1)[1:]
-        played = Round.of_questions(rules, asked, [0, 0])
+        played = GameBatch.of_questions(rules, asked, [0, 0])
         groups = [question.group for question in asked]
     else:
-        played, groups = begin(rules, slots=2), [None, None]
+        played, groups = begin(rules, num_games=2), [None, None]
     play(played, by_role(propose()))
     records = [
         SavedGame(SavedRules.of(rules), record_game(game, rules, 2, group))

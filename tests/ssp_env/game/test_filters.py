@@ -11,7 +11,7 @@ from scripted import WRITTEN
 
 from ssp_env.game.config import DEFAULT_FILTERS, MINI_GAME, FilterName
 from ssp_env.game.filters import ATTEMPT_FILTERS, FILTERS, Proposal
-from ssp_env.game.game import Attempt, Game, Origin, Start
+from ssp_env.game.game import Attempt, Game, InitialState, Origin
 from ssp_env.game.outcome import Outage
 from ssp_env.game.protocol import Tags
 from ssp_env.game.trajectory import Limits, SearchRecord, Trajectory
@@ -105,7 +105,7 @@ VOID = object()
 )
 def test_what_attempts_say_of_a_question(said: list[Any], refused: set[str]) -> None:
     """Void ones have no vote; blank answers agree on nothing."""
-    game = Game(Start((1,), 0, 0, TRUTH, Origin.PROPOSED, question="Which?"))
+    game = Game(InitialState((1,), 0, 0, TRUTH, Origin.PROPOSED, question="Which?"))
     for answer in said:
         trajectory = searched()
         outage = Outage("judge", "down") if answer is VOID else None

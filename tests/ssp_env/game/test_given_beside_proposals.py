@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from scripted import again, by_role, play, propose, rules_of, say, solve
 
+from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.round import Round, answers_of
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, make_strategy
 from ssp_env.tokenizers import WordTokenizer
@@ -26,13 +26,13 @@ def questions(mini: MiniWorld) -> list[Question]:
 
 
 def beside(
-    rules: Rules, questions: list[Question], strategy: BatchStrategy, slots: int = 4
-) -> Round:
+    rules: Rules, questions: list[Question], strategy: BatchStrategy, num_games: int = 4
+) -> GameBatch:
     answers = answers_of(rules.world)
-    return Round(rules, answers, slots, [7], strategy, given=questions)
+    return GameBatch(rules, answers, num_games, [7], strategy, given=questions)
 
 
-def given_in(played: Round) -> list[Game]:
+def given_in(played: GameBatch) -> list[Game]:
     return [game for game in played.games if game.origin is Origin.GIVEN]
 
 
@@ -42,7 +42,7 @@ def test_they_are_solved_and_nothing_else_and_replay(
     played = play(beside(rules, questions, make_strategy("reuse")), by_role(propose(), solve))
     given = given_in(played)
     assert [(game.question, game.truth) for game in given] == [(q.text, q.truth) for q in questions]
-    assert len({game.slot for game in played.games}) == len(played.games) == 7
+    assert len({game.index for game in played.games}) == len(played.games) == 7
     for game in given:
         assert (game.outcome, game.proposer_reward, game.verification) == (
             Outcome.VALID,
@@ -57,29 +57,29 @@ def test_they_are_solved_and_nothing_else_and_replay(
 
 
 @pytest.mark.parametrize(
-    ("name", "waves", "filled"), [("dummy", 1, 0), ("resample", 8, 0), ("reuse", 1, 4)]
+    ("name", "samplings", "filled"), [("dummy", 1, 0), ("resample", 8, 0), ("reuse", 1, 4)]
 )
 def test_strategies_see_the_slots_of_proposals_alone(
-    name: str, waves: int, filled: int, rules: Rules, questions: list[Question]
+    name: str, samplings: int, filled: int, rules: Rules, questions: list[Question]
 ) -> None:
     strategy = make_strategy(name)
     play(beside(rules, questions, strategy), by_role(propose(), solve))
     silent = by_role(say("<question> what is it ? </question>"), solve)
     played = play(beside(rules, questions, strategy), silent)
-    assert played.waves == waves
+    assert played.samplings == samplings
     assert sum(game.origin is Origin.REUSED for game in played.games) == filled
     assert len(given_in(played)) == 3
     assert all(game.outcome is Outcome.VALID for game in given_in(played))
-    # Each wave has groups of its own: proposals are compared within them.
-    groups = [g.start.group for g in played.games if g.origin is Origin.PROPOSED]
-    assert len({*groups}) == len(groups) == 4 * waves
+    # Each sampling has groups of its own: proposals are compared within them.
+    groups = [g.initial_state.group for g in played.games if g.origin is Origin.PROPOSED]
+    assert len({*groups}) == len(groups) == 4 * samplings
 
 
 def test_proposals_are_the_same_whatever_is_given(rules: Rules, questions: list[Question]) -> None:
     def proposed(given: list[Question]) -> list[tuple[object, ...]]:
         played = play(beside(rules, given, make_strategy("dummy")), by_role(propose(), solve))
         return [
-            (game.start, game.question, game.noise, [t.ids for t in game.trajectories()])
+            (game.initial_state, game.question, game.noise, [t.ids for t in game.trajectories()])
             for game in played.games
             if game.origin is Origin.PROPOSED
         ]

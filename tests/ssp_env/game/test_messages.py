@@ -10,11 +10,11 @@ import pytest
 from scripted import everything
 from test_prompts import ASKED, chatty
 
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 from ssp_env.errors import ConfigError, TokenizerError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.outcome import Ending
 from ssp_env.game.prompts import Prompts
-from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.game.verification import verification_prompt
 from ssp_env.replay import replay
@@ -44,18 +44,18 @@ MISTRAL = (
 )
 
 
-def begun(world: World, tokenizer: Tokenizer, **game: Any) -> Round:
+def begun(world: World, tokenizer: Tokenizer, **game: Any) -> GameBatch:
     config = {"verifier": "none", "attempts": 1, "top_k": 1, **game}
     setup = {"world": world, "tokenizer": tokenizer, "retriever": everything(world), "game": config}
-    return Round.of_questions(set_up(setup).rules, [ASKED], [0])
+    return GameBatch.of_questions(set_up(setup).rules, [ASKED], [0])
 
 
 def played(world: World, tokenizer: Tokenizer, *turns: str, **game: Any) -> Trajectory:
-    round_ = begun(world, tokenizer, **game)
+    batch = begun(world, tokenizer, **game)
     for turn in turns:
-        round_.pending()[0].feed_text(turn)
-        round_.advance()
-    return round_.games[0].attempts[0].trajectory
+        batch.pending()[0].feed_text(turn)
+        batch.advance()
+    return batch.games[0].attempts[0].trajectory
 
 
 def response(trajectory: Trajectory) -> str:
@@ -98,10 +98,10 @@ def test_verification_looks_like_solving_in_messages(cities: World) -> None:
     for name in ("plain", "few-shot", "tools"):
         tokenizer = chatty()
         tokenizer.inner.chat_template = QWEN
-        round_ = begun(cities, tokenizer, prompts=name)
-        solver, rules = round_.pending()[0], round_.rules
+        batch = begun(cities, tokenizer, prompts=name)
+        solver, rules = batch.pending()[0], batch.rules
         solver.feed(tokenizer.encode(SEARCH.replace("river Paris", ASKED.text)))
-        round_.advance()
+        batch.advance()
         read = verification_prompt(rules.prompts, rules.config, ASKED.text, [PAGE])
         assert tokenizer.decode(read) == tokenizer.decode(solver.ids)
 
@@ -252,12 +252,12 @@ def test_a_malformed_action_gets_a_message_and_another_chance(cities: World) -> 
 
 @pytest.mark.parametrize("turns", [("", "", ANSWER), ("no", SEARCH, "", ANSWER), ("a", "b", "c")])
 def test_second_chances_are_replayed(turns: tuple[str, ...], cities: World) -> None:
-    round_ = begun(cities, ByteTokenizer(), retries=2)
+    batch = begun(cities, ByteTokenizer(), retries=2)
     for turn in turns:
-        round_.pending()[0].feed_text(turn)
-        round_.advance()
-    assert round_.done
-    again = replay(save_game(round_.games[0], round_.rules))
+        batch.pending()[0].feed_text(turn)
+        batch.advance()
+    assert batch.done
+    again = replay(save_game(batch.games[0], batch.rules))
     assert again.identical, again.differences
-    authors = [s.by for s in save_game(round_.games[0], round_.rules).record.attempts[0].segments]
+    authors = [s.by for s in save_game(batch.games[0], batch.rules).record.attempts[0].segments]
     assert authors.count("retry") == 2

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, propose, records, rules_of, say, solve, turn
 
 from ssp_env.errors import ServiceError
+from ssp_env.game.batch import GameBatch, Phase
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Ending, Outcome
-from ssp_env.game.round import Phase, Round
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import Verdict
 from ssp_env.judge.judges import ExactMatchJudge, WorldVerifier
@@ -79,8 +79,8 @@ class Chance:
         }
 
 
-def play_with(played: Round, chance: Chance | None) -> set[int]:
-    """Plays a round whose attempts differ; returns the slots where the engine failed."""
+def play_with(played: GameBatch, chance: Chance | None) -> set[int]:
+    """Plays a batch of games whose attempts differ; returns the games where the engine failed."""
     hit = set()
     while pending := played.pending():
         for game in played.games:
@@ -89,11 +89,11 @@ def play_with(played: Round, chance: Chance | None) -> set[int]:
                 if trajectory.done or not any(trajectory is one for one in pending):
                     continue
                 number = attempts.index(trajectory) if trajectory in attempts else -1
-                about = game.slot, number, len(trajectory.searches)
+                about = game.index, number, len(trajectory.searches)
                 if chance is not None and chance.fails("engine", *about):
                     trajectory.feed([5, 6])  # it fails in the middle of a turn
                     played.void([trajectory], ServiceError("engine", "out of memory"))
-                    hit.add(game.slot)
+                    hit.add(game.index)
                 else:
                     word = ("mentor", "rival", "owner", "heir")[number]
                     other = say(f"<search> {word} </search>", f"<answer> {word} </answer>")
@@ -116,10 +116,10 @@ def test_outages_void_what_they_hit_and_nothing_else(
     chance = Chance(salt, percent, raises)
     # Noise is searched for with the question.
     changes = {"noise_documents": 2, "noise_kind": "near", "attempts": attempts}
-    healthy = begin(rules_of(mini, words, **changes), slots=3)
+    healthy = begin(rules_of(mini, words, **changes), num_games=3)
     play_with(healthy, None)
     rules = rules_of(mini, words, **changes, **chance.parts(mini))
-    played = begin(rules, slots=3)
+    played = begin(rules, num_games=3)
     hit = play_with(played, chance)
     assert played.phase is Phase.DONE
 
@@ -128,8 +128,8 @@ def test_outages_void_what_they_hit_and_nothing_else(
         down = [chance.fails("search", query) for query in queries]
         down += [chance.fails("panel", attempt.result) for attempt in before.attempts]
         down += [chance.fails("verifier", before.question)]
-        game = played.games[after.slot]
-        if any(down) or after.slot in hit:
+        game = played.games[after.index]
+        if any(down) or after.index in hit:
             check_outages(game)
             assert after.outcome == "void" or any(a.outage for a in after.attempts)
         else:
@@ -137,9 +137,9 @@ def test_outages_void_what_they_hit_and_nothing_else(
         again(game, rules)
 
 
-def solving(rules: Rules) -> Round:
-    """A round of one game whose attempts wait for their first tokens."""
-    played = begin(rules, slots=1)
+def solving(rules: Rules) -> GameBatch:
+    """A batch of one game whose attempts wait for their first tokens."""
+    played = begin(rules, num_games=1)
     while played.phase is not Phase.SOLVE:
         for trajectory in played.pending():
             trajectory.feed(turn(trajectory, propose()))
@@ -172,7 +172,7 @@ def test_a_judge_may_fail_while_others_write(mini: MiniWorld, words: WordTokeniz
 
     asked = [(game, attempt) for attempt in game.attempts[:2]]
     errors = [ServiceError("judge", "down"), ServiceError("judge", "gone")]
-    played.referee.take_verdicts(asked, errors)
+    played.referee.record_verdicts(asked, errors)
     played.advance()
     assert (game.outcome, game.reason, played.done) == (Outcome.VOID, "judge", True)
     check_outages(game)
@@ -183,7 +183,7 @@ def test_a_judge_may_fail_while_others_write(mini: MiniWorld, words: WordTokeniz
 def test_a_filter_or_reward_that_is_down_voids_its_game_alone(
     mini: MiniWorld, words: WordTokenizer, part: str
 ) -> None:
-    (first, _) = begin(rules_of(mini, words), slots=2).games
+    (first, _) = begin(rules_of(mini, words), num_games=2).games
 
     def pays(about: Any, *_: Any) -> float:
         if about.truth == first.truth:
@@ -192,7 +192,7 @@ def test_a_filter_or_reward_that_is_down_voids_its_game_alone(
 
     own = {"mine": lambda proposal: pays(proposal) == 0.0} if part == "own_filters" else pays
     rules = rules_of(mini, words, attempts=2, **{part: own})
-    hit, healthy = play(begin(rules, slots=2), by_role(propose())).games
+    hit, healthy = play(begin(rules, num_games=2), by_role(propose())).games
     assert (hit.outcome, hit.reason) == (Outcome.VOID, "scorer")
     check_outages(hit)
     assert (healthy.outcome, healthy.solver_reward) == (Outcome.VALID, 1.0)
@@ -234,7 +234,7 @@ def test_a_text_that_a_service_refuses_is_wrong(mini: MiniWorld, words: WordToke
     assert (game.outcome, game.reason) == (Outcome.INVALID, "refused")
     again(game, rules)
 
-    played = begin(rules, slots=1)
+    played = begin(rules, num_games=1)
     scripts = [say(query), say("<answer> what is </answer>"), say(floods), solve]
 
     def solver(trajectory: Any) -> Any:

@@ -25,7 +25,7 @@ from scripted import (
 )
 
 import ssp_env
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 from ssp_env.game.config import MINI_GAME, GameConfig, ViewConfig
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.rules import fingerprint
@@ -68,7 +68,7 @@ KNOBS: dict[str, tuple[Any, Script]] = {
 
 
 def outcome(mini: MiniWorld, script: Script, **changes: Any) -> str:
-    """Everything that a round leaves behind; it is replayed to the bit."""
+    """Everything that a batch of games leaves behind; it is replayed to the bit."""
     room = {"max_prompt_tokens": 1000, "asked_searches": (1, 1)}
     rules = rules_of(mini, word_tokenizer(), **{**room, **changes})
     played = play(begin(rules), script)
@@ -108,7 +108,7 @@ def broken(*_: Any) -> Any:
 )
 def test_a_part_that_raises_decides_no_game(parts: dict[str, Any]) -> None:
     """Neither invalid nor void: nobody is paid or blamed for code of the user's own."""
-    env = ssp_env.GameBatch(2, world=SMALL, **parts)
+    env = ssp_env.TurnVectorEnv(2, world=SMALL, **parts)
     player = scripted_player(env.rules)
 
     def play_on() -> None:
@@ -156,7 +156,7 @@ def test_a_fingerprint_says_what_differs() -> None:
 
 
 def test_one_search_takes_few_calls_in_few_files() -> None:
-    batch = ssp_env.GameBatch(1, world="mini")
+    batch = ssp_env.TurnVectorEnv(1, world="mini")
     (turn,) = batch.reset(seed=0)
     ids = batch.rules.tokenizer.encode(scripted_player(batch.rules).write(turn.trajectory))
     root, calls = str(Path(ssp_env.__file__).parent), []

@@ -10,12 +10,12 @@ import pytest
 from scripted import everything, spell, word_tokenizer
 
 import ssp_env
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 from ssp_env.errors import ConfigError, TokenizerError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Attempt
 from ssp_env.game.prompts import FORMATS, SHIPPED, Prompts, format_settings
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
 from ssp_env.types import Document, Question, World
@@ -105,7 +105,7 @@ def attempt(world: World, prompts: str, tokenizer: Any, *turns: str, **more: Any
     """A search, which finds everything, and an answer."""
     game = {**format_settings(prompts), "verifier": "none", "attempts": 1, **more}
     setup = {"world": world, "tokenizer": tokenizer, "retriever": everything(world), "game": game}
-    played = Round.of_questions(set_up(setup).rules, [ASKED], [0])
+    played = GameBatch.of_questions(set_up(setup).rules, [ASKED], [0])
     for turn in turns:
         played.pending()[0].feed_text(turn)
         played.advance()

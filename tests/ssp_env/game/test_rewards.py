@@ -15,7 +15,7 @@ from ssp_env.game.trajectory import Trajectory
 from ssp_env.worlds.mini import MiniWorld
 
 
-def game(*attempts: tuple[bool, int], readings: tuple[bool, ...] = ()) -> Any:
+def game(*attempts: tuple[bool, int], verification_attempts: tuple[bool, ...] = ()) -> Any:
     """A judged game: of each attempt whether it was right, and how often it searched of 4 times."""
     limits = SimpleNamespace(max_searches=4)
     counted = [
@@ -24,9 +24,9 @@ def game(*attempts: tuple[bool, int], readings: tuple[bool, ...] = ()) -> Any:
         )
         for right, searches in attempts
     ]
-    read = [SimpleNamespace(right=right, verdict=True) for right in readings]
+    read = [SimpleNamespace(right=right, verdict=True) for right in verification_attempts]
     share = sum(right for right, _ in attempts) / len(attempts)
-    return SimpleNamespace(counted=counted, share_right=share, readings=read)
+    return SimpleNamespace(counted=counted, share_right=share, verification_attempts=read)
 
 
 NONE, ALL = [(False, 2)] * 4, [(True, 2)] * 4
@@ -53,8 +53,8 @@ def test_edges_of_rewards() -> None:
     assert PROPOSER_REWARDS["(n-k)/(n-1)"](game((True, 1))) == 0.0, "a lone attempt"
     assert PROPOSER_REWARDS["depth"](game((True, 9), (False, 0))) == 1.0, "beyond the budget"
     assert PROPOSER_REWARDS["depth"](game((True, 0), (False, 0))) == 0.2, "without a search"
-    halves = game(*ONE, readings=(True, True, False, False))
-    assert PROPOSER_REWARDS["evidence"](halves) == 0.25, "half of the readings, a quarter of four"
+    halves = game(*ONE, verification_attempts=(True, True, False, False))
+    assert PROPOSER_REWARDS["evidence"](halves) == 0.25, "half of the verifiers, a quarter of four"
     assert [PROPOSER_REWARDS["band"](game(*[(True, 1)] * k, *[(False, 1)] * (10 - k)))
             for k in (1, 2, 8, 9)] == [0.0, 1.0, 1.0, 0.0]  # fmt: skip
 
@@ -67,7 +67,7 @@ def test_a_named_reward_pays_in_a_game_and_in_its_replay(mini: MiniWorld, name: 
         return (solve if trajectory.key % 2 else late)(trajectory)
 
     rules = rules_of(mini, word_tokenizer(), attempts=4, proposer_reward=name)
-    (played,) = play(begin(rules, slots=1), by_role(propose(2), attempt)).games
+    (played,) = play(begin(rules, num_games=1), by_role(propose(2), attempt)).games
     assert 0 < played.share_right < 1
     assert played.proposer_reward == PROPOSER_REWARDS[name](played)
     assert again(played, rules).record.proposer_reward == played.proposer_reward

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, propose, rules_of, say, solve
 
 from ssp_env.errors import ServiceError
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import DEFAULT_FILTERS
-from ssp_env.game.game import Game, Origin, Start
+from ssp_env.game.examples import play_examples, with_turns
+from ssp_env.game.game import Game, InitialState, Origin
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.pool import PooledQuestion, compose, play_examples, with_turns
-from ssp_env.game.round import Round
+from ssp_env.game.pool import PooledQuestion, compose
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import (
     REMEMBERED,
@@ -63,7 +64,7 @@ def test_past_questions_are_refused_in_later_steps_and_in_replays(
     first = play(begin(rules, seed=[1], strategy=strategy), player)
     assert {game.outcome for game in first.games} == {Outcome.VALID}
 
-    # A later step about the same answers, wherever its round is played; slots are filled up.
+    # A later step about the same answers, wherever its batch is played; the batch is filled up.
     elsewhere = Remembering(ReplayBuffer())
     elsewhere.set_state(json.loads(json.dumps(strategy.get_state())))
     second = play(begin(rules, seed=[1], strategy=elsewhere), player)
@@ -71,7 +72,7 @@ def test_past_questions_are_refused_in_later_steps_and_in_replays(
     assert {game.reason for game in proposed} == {"past_question"}
     assert [game.origin for game in reused] == [Origin.REUSED] * 4
     for game in proposed:
-        assert game.question in again(game, rules).record.start.asked_before
+        assert game.question in again(game, rules).record.initial_state.asked_before
 
     for _ in range(2 * REMEMBERED):
         strategy.keep([asked("what is it ?", "g1")])
@@ -152,7 +153,7 @@ def solved(rules: Rules, text: str, answer: str) -> PooledQuestion:
     """A question with the solution of whoever has just solved it, and a proposer's turns."""
     truth = GroundTruth(answer, answer)
     (game,) = play(
-        Round.of_questions(rules, [Question(text, text, (answer,), "1")], [3]), thinks
+        GameBatch.of_questions(rules, [Question(text, text, (answer,), "1")], [3]), thinks
     ).games
     assert game.solve_rate == 1.0
     item = with_turns(PooledQuestion(text, truth), game, rules.tags)
@@ -164,7 +165,7 @@ def solved(rules: Rules, text: str, answer: str) -> PooledQuestion:
 def shown(rules: Rules, item: PooledQuestion) -> Game:
     """A game about a question, with its examples."""
     given = item.question, item.searches, item.solution, item.proposal
-    game = Game(Start((1,), 0, 0, item.truth, Origin.COMPOSED, 0, *given))
+    game = Game(InitialState((1,), 0, 0, item.truth, Origin.COMPOSED, 0, *given))
     play_examples(rules, [game])
     return game
 
@@ -245,17 +246,17 @@ def test_a_question_put_together_pays_its_example_as_a_proposal(
         def asked_before(self, answer: str) -> tuple[str, ...]:
             return (whole.question,) if answer == whole.truth.id else ()
 
-    played = play(begin(rules, slots=2, strategy=Gives()), by_role(say([1]), say([1])))
+    played = play(begin(rules, num_games=2, strategy=Gives()), by_role(say([1]), say([1])))
     *_, composed, reused = played.games
     assert (composed.origin, reused.origin) == (Origin.COMPOSED, Origin.REUSED)
     assert composed.example_proposal is not None
     assert (composed.example_proposal.reward, composed.proposer_reward) == (1.0, None)
     assert reused.example_proposal is None
-    assert again(composed, rules).record.start == composed.start
+    assert again(composed, rules).record.initial_state == composed.initial_state
 
     for name in ("unsolved", "past_question"):
         strict = rules_of(mini, words, attempts=1, filters=(name,))
-        played = play(begin(strict, slots=2, strategy=Gives()), by_role(say([1]), say([1])))
+        played = play(begin(strict, num_games=2, strategy=Gives()), by_role(say([1]), say([1])))
         assert [game.example_proposal for game in played.games[-2:]] == [None, None]
 
 
@@ -306,10 +307,10 @@ def test_an_earlier_question_brings_its_solution_along(
     assert len(games) == 4
     for game in games:
         assert (game.solve_rate, len(game.attempts)) == (0.0, 2)
-        assert (game.example is not None) == examples == bool(game.start.solution)
+        assert (game.example is not None) == examples == bool(game.initial_state.solution)
         assert game.example is None or game.example.reward == 3.0
         assert game.example_proposal is None
-        assert again(game, rules).record.start == game.start
+        assert again(game, rules).record.initial_state == game.initial_state
 
 
 def test_an_outage_costs_the_example_and_nothing_else(

@@ -11,11 +11,11 @@ import pytest
 from scripted import begin, everything, rules_of, word_tokenizer
 
 import ssp_env
+from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import MINI_GAME, GameConfig
 from ssp_env.game.legal import LegalMoves
 from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import Tags
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Limits, Trajectory
 from ssp_env.players import MiniPlayer, Player, RandomLegalPlayer
@@ -67,7 +67,7 @@ def small_rules(seed: int = 0) -> Rules:
     return ssp_env.raw_env(world="small", world_options={"seed": seed}).rules
 
 
-def play_out(played: Round, proposer: Player, solver: Player) -> list[Trajectory]:
+def play_out(played: GameBatch, proposer: Player, solver: Player) -> list[Trajectory]:
     while pending := played.pending():
         for trajectory in pending:
             (proposer if trajectory.role is Role.PROPOSER else solver).play([trajectory])

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from all_doors import ROOMY
+from all_interfaces import ROOMY
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, prompt_of, propose, records, rules_of, say, solve
 
 import ssp_env
-from ssp_env.game.game import Game, Origin, Start
+from ssp_env.game.batch import GameBatch
+from ssp_env.game.game import Game, InitialState, Origin
+from ssp_env.game.noise import draw_noise
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.game.verification import draw_noise
 from ssp_env.judge.base import Verdict, VerifyTask
 from ssp_env.tokenizers import BPETokenizer, ByteTokenizer, WordTokenizer
 from ssp_env.types import Document, Question, Role, World
@@ -27,12 +27,12 @@ from ssp_env.worlds.mini import MiniWorld
 def test_it_is_the_solvers_prompt_after_a_search(mini: MiniWorld, words: WordTokenizer) -> None:
     """A solver that searches for the question and is given the same documents sees the same."""
     rules = rules_of(mini, words, verifier="policy")
-    (game,) = play(begin(rules, slots=1), by_role(propose(), solve)).games
-    verifier = game.readings[0].trajectory
+    (game,) = play(begin(rules, num_games=1), by_role(propose(), solve)).games
+    verifier = game.verification_attempts[0].trajectory
     assert not any(verifier.mask[: verifier.prompt_length])
     assert len(game.noise) == rules.config.noise_documents
 
-    asked = Round.of_questions(rules, [Question("q", game.question or "", ("x",), "all")], [1])
+    asked = GameBatch.of_questions(rules, [Question("q", game.question or "", ("x",), "all")], [1])
     searched = asked.pending()[0]
     searched.feed(words.encode(f"<search> {game.question} </search>"))
     documents, limit = verifier.documents, rules.config.max_document_tokens
@@ -46,7 +46,7 @@ def test_an_attempt_verifies_as_it_solves(mini: MiniWorld, words: WordTokenizer)
     rules = rules_of(mini, words, verifier="policy", **changes)
     missed = 0
     for game in play(begin(rules), by_role(propose(2), solve)).games:
-        verifier, solver = game.readings[0].trajectory, game.attempts[0].trajectory
+        verifier, solver = game.verification_attempts[0].trajectory, game.attempts[0].trajectory
         assert verifier.ids[: verifier.prompt_length] == solver.ids[: solver.prompt_length]
         assert (verifier.limits.actions, verifier.documents) == (solver.limits.actions, ())
         assert verifier.result == solver.result == game.truth.answer
@@ -62,31 +62,33 @@ def test_an_attempt_verifies_as_it_solves(mini: MiniWorld, words: WordTokenizer)
 def test_the_policy_reads_n_times_and_has_to_be_right_k_times(
     mini: MiniWorld, kind: type[Any], form: str
 ) -> None:
-    """Each reading has its verdict in the record, and all of them are replayed."""
+    """Each attempt to verify has its verdict in the record, and all of them are replayed."""
     changes = {"verification_prompt": form, "verifications": (2, 3), "attempts": 1, **ROOMY}
     changes |= {"proposals": 2, "asked_searches": (1, 3)}
     rules = rules_of(mini, kind(), verifier="policy", **changes)
-    played = begin(rules, slots=4)
+    played = begin(rules, num_games=4)
 
     def verifier(trajectory: Trajectory) -> str:
         for game in played.games:
-            for place, reading in enumerate(game.readings):
-                if reading.trajectory is trajectory and place >= game.slot:
+            for place, attempt in enumerate(game.verification_attempts):
+                if attempt.trajectory is trajectory and place >= game.index:
                     return "<answer> nothing </answer>"
         return str(solve(trajectory))
 
     for game in play(played, by_role(propose(), solve, verifier)).games:
         record = again(game, rules).record
         assert list(record.named())[:4] == ["proposer", "verifier 1", "verifier 2", "verifier 3"]
-        assert [reading.right for reading in game.readings] == [i < game.slot for i in range(3)]
-        accepted = (True, None) if game.slot >= 2 else (False, "unverified")
+        assert [attempt.right for attempt in game.verification_attempts] == [
+            i < game.index for i in range(3)
+        ]
+        accepted = (True, None) if game.index >= 2 else (False, "unverified")
         assert record.verification is not None
         assert (record.verification.correct, record.reason) == accepted
 
 
 @pytest.mark.parametrize("seed", [(), (7,), (7, 3), (1, 2, 3, 4)])
-def test_each_reading_has_an_order_of_its_own(mini: MiniWorld, seed: tuple[int, ...]) -> None:
-    game = Game(Start(seed, 0, 0, mini.answers[0], Origin.PROPOSED))
+def test_each_verifier_has_an_order_of_its_own(mini: MiniWorld, seed: tuple[int, ...]) -> None:
+    game = Game(InitialState(seed, 0, 0, mini.answers[0], Origin.PROPOSED))
     orders = [game.shuffled(mini.corpus[:20], *place) for place in ((), (0,), (1,))]
     assert len({tuple(document.id for document in order) for order in orders}) == 3
 
@@ -127,7 +129,7 @@ def test_a_question_cannot_ask_for_two_answers(
 ) -> None:
     """The paper's form of verification and its filters let two of these attacks through."""
     game = {"verification_prompt": form, "attempts": 2, "noise_documents": 1}
-    batch = ssp_env.GameBatch(1, world=cities, tokenizer="bytes", game=game)
+    batch = ssp_env.TurnVectorEnv(1, world=cities, tokenizer="bytes", game=game)
     proposer = say("<search> Paris </search>", f"<question> {ATTACK} </question>")
     turns = batch.reset(seed=0)
     while turns:
@@ -150,7 +152,7 @@ def test_a_verifier_of_ones_own_gets_what_a_policy_would_be_shown(
             return [Verdict(True)] * len(asked)
 
     rules = rules_of(mini, words, own_verifier=Own(), max_document_tokens=5, noise_documents=4)
-    games = play(begin(rules, slots=20), by_role(propose())).games
+    games = play(begin(rules, num_games=20), by_role(propose())).games
     places = set()
     for task, game in zip(tasks, games, strict=True):
         own = {document.id for document in game.evidence}
@@ -176,7 +178,7 @@ def test_noise_of_the_batch(
     count: int, own: list[int], others: list[tuple[int, int]], size: int, seed: int
 ) -> None:
     """Other games' documents first, then the corpus; nothing twice and nothing of one's own."""
-    found = [(slot, CORPUS[i]) for slot, i in others]
+    found = [(index, CORPUS[i]) for index, i in others]
     rng = np.random.default_rng(seed)
     noise = draw_noise(rng, count, [CORPUS[i] for i in own], found, CORPUS[:size])
     ids = [int(item.document.id) for item in noise]
@@ -205,10 +207,10 @@ def test_kinds_of_noise(mini: MiniWorld, words: WordTokenizer, kind: str, count:
         fails = trajectory.searches and trajectory.about < "N"
         return [1] if fails else propose(2)(trajectory)
 
-    once, twice = (play(begin(rules, slots=8), by_role(proposer)) for _ in range(2))
+    once, twice = (play(begin(rules, num_games=8), by_role(proposer)) for _ in range(2))
     assert records(once) == records(twice)
     assert {game.outcome for game in once.games} == {Outcome.VALID, Outcome.INVALID}
-    retrieved = {game.slot: {d.id for d in game.evidence} for game in once.games}
+    retrieved = {game.index: {d.id for d in game.evidence} for game in once.games}
     for game in once.games:
         again(game, rules)
         if game.outcome is Outcome.INVALID:
@@ -217,15 +219,15 @@ def test_kinds_of_noise(mini: MiniWorld, words: WordTokenizer, kind: str, count:
 
         ids = [item.document.id for item in game.noise]
         assert len(set(ids)) == len(ids) == count
-        assert not set(ids) & retrieved[game.slot]
+        assert not set(ids) & retrieved[game.index]
         assert len(game.materials) == len(game.evidence) + count
         for item in game.noise:
-            origin, _, slot = item.origin.partition(" ")
+            origin, _, index = item.origin.partition(" ")
             assert origin == {"batch": "game"}.get(kind, kind)
-            assert not slot or item.document.id in retrieved[int(slot)]
+            assert not index or item.document.id in retrieved[int(index)]
         if kind == "near":
             (found,) = rules.retriever.search([game.question or ""], 30)
-            fresh = [d.id for d in found if d.id not in retrieved[game.slot]]
+            fresh = [d.id for d in found if d.id not in retrieved[game.index]]
             assert ids == fresh[:count]
 
 
@@ -235,8 +237,8 @@ def test_a_solver_may_search_for_what_verification_searches_for_and_for_no_more(
     rules = rules_of(mini, words, max_query_tokens=4, verifier="policy", attempts=2)
     asked = f"what is the mentor of the rival of {mini.answers[0].answer} ?"
 
-    round_ = Round.of_questions(rules, [Question("q", asked, ("Nobody",))], [0])
-    first, second = (attempt.trajectory for attempt in round_.games[0].attempts)
+    batch = GameBatch.of_questions(rules, [Question("q", asked, ("Nobody",))], [0])
+    first, second = (attempt.trajectory for attempt in batch.games[0].attempts)
     first.feed_text(f"<search> {asked} </search>")
     second.feed_text(f"<search> {asked} what </search>")
     assert (first.query, first.ending) == (asked, None)

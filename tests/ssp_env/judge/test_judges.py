@@ -22,7 +22,7 @@ from ssp_env.judge.judges import Pair, WorldVerifier, measure
 from ssp_env.judge.lenient import LenientJudge, verdict
 from ssp_env.judge.tables import rules
 from ssp_env.types import GroundTruth, World
-from ssp_env.wording.answers import normalise
+from ssp_env.wording.normal import normalise
 from ssp_env.worlds import open_world
 
 TRUTH = GroundTruth("g", "New York City", ("NYC", "The Big Apple"))

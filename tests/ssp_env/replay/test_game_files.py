@@ -142,7 +142,7 @@ def played_with(mini: MiniWorld, tokenizer: Tokenizer) -> SavedGame:
     rules = rules_of(mini, tokenizer, attempts=2, verifier="none", **room)
     search, asks = "<search> mentor </search>", "<question> what is the mentor of it ? </question>"
     script = by_role(say(search, asks), say(search, "<answer> rival </answer>"))
-    (game,) = play(begin(rules, slots=1), script).games
+    (game,) = play(begin(rules, num_games=1), script).games
     assert game.outcome is Outcome.VALID
     return written(save_game(game, rules))
 

@@ -1,7 +1,8 @@
 """Saved games play again offline as they were, and what was altered is told by its place; another
 judge or reward changes only what it decides.
 
-Invalid and void games are replayed where they are played: game/test_round.py, test_outages.py."""
+Invalid and void games are replayed where they are played: game/test_game_batch.py,
+test_outages.py."""
 
 from __future__ import annotations
 
@@ -11,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from all_doors import ROOMY
+from all_interfaces import ROOMY
 from pydantic import TypeAdapter
 from scripted import again, begin, by_role, play, propose, rules_of, say, spell, written
 
 from ssp_env.errors import ServiceError
 from ssp_env.game.game import Attempt, Game
+from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord
 from ssp_env.game.rewards import four_p_one_minus_p
-from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
 from ssp_env.judge.judges import ExactMatchJudge
 from ssp_env.replay import Replay, SavedGame, replay, rescore
@@ -44,7 +45,7 @@ def test_own_prompts_and_tags_replay_where_they_do_not_lie(mini: MiniWorld, tmp_
     rules = rules_of(mini, ByteTokenizer(), prompts=str(tmp_path), verifier="none", **ROOMY)
     asks = say("<find> mentor </find>", "<question> who is the mentor ? </question>")
     by_turn = by_role(asks, say("<find> rival </find>", "<answer> nobody </answer>"))
-    (game,) = play(begin(rules, slots=1), by_turn).games
+    (game,) = play(begin(rules, num_games=1), by_turn).games
     for file in tmp_path.iterdir():
         file.unlink()
     tmp_path.rmdir()
@@ -68,7 +69,7 @@ def test_what_own_code_said_is_played_back(mini: MiniWorld, words: WordTokenizer
     parts["noise"] = lambda *given: (NoiseDocument(given[-1][0], "corpus"),)
     parts["own_filters"] = {"fussy": lambda proposal: len(proposal.question) % 2 == 0}
     rules = rules_of(mini, words, attempts=3, **parts)
-    games = play(begin(rules, slots=6), by_role(propose())).games
+    games = play(begin(rules, num_games=6), by_role(propose())).games
     assert {game.reason for game in games} == {None, "fussy"}
     saved = [again(game, rules) for game in games]
     assert list(replay(saved[0]).as_saved) == ["filter fussy", "proposer_reward", "solver_reward"]
@@ -92,7 +93,7 @@ def places(replayed: Replay) -> set[str]:
 def forged(saved: SavedGame, value: Any, *path: Any) -> SavedGame:
     """The game with another value in its record; ``None`` leaves the item of a list out."""
     adapter = TypeAdapter(GameRecord)
-    record = json.loads(adapter.dump_json(saved.record))
+    record = json.loads(adapter.dump_json(saved.record, by_alias=True))
     row = record
     for step in path[:-1]:
         row = row[step]

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from scripted import jsonl
 from serverkit import SearchServer
 
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.judge.chat import ChatClient, ChatConfig
 from ssp_env.search.base import Results, Retriever, identify, join_contents

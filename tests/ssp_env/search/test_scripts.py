@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from scripted import begin
 
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 from ssp_env.game.outcome import Outcome
 from ssp_env.players import ClozePlayer, play_by
 from ssp_env.search.base import Corpus, Retriever

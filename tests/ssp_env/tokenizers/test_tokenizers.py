@@ -64,7 +64,7 @@ def test_loading(tmp_path: Path) -> None:
 
 def test_the_tiny_tokenizer_has_the_same_ids() -> None:
     pytest.importorskip("torch")
-    from ssp_agents.tiny.bootstrap import tiny_tokenizer
+    from ssp_agents.shipped.tiny.bootstrap import tiny_tokenizer
 
     words, tiny = WordTokenizer(vocabulary(), Tags().all()), HuggingFaceTokenizer(tiny_tokenizer())
     assert (tiny.pad_id, tiny.eos_id) == (words.pad_id, words.eos_id)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.wording.answers import exact_match, f1, in_latin, normalise, squad_form
 from ssp_env.wording.mention import mentions
+from ssp_env.wording.normal import exact_match, f1, in_latin, normalise, squad_form
 
 TEXT = st.text(max_size=24)
 MESSY = st.lists(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from scripted import begin
 
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.game.rules import Rules
 from ssp_env.types import GroundTruth, Question
@@ -131,7 +131,7 @@ def test_the_papers_answers_ask_for_a_number_of_searches(tmp_path: Path) -> None
     config = {"max_searches": 4, "asked_searches": [1, 1]}
     played = begin(rules(world, config), 12)
     wanted = world.asked_searches
-    assert {g.truth.id: g.start.asked_searches for g in played.games} == {**wanted, "a4": 1}
+    assert {g.truth.id: g.initial_state.asked_searches for g in played.games} == {**wanted, "a4": 1}
     with pytest.raises(ConfigError, match="ask for up to 4 searches; allow as many"):
         rules(world, {"max_searches": 3, "asked_searches": [1, 1]})
 

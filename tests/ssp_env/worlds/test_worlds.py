@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 from ssp_env.errors import ConfigError, DataError, MissingExtra
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.rules import Rules, fingerprint
@@ -23,7 +23,7 @@ from ssp_env.search.index import build_index
 from ssp_env.search.store import PassageStore
 from ssp_env.testing import WorldTests
 from ssp_env.types import Document, GroundTruth, Question, World
-from ssp_env.wording import answers
+from ssp_env.wording import normal
 from ssp_env.worlds import TEXT, open_world
 from ssp_env.worlds.files import FileWorld, WikiMini
 from ssp_env.worlds.mini import Graph, MiniWorld, SmallWorld
@@ -203,11 +203,11 @@ def test_a_text_world_names_the_extra_that_it_needs(
 
 def test_text_beyond_ascii_names_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "anyascii", None)
-    answers._transliteration.cache_clear()
+    normal._transliteration.cache_clear()
     with pytest.raises(MissingExtra, match=r"ssp-env\[text\]"):
-        answers.skeleton("Dvořák Жук")
+        normal.skeleton("Dvořák Жук")
     monkeypatch.undo()
-    assert answers.skeleton("Dvořák") == "Dvorak"
+    assert normal.skeleton("Dvořák") == "Dvorak"
 
 
 class TestWikiMini(WorldTests):

@@ -1,7 +1,7 @@
 """The game as an environment server: ``python -m ssp_openenv.server.app --port 8000``.
 
-``SSP_SETUP`` holds the keywords of every door as JSON, such as ``{"world": "mini"}``. A split is a
-role, and the index of a task is the seed of its game.
+``SSP_SETUP`` holds the keywords of every interface as JSON, such as ``{"world": "mini"}``. A split
+is a role, and the index of a task is the seed of its game.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from openenv.core.env_server.http_server import create_app
 from openenv.core.env_server.interfaces import Environment
 
 import ssp_env
-from ssp_env.doors.setup import set_up
+from ssp_env.envs.setup import set_up
 from ssp_env.errors import require_version
 
 try:

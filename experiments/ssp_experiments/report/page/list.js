@@ -2,7 +2,7 @@
 
 const ROWS_AT_ONCE = 200;
 
-/** Games of all runs as rows {run, step, slot, outcome, ...}, sorted by run and step. */
+/** Games of all runs as rows {run, step, index, outcome, ...}, sorted by run and step. */
 class GameList {
   constructor(app) {
     this.app = app;
@@ -90,7 +90,7 @@ class GameList {
         "span.meta",
         {},
         runs.length > 1 && h(`span.dot.c${game.run % COLOURS}`, { title: runs[game.run].key }),
-        h("span", {}, `${game.step} · ${game.slot}`),
+        h("span", {}, `${game.step} · ${game.index}`),
         h(`span.pill.${game.outcome}`, {}, game.reason ? reasonName(game.reason) : game.outcome),
         game.hops !== null && h("span", {}, game.hops === 1 ? "1 hop" : `${game.hops} hops`),
         game.origin !== "proposed" && h("span", {}, game.origin),

@@ -35,7 +35,7 @@ class App {
   }
 
   link(game) {
-    return `#${encodeURIComponent(this.data.runs[game.run].key)}/${game.step}/${game.slot}`;
+    return `#${encodeURIComponent(this.data.runs[game.run].key)}/${game.step}/${game.index}`;
   }
 
   /** Shows what the address names. */
@@ -93,13 +93,13 @@ class App {
   }
 
   /** A game as HTML: of a chunk in this page, or from ssp view. */
-  async game(run, step, slot) {
-    if (this.data.live) return asked(`api/game?run=${run}&step=${step}&slot=${slot}`);
+  async game(run, step, index) {
+    if (this.data.live) return asked(`api/game?run=${run}&step=${step}&index=${index}`);
     const name = `step_${step}_${run}`;
     if (!this.chunks.has(name) && $(`#${CSS.escape(name)}`)) this.chunks.set(name, unpacked(name));
     const games = await this.chunks.get(name);
-    if (!games?.[slot]) throw new Error(`There is no game ${slot} of step ${step} in this run.`);
-    return games[slot];
+    if (!games?.[index]) throw new Error(`There is no game ${index} of step ${step} in this run.`);
+    return games[index];
   }
 
   key(event) {

@@ -1,0 +1,1 @@
+"""Policies that ship: their weights, tokenizers, demonstrations and training from scratch."""
