@@ -69,7 +69,7 @@ class GameBatch:
             given: questions that are solved beside those. They come with their answers, so they
                 are neither verified nor paid to a proposer, and are no part of ``num_games``.
             initial_states: games to play in place of ``num_games`` proposals; see
-            :meth:`from_initial_states`.
+                :meth:`from_initial_states`.
         """
         self.rules, self.num_games, self.phase = rules, num_games, Phase.PROPOSE
         self.games: list[Game] = []
