@@ -19,6 +19,7 @@ from pydantic import (
 from ssp_env.config import Settings, load
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig
+from ssp_env.game.schedule import all_rules
 from ssp_env.game.strategies import StrategyName
 from ssp_env.types import Question
 
@@ -36,6 +37,10 @@ SHARED = 0.6, 0.4
 fit on one."""
 SHIPPED = {"mini": "tiny", "small": "tiny", "wiki-sentences": "wiki_small"}
 """Folder of the policy that ships for a world."""
+
+
+Point = tuple[NonNegativeInt, int | float | tuple[int, int]]
+"""A step, and the value of a number of the game from there on."""
 
 
 class LearningConfig(Settings):
@@ -108,6 +113,9 @@ class LearningConfig(Settings):
     ``compose_with_proposals`` these and proposals)."""
     lora_rank: NonNegativeInt = 0
     """Rank of adapters (LoRA) that are trained in place of the policy; 0 trains all of it."""
+    schedules: dict[str, tuple[Point, ...]] = Field(default_factory=dict)
+    """Numbers of the game that change from a step on, as ``{max_searches: [[1, 3], [40, 6]]}``; at
+    most the setting itself, by which evaluation goes (:mod:`ssp_env.game.schedule`)."""
     microbatch_tokens: PositiveInt = 16_384
     """Most padded tokens of a learner's forward pass; memory depends on it, results do not."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -268,6 +276,9 @@ def check_settings(
 ) -> None:
     """Makes sure that settings of several sections fit together."""
     _check_layout(engine.kind, compute)
+    unscheduled = learning.replace(schedules={})
+    for _, scheduled in all_rules(game, learning.schedules):
+        check_settings(scheduled, unscheduled, engine, compute)
     # All but REINFORCE need something to compare; one of your own may.
     for role, name in (("solver", "attempts"), ("proposer", "proposals")):
         if role in learning.learning_roles and getattr(game, name) < 2 and compares(learning, role):

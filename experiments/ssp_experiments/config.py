@@ -159,11 +159,15 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         raise ConfigError(path, written, "the value is not YAML; put it in quotes") from None
 
 
+OPEN_SECTIONS = ("world_options", "learning.schedules")
+"""Settings that hold others by names of their own."""
+
+
 def assign(values: dict[str, Any], path: str, value: Any) -> None:
     """Puts a value where a dotted name leads in plain settings, in place."""
     *sections, name = path.split(".")
     known = setting_names(RunConfig)
-    if path not in known and sections[:1] != ["world_options"]:
+    if path not in known and ".".join(sections) not in OPEN_SECTIONS:
         meant = [other for other in known if other.endswith(f".{name}")]
         if meant:
             fix = f"no such setting; did you mean {' or '.join(meant)}?"

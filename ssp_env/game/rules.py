@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
 from ssp_env.errors import ConfigError, check_part, expect, named_values, nearest
@@ -96,6 +96,14 @@ class Rules(Immutable):
         reads = self.verifier is None and not config.verifies_by_attempt
         reading = config.verification_tokens if reads else 0
         return config.max_prompt_tokens + reading + config.max_response_tokens
+
+    def with_config(self, config: GameConfig) -> Rules:
+        """The same parts under a config that differs in numbers."""
+        if config == self.config:
+            return self
+        tokenizer, tags = self.tokenizer, self.prompts.tags
+        limits = {role: Limits.of(role, config, tokenizer, tags) for role in Role}
+        return replace(self, config=config, limits=limits)
 
     @classmethod
     def build(

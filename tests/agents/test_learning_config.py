@@ -92,6 +92,7 @@ KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, Settings]] = {
     "temperature": (0.8, played_on),
     "strategy": ("dummy", played_on),
     "lora_rank": (2, learnt),
+    "schedules": ({"attempts": ((1, 2),)}, played_on),
     "microbatch_tokens": (40, learnt),
     "dtype": ("bfloat16", learnt),
     "gradient_checkpointing": (True, learnt),

@@ -50,7 +50,9 @@ from ssp_agents.rllib.results import evaluation_figures, log_step
 from ssp_agents.rllib.runners import Runners, check_cluster
 from ssp_agents.rows import shard_rows, split_updates, with_advantages, with_loss_weights
 from ssp_env.errors import UsageError
+from ssp_env.game.config import GameConfig
 from ssp_env.game.record import GameRecord
+from ssp_env.game.schedule import at_step
 from ssp_env.game.strategies import BatchStrategy, update_strategy
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question
@@ -180,7 +182,8 @@ class SSP(HookedAlgorithm):
         """Game batches of a step (from 0), in their order, by the batch strategy as it was
         before."""
         config, state = self.config, strategy.get_state()
-        tasks = game_batches_of(step, config.learning(), config.game(), self._given.of_step(step))
+        given = self._given.of_step(step)
+        tasks = game_batches_of(step, config.learning(), self._game_at(step), given)
         # The pool may be large: it is stored once, and read by all runners of a machine.
         shared = state if self.env_runner is not None else ray.put(state)
         calls = [methodcaller("sample", **task, strategy=shared) for task in tasks]
@@ -189,6 +192,10 @@ class SSP(HookedAlgorithm):
             # The learner's turn.
             self.env_runner_group.foreach_env_runner(methodcaller("sleep"))
         return renumber(samples)
+
+    def _game_at(self, step: int) -> GameConfig:
+        """The rules of a step (from 0)."""
+        return at_step(self.config.game(), self.config.learning().schedules, step + 1)
 
     def _play_ahead(self, strategy: BatchStrategy) -> Callable[[], list[Sample]]:
         """Plays the next step meanwhile; returns a function that waits for its games, of which
@@ -233,7 +240,7 @@ class SSP(HookedAlgorithm):
             # Its games were void, or taught nothing: Adam takes no step.
             if not part:
                 continue
-            weighted = with_loss_weights(part, learning, num_games, self.config.game())
+            weighted = with_loss_weights(part, learning, num_games, self._game_at(self._steps))
             # Weights hold B and n of the whole update, so shards may be of any size.
             shards = shard_rows(weighted, learners) if learners else [weighted]
             batches = [to_batch(shard) for shard in shards]

@@ -117,7 +117,7 @@ class SSPConfig(HookedConfig):
         self.engine: EngineConfig | dict[str, Any] | str = EngineConfig()
         self.overlap = False
         for name, field in LearningConfig.model_fields.items():
-            setattr(self, name, field.default)
+            setattr(self, name, field.get_default(call_default_factory=True))
         self.env_runner_cls = SSPEnvRunner
         self.create_local_env_runner = True
         # Connectors work on env steps; our env runners bring rows.

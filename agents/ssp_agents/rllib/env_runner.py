@@ -40,6 +40,7 @@ from ssp_env.game.outcome import RESERVED, Ending
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.rules import Rules
+from ssp_env.game.schedule import at_step
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question
 
@@ -137,14 +138,13 @@ class SSPEnvRunner(EnvRunner):
         copy.set_state(ray.get(strategy) if isinstance(strategy, ray.ObjectRef) else strategy)
 
         engine.wake()
-        answers = answers_of(self.rules.world)
-        batch = GameBatch(self.rules, answers, num_games, seed, copy, given=given)
+        now = at_step(self.rules.config, self.learning.schedules, step + 1)
+        rules = self.rules.with_config(now)
+        batch = GameBatch(rules, answers_of(rules.world), num_games, seed, copy, given=given)
         play(batch, engine, temperature=self.learning.temperature)
         groups, version = iter([question.group for question in given]), engine.weights_version
         records = [
-            record_game(
-                game, self.rules, version, next(groups) if game.origin is Origin.GIVEN else None
-            )
+            record_game(game, rules, version, next(groups) if game.origin is Origin.GIVEN else None)
             for game in batch.games
         ]
         rows = rows_of(batch.games, self.learning)

@@ -23,6 +23,7 @@ from ssp_agents.rllib.algorithm import SSP
 from ssp_env.errors import LearnerDied, RunError, ServiceError, UnhealthyRun
 from ssp_env.game.record import outages
 from ssp_env.game.rules import Rules, fingerprint, idle_settings, resolve_verifier
+from ssp_env.game.schedule import at_step
 from ssp_env.replay import read_games
 from ssp_env.replay.files import SavedRules
 from ssp_env.types import Question
@@ -191,7 +192,8 @@ class _Run:
         seconds["step"] = time.perf_counter() - began
 
         figures, games = dict(algorithm.last_figures), algorithm.last_games
-        self.directory.write_games(step, self.rules, games)
+        played = at_step(self.rules.config, self.config.learning.schedules, step)
+        self.directory.write_games(step, replace(self.rules, config=played), games)
         self.progress.step(step, figures, seconds["step"])
         last, accuracy = step == self.config.steps, dict[str, Accuracy]()
         if last or step % self.config.evaluate_every == 0:
