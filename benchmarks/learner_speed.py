@@ -108,7 +108,7 @@ def one_side(
 
     from ssp_agents.rllib import SSPConfig
     from ssp_agents.rllib.learner import SSPLearner
-    from ssp_agents.rllib.module import MODULE_ID, to_batch
+    from ssp_agents.rllib.module import MODULE_ID
     from ssp_agents.rows import Row
 
     torch.set_num_threads(1)
@@ -127,7 +127,9 @@ def one_side(
         texts[:, :prefix] = texts[0, :prefix]
         nobody = np.full(length, np.nan, dtype=np.float32)  # the importance ratio is 1
         learnt = [Row(ids, mask, nobody, "solver", 0, 1.0, weight=1 / own) for ids in texts]
-        result = learner.update(batch=to_batch(learnt), timesteps={"training_step": 1})
+        result = learner.update(
+            batch=learner.policies.batches(learnt)[0], timesteps={"training_step": 1}
+        )
         norm: dict[str, float] = {"grad_norm": float(result[MODULE_ID]["grad_norm"])}
         return norm
 

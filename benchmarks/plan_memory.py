@@ -97,7 +97,7 @@ def one_case(case: str, model: Path) -> dict[str, Any]:
     from ssp_agents.models import meta_model
     from ssp_agents.rllib import SSPConfig
     from ssp_agents.rllib.learner import SSPLearner
-    from ssp_agents.rllib.module import MODULE_ID, module_spaces, to_batch
+    from ssp_agents.rllib.module import MODULE_ID, module_spaces
     from ssp_agents.rows import Row
     from ssp_experiments.config import make_config
     from ssp_experiments.estimates import plan, shape_of
@@ -136,7 +136,7 @@ def one_case(case: str, model: Path) -> dict[str, Any]:
         return Row(ids, mask, nobody, ("proposer", "solver")[game % 2], game, 1.0, 1e-3)
 
     for step in (0, 10):  # both measure the gradient of each role
-        batch = to_batch([row(game) for game in range(2 * rows)])
+        batch = learner.policies.batches([row(game) for game in range(2 * rows)])[0]
         learner.update(batch=batch, timesteps={"training_step": step})
     planned, peak = device.total / 2**30, resident("VmHWM")
     parts = {name: round(size / 2**30, 3) for name, size in device.parts.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -65,6 +66,11 @@ class LearningConfig(Settings):
     learning_roles: Annotated[tuple[TrainedRole, ...], Field(min_length=1)] = ROLES
     """Roles that are trained; ``(solver,)`` is the paper's Solver-Only, ``(proposer,)`` its
     Proposer-Only. Where all questions are given, it is the solver alone."""
+    policies: Literal["shared", "separate"] = "shared"
+    """``shared``: one policy plays both roles. ``separate``: each role has its own, with its own
+    optimizer and checkpoints; with ``lora_rank``, both are adapters on one model."""
+    proposer_model: str = ""
+    """Model directory that a separate proposer begins with; empty: that of the solver."""
     partner: str = ""
     """Model directory of a frozen policy that plays the other role; empty: the policy plays both.
     """
@@ -86,6 +92,8 @@ class LearningConfig(Settings):
     """Bound of importance ratios. ``None``: no bound, and REINFORCE and RLOO have no ratio."""
     lr: NonNegativeFloat = 1e-6
     """Learning rate of Adam."""
+    proposer_lr: NonNegativeFloat | None = None
+    """That of a separate proposer; ``None``: as the solver's."""
     warmup_steps: NonNegativeInt = 5
     """Steps over which the learning rate rises linearly from 0."""
     decay_steps: PositiveInt | None = None
@@ -149,10 +157,11 @@ class LearningConfig(Settings):
             raise ConfigError("learning.learning_roles", self.learning_roles, fix)
         if share == 1:
             object.__setattr__(self, "learning_roles", ("solver",))
-            if self.partner:
-                fix = "all questions are given, so no proposer plays: leave it out, or lower "
-                fix += "learning.given_share"
-                raise ConfigError("learning.partner", self.partner, fix)
+            for name in ("partner", "policies"):
+                if (value := getattr(self, name)) not in ("", "shared"):
+                    fix = "all questions are given, so no proposer plays: leave it out, or lower "
+                    fix += "learning.given_share"
+                    raise ConfigError(f"learning.{name}", value, fix)
         return self
 
     @model_validator(mode="after")
@@ -168,6 +177,14 @@ class LearningConfig(Settings):
         if self.partner and len(set(self.learning_roles)) > 1:
             fix = "it plays the role that is not trained: give one of them as learning_roles"
             raise ConfigError("learning.partner", self.partner, fix)
+        if self.partner and self.policies == "separate":
+            fix = "both roles have a policy already: leave it out, or share the policy"
+            raise ConfigError("learning.partner", self.partner, fix)
+        for name in ("proposer_model", "proposer_lr"):
+            value = getattr(self, name)
+            if self.policies == "shared" and value not in ("", None):
+                fix = "both roles share a policy: leave it out, or set learning.policies=separate"
+                raise ConfigError(f"learning.{name}", value, fix)
         return self
 
     @property
@@ -181,6 +198,13 @@ class LearningConfig(Settings):
         closed-book gate are the solver's."""
         is_proposer_trained = "proposer" in self.learning_roles
         return not self.partner or (role == "proposer") == is_proposer_trained
+
+    def of_policy(self, roles: Sequence[str]) -> Self:
+        """Learning of the policy that plays these roles, and no others."""
+        lr = self.lr if self.proposer_lr is None or "solver" in roles else self.proposer_lr
+        trained = tuple(role for role in self.learning_roles if role in roles)
+        alone = {"policies": "shared", "proposer_model": "", "proposer_lr": None}
+        return self.replace(learning_roles=trained, lr=lr, **alone)
 
     def algorithm(self, role: str) -> str:
         return self.proposer_algorithm if role == "proposer" else self.solver_algorithm
@@ -312,9 +336,13 @@ def check_settings(
     if compute.overlap and without and learning.importance_cap is None:
         fix = "games are one update old then: give learning.importance_cap, such as 2.0"
         raise ConfigError("compute.overlap", True, fix)
-    if learning.partner and engine.kind == "vllm":
-        fix = "vLLM fills a GPU's memory for one policy: let the engine transformers play"
-        raise ConfigError("learning.partner", learning.partner, fix)
+    several = {"partner": learning.partner, "proposer_model": learning.proposer_model}
+    if learning.policies == "separate" and not learning.lora_rank:
+        several["policies"] = learning.policies
+    for name, model in several.items() if engine.kind == "vllm" else ():
+        if model:
+            fix = "vLLM fills a GPU's memory for one model: let the engine transformers play"
+            raise ConfigError(f"learning.{name}", model, fix)
 
 
 def _check_layout(engine: str, compute: ComputeConfig) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -180,3 +181,22 @@ def merge_figures(learners: Sequence[dict[str, Any]]) -> dict[str, float]:
         if not math.isnan(same) or name == "grad_norm":
             merged[name] = same
     return merged
+
+
+def join_figures(
+    policies: Mapping[str, Sequence[dict[str, Any]]], roles: Mapping[str, Sequence[str]]
+) -> dict[str, float]:
+    """Figures of one update of all policies from those of each one's learners.
+
+    Sums and means are over all of them, as if one policy had learnt from all rows; the norm is that
+    of all gradients. The gradient of a policy of one role is that of the role. ``roles`` are those
+    that each policy plays.
+    """
+    joined = merge_figures([*chain.from_iterable(policies.values())])
+    norms = {name: float(learners[0]["grad_norm"]) for name, learners in policies.items()}
+    if len(roles) > 1:
+        joined["grad_norm"] = math.hypot(*norms.values())
+        skipped = [float(learners[0]["skipped_updates"]) for learners in policies.values()]
+        joined["skipped_updates"] = max(skipped)
+        joined |= {f"{roles[name][0]}_grad_norm": norm for name, norm in norms.items()}
+    return joined

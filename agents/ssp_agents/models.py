@@ -10,8 +10,10 @@ import json
 import math
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
+from copy import deepcopy
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -230,6 +232,31 @@ def adapt(lm: Any, rank: int, seed: int) -> None:
         if name.endswith(_A) and not parameter.is_meta:
             torch.nn.init.kaiming_uniform_(parameter, a=math.sqrt(5), generator=generator)
     lm.eval()
+
+
+_BASES: ContextVar[dict[tuple[str, str | None], Any] | None] = ContextVar("bases", default=None)
+
+
+@contextmanager
+def sharing_bases() -> Iterator[None]:
+    """Context in which :func:`base_of` loads each directory once."""
+    token = _BASES.set({})
+    try:
+        yield
+    finally:
+        _BASES.reset(token)
+
+
+def base_of(load: Callable[..., Any], directory: str | Path, attention: str | None) -> Any:
+    """Loads a causal LM. Within :func:`sharing_bases`, the models of one directory have their
+    parameters in common. Each has its own layers, so that it can have its own adapters."""
+    loaded = _BASES.get()
+    if loaded is None:
+        return load(directory, attention=attention)
+    key = str(directory), attention
+    if key not in loaded:
+        loaded[key] = load(directory, attention=attention)
+    return deepcopy(loaded[key], {id(p): p for p in loaded[key].parameters()})
 
 
 def is_adapter(name: str) -> bool:

@@ -127,6 +127,13 @@ def agreed_maximum(number: int, device: torch.device) -> int:
 # -- checkpoints -------------------------------------------------------------------------------
 
 
+def weights_folder(learners: Path, policy: str) -> Path:
+    """Folder of a policy's weights and moments. It is the learners' own folder where there is only
+    one policy."""
+    own = learners / policy
+    return own if own.is_dir() else learners
+
+
 def save_shares(
     module: torch.nn.Module, optimizer: torch.optim.Optimizer, directory: str | Path
 ) -> None:

@@ -239,6 +239,7 @@ def export(
     out: Annotated[str, Parameter(name=("--out", "-o"))],
     dtype: Literal["float32", "bfloat16", "float16"] = "float32",
     model: str | None = None,
+    role: Literal["solver", "proposer"] = "solver",
 ) -> int:
     """Writes the policy of a checkpoint as a plain model directory, with a model card.
 
@@ -249,13 +250,14 @@ def export(
         out: Model directory to write.
         dtype: Type that weights are rounded to.
         model: Model that was trained; for checkpoints of RLlib's or Tune's, which do not hold it.
+        role: Role whose policy is meant, where each has its own.
     """
     from ssp_experiments.run.checks import check_places
 
     check_places(Chosen(model=model), files=[source])
     from ssp_experiments.commands.models import export
 
-    return export(Path(source), Path(out), dtype, model)
+    return export(Path(source), Path(out), dtype, model, role)
 
 
 def questions(

@@ -29,6 +29,9 @@ from ssp_env.search.index import SearchConfig
 
 CODE = ("rules", "learning.proposer_algorithm", "learning.solver_algorithm")
 """Settings that may name code of a user's, as ``module:name``."""
+POLICIES = {"solver": "policy", "proposer": "proposer"}
+"""Folder of a checkpoint that holds a role's policy as a model directory; a policy that both roles
+share is in the solver's."""
 TrackerName = Literal["tensorboard", "wandb", "mlflow"]
 
 
@@ -96,7 +99,11 @@ class RunConfig(Settings):
         if served:
             self.served_model()
 
-        decay = self.learning.decay_steps
+        learning = self.learning
+        if learning.policies == "separate" and len(learning.learning_roles) < 2:
+            fix = "one role alone learns: share the policy, or name another as learning.partner"
+            raise ConfigError("learning.policies", learning.policies, fix)
+        decay = learning.decay_steps
         if decay is not None and self.steps > decay:
             fix = f"give at least {self.steps}: the steps after it would change nothing"
             raise ConfigError("learning.decay_steps", decay, fix)
@@ -213,7 +220,7 @@ def read_yaml(file: Path, kind: type[Settings] | None = None) -> dict[str, Any]:
 def settings_beside(policy: str | Path) -> Path | None:
     """The settings of the run that a policy is a checkpoint of; of a run directory, its own."""
     place = Path(policy).resolve()
-    if place.name == "policy":
+    if place.name in POLICIES.values():
         place = place.parent
     elif not (place / "checkpoints").is_dir():
         return None
@@ -267,6 +274,13 @@ def nearest_preset(config: RunConfig) -> tuple[str, dict[str, Any]]:
 
 def is_gguf(model: str) -> bool:
     return model.endswith(".gguf")
+
+
+def proposer_beside(policy: Path) -> Path | None:
+    """The proposer's policy beside a solver's one, in a checkpoint of a run with separate ones."""
+    place = policy.resolve()
+    proposer = place.parent / POLICIES["proposer"]
+    return proposer if place.name == POLICIES["solver"] and proposer.is_dir() else None
 
 
 def check_policy(config: RunConfig) -> None:

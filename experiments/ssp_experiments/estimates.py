@@ -175,7 +175,11 @@ def _learner(shape: Shape, config: RunConfig) -> tuple[dict[str, int], dict[str,
     half = learns_in_half(shape, config)
     trained = learning.lora_rank * shape.adapted or shape.parameters
     algorithms = [find_algorithm(learning, role) for role in learning.learning_roles]
-    has_kl = learning.kl_coeff > 0 and any(algorithm.kl for algorithm in algorithms)
+    with_kl = sum(algorithm.kl for algorithm in algorithms) if learning.kl_coeff > 0 else 0
+    # Separate policies have optimizers of their own; a proposer is taken for one of this size.
+    separate = learning.policies == "separate"
+    policies = len(algorithms) if separate else 1
+    bases = 1 if learning.lora_rank and not (sharded or learning.proposer_model) else policies
     size, shares = HALF if half else FLOAT, compute.learners if sharded else 1
 
     # Weights and gradients are float32, as are Adam's two moments of each trained weight.
@@ -183,16 +187,16 @@ def _learner(shape: Shape, config: RunConfig) -> tuple[dict[str, int], dict[str,
     rounded = half and learning.lora_rank and not sharded
     if rounded:  # beneath adapters, layers are kept as passes read them
         weights -= HALF * (shape.parameters - shape.outside)
-    kept = {"weights": weights, "Adam's moments": 2 * gradients}
+    kept = {"weights": bases * weights, "Adam's moments": policies * 2 * gradients}
     if compute.gpus == "none":
         kept["libraries"] = LIBRARIES
     if learning.lora_rank:
-        kept["adapters"] = gradients  # without them, the policy is its own reference
-    elif has_kl:
-        kept["reference"] = weights
+        kept["adapters"] = policies * gradients  # without them, the policy is its own reference
+    elif with_kl:
+        kept["reference"] = min(policies, with_kl) * weights
 
     passing = {"gradients": gradients}
-    if len(learning.learning_roles) > 1:
+    if len(algorithms) > 1 and not separate:
         # Every tenth step, the proposer's are kept apart from the others.
         passing["one role's gradients"] = gradients
     if sharded:
@@ -269,6 +273,8 @@ def _engine(
     weights = {"engine's weights": size * shape.parameters // spread}
     if learning.partner:
         weights["partner's weights"] = weights["engine's weights"]  # taken for one of that size
+    if learning.policies == "separate" and not (learning.lora_rank and not learning.proposer_model):
+        weights["proposer's weights"] = weights["engine's weights"]
     if config.engine.kind == "vllm":
         row = size * shape.cached * max(longest, verification) // spread
         share = vllm_share(config.engine, compute.gpus == "shared")

@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.progress import track
 
 from ssp_agents.engines.base import Engine, StopRule
-from ssp_agents.engines.opening import open_engine
+from ssp_agents.engines.opening import ByRole, open_engine
 from ssp_agents.rollout import answer
 from ssp_env.disk import replacing
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.batch import GameBatch
 from ssp_env.game.outcome import Outage
 from ssp_env.game.record import GameRecord
@@ -32,9 +32,9 @@ from ssp_env.judge.judges import ExactMatchJudge
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.replay import read_games
 from ssp_env.replay.files import SavedGame, SavedRules, game_lines
-from ssp_env.types import Question
+from ssp_env.types import Question, Role
 from ssp_env.wording.normal import f1, normalise
-from ssp_experiments.config import RunConfig
+from ssp_experiments.config import RunConfig, proposer_beside
 from ssp_experiments.run.progress import heartbeat
 from ssp_experiments.stats import compare, over_questions
 
@@ -63,6 +63,19 @@ def engine_of(config: RunConfig, rules: Rules, policy: Path | None = None) -> En
         longest=rules.longest_trajectory,
         tensor_parallel=config.compute.tensor_parallel,
     )
+
+
+def players_of(config: RunConfig, rules: Rules, policy: Path | None = None) -> Engine:
+    """As :func:`engine_of`. Where the proposer has a policy beside the solver's, it proposes."""
+    proposer = proposer_beside(policy or config.model_dir)
+    solver = engine_of(config, rules, policy)
+    if proposer is None:
+        return solver
+    if config.engine.kind == "vllm":
+        fix = f"one process of vLLM plays one model, and {proposer} is another: take transformers"
+        raise ConfigError("engine.kind", config.engine.kind, fix)
+    engines = {"solver": solver, "proposer": engine_of(config, rules, proposer)}
+    return ByRole(engines, lambda role: "proposer" if role == Role.PROPOSER else "solver")
 
 
 def answer_all(

@@ -30,7 +30,7 @@ from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question
 from ssp_experiments.config import RunConfig
-from ssp_experiments.evaluation import engine_of
+from ssp_experiments.evaluation import engine_of, players_of
 from ssp_experiments.report.curves import panels, save_figure
 from ssp_experiments.run.checks import check_model
 from ssp_experiments.run.rundir import finite
@@ -66,7 +66,7 @@ def play_league(
     proposals, hops = [], np.full((len(players), answers), np.nan)
     for row, (player, folder) in enumerate(folders.items()):
         print(f"{player} proposes", file=sys.stderr)
-        proposals.append(_propose(engine_of(config, rules, folder), config, rules, answers))
+        proposals.append(_propose(players_of(config, rules, folder), config, rules, answers))
         for place, question in proposals[-1].items():
             if (analysis := rules.world.analyse(question.text)) is not None:
                 hops[row, place] = analysis.hops

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 from playful import LEARNING
-from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 
 from ssp_agents.losses import Algorithm, reinforce_advantages, reinforce_loss
 from ssp_agents.metrics import merge_figures
 from ssp_agents.models import load_model
 from ssp_agents.rllib.config import SSPConfig
 from ssp_agents.rllib.learner import SSPLearner
-from ssp_agents.rllib.module import MODULE_ID, to_batch
+from ssp_agents.rllib.module import MODULE_ID
 from ssp_agents.rows import Row
 
 Weights = dict[str, Any]
@@ -26,15 +25,16 @@ Weights = dict[str, Any]
 def learner_for(model_dir: Path, cls: type[SSPLearner] = SSPLearner, **changes: Any) -> SSPLearner:
     """A learner in this process."""
     config = SSPConfig().training(model_dir=model_dir, **{**LEARNING, **changes})
-    spec = MultiRLModuleSpec(rl_module_specs={MODULE_ID: config.get_default_rl_module_spec()})
-    learner = cls(config=config, module_spec=spec)
+    learner = cls(config=config, module_spec=config.get_multi_rl_module_spec())
     learner.build()
     return learner
 
 
 def update(learner: SSPLearner, rows: Sequence[Row], step: int = 0) -> dict[str, float]:
     """One update; its figures."""
-    result = learner.update(batch=to_batch(rows), timesteps={"training_step": step})
+    result = learner.update(
+        batch=learner.policies.batches(rows)[0], timesteps={"training_step": step}
+    )
     return merge_figures([result[MODULE_ID]])
 
 

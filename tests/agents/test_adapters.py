@@ -53,9 +53,9 @@ def test_new_adapters_change_nothing_and_are_the_same_everywhere(model_dir: Path
 
 
 def test_the_reference_is_the_policy_without_adapters(trained: SSPLearner, model_dir: Path) -> None:
-    assert trained.update_step.reference is not None
+    assert trained.updates[MODULE_ID].reference is not None
     with torch.no_grad():
-        reference = trained.update_step.reference(tensors(some_rows(model_dir))).logprobs
+        reference = trained.updates[MODULE_ID].reference(tensors(some_rows(model_dir))).logprobs
     assert torch.equal(reference, scored(model_dir, load_model(model_dir)))
 
     # It has to be the policy again afterwards, with gradients.
@@ -67,7 +67,7 @@ def test_the_reference_is_the_policy_without_adapters(trained: SSPLearner, model
 def test_only_adapters_travel_to_an_engine(
     trained: SSPLearner, model_dir: Path, tokenizer: HuggingFaceTokenizer, stop: StopRule
 ) -> None:
-    published = trained.publish(half=False)
+    published = trained.publish(half=False)[MODULE_ID]
     sent = {name.removeprefix("lm."): t for name, t in published.items()}
     assert sent
     assert all(is_adapter(name) for name in sent)

@@ -12,8 +12,9 @@ import torch
 from learning import distance, exact_logprobs, learner_for, some_rows, update, weights_of
 from playful import playful_model
 
+from ssp_agents.batches import columns_of
 from ssp_agents.rllib.learner import SSPLearner
-from ssp_agents.rllib.module import MODULE_ID, to_batch
+from ssp_agents.rllib.module import MODULE_ID
 from ssp_agents.rows import ROLE_IDS, Row
 from ssp_agents.shipped.tiny.bootstrap import save_policy as save_tiny
 from ssp_agents.shipped.tiny.bootstrap import tiny_tokenizer
@@ -57,7 +58,7 @@ def test_the_learner_leaves_out_the_logits_that_are_never_sampled(tmp_path: Path
         own = exact_logprobs(model, row.ids, tokens).detach().numpy()
         exact.append(replace(row, logprobs=np.insert(own, 0, 0.0) * row.mask))
     assert update(learner, exact)["logprob_gap"] < 1e-5
-    columns = {k: torch.as_tensor(v) for k, v in to_batch(rows).policy_batches[MODULE_ID].items()}
+    columns = {k: torch.as_tensor(v) for k, v in columns_of(rows).items()}
     out = learner.module[MODULE_ID].forward_inference(columns)
     assert out["action_dist_inputs"].shape == (len(rows), tokens)
 

@@ -38,6 +38,15 @@ def learnt(config: SSPConfig, played: GameBatch, settings: Settings) -> Any:
     return total, [(f["loss"], f["kl"]) for f in figures], len(passes)
 
 
+def learnt_by_each(config: SSPConfig, played: GameBatch, settings: Settings) -> Any:
+    """An update of each policy: its weights."""
+    learner = learner_for(config.model_dir, **settings)
+    (batch,) = learner.policies.batches(some_rows(config.model_dir))
+    learner.update(batch=batch, timesteps={"training_step": 0})
+    tensors = {name: learner.policy(name).state_dict().values() for name in learner.updates}
+    return {n: sum(float(t.double().abs().sum()) for t in held) for n, held in tensors.items()}
+
+
 def dealt(config: SSPConfig, played: GameBatch, settings: Settings) -> Any:
     """The rows of each update of a batch of games that was played."""
     learning = config.training(**settings).learning()
@@ -73,6 +82,9 @@ KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, Settings]] = {
     "questions": (ASKED, played_on),
     "given_share": (1 / 3, played_on, {"questions": ASKED}),
     "learning_roles": (("solver",), dealt),
+    "policies": ("separate", learnt_by_each),
+    "proposer_model": (str(tiny_directory()), learnt_by_each, {"policies": "separate"}),
+    "proposer_lr": (1e-4, learnt_by_each, {"policies": "separate"}),
     "partner": (str(tiny_directory()), played_on, {"learning_roles": ("proposer",)}),
     "proposer_algorithm": ("grpo", learnt),
     "solver_algorithm": ("reinforce", learnt),

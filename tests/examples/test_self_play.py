@@ -14,7 +14,7 @@ from ssp_agents.metrics import merge_figures
 from ssp_agents.models import load_model, tiny_directory
 from ssp_agents.rllib.config import SSPConfig
 from ssp_agents.rllib.learner import SSPLearner
-from ssp_agents.rllib.module import MODULE_ID, to_batch
+from ssp_agents.rllib.module import MODULE_ID
 from ssp_agents.rows import rows_of, with_advantages, with_loss_weights
 from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -58,12 +58,14 @@ def test_the_pages_update_is_that_of_ssp_train(monkeypatch: pytest.MonkeyPatch) 
     # The second update is off-policy: ratios differ from 1, and there is a KL to the reference.
     for step in range(2):
         loss = page.update(policy, reference, optimizer, taught)
-        result = learner.update(batch=to_batch(rows), timesteps={"training_step": step})
+        result = learner.update(
+            batch=learner.policies.batches(rows)[0], timesteps={"training_step": step}
+        )
         figures = merge_figures([result[MODULE_ID]])
         assert figures["loss"] == pytest.approx(loss, abs=1e-6)
 
         for mine, other in zip(policy.parameters(), theirs.parameters(), strict=True):
-            moments = optimizer.state[mine], learner.update_step.optimizer.state[other]
+            moments = optimizer.state[mine], learner.updates[MODULE_ID].optimizer.state[other]
             # A tenth of this step's gradient is new in the first moment.
             first, second = (moment["exp_avg"] for moment in moments)
             assert torch.allclose(first, second, rtol=0, atol=1e-7)

@@ -36,6 +36,13 @@ def test_a_run_stands_for_its_base_and_all_its_checkpoints(tmp_path: Path, polic
     third = run_directory(tmp_path / "third", 5, model="elsewhere")
     assert find_players([third])["third base"] == "elsewhere"
 
+    # Two policies that began apart have no base that one model directory could hold.
+    apart = run_directory(tmp_path / "apart", 5, 6)
+    config = make_config(load_preset("tiny"), {"learning.policies": "separate"})
+    learning = config.learning.replace(proposer_model="other")
+    RunDirectory(apart).write_config(config.replace(learning=learning))
+    assert list(find_players([apart])) == ["apart step 5", "apart step 6"]
+
 
 # -- ratings -----------------------------------------------------------------------------------
 

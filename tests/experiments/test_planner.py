@@ -86,6 +86,21 @@ def test_formulas_agree_with_counts_over_fake_tensors(
         assert engine.parts["the engine's passes"] == pytest.approx(passes, rel=0.02)
 
 
+def test_two_policies_have_two_optimizers_and_adapters_one_base() -> None:
+    def parts(**learning: Any) -> list[dict[str, int]]:
+        return [device.parts for device in made(run(learning=learning))]
+
+    (one, plays), (two, play) = parts(), parts(policies="separate")
+    assert two["weights"] == 2 * one["weights"]
+    assert two["Adam's moments"] == 2 * one["Adam's moments"]
+    assert two["reference"] == one["reference"], "the proposer's algorithm has no KL"
+    assert play["proposer's weights"] == plays["engine's weights"]
+    (one, plays), (two, play) = parts(lora_rank=2), parts(lora_rank=2, policies="separate")
+    assert (two["weights"], play["engine's weights"]) == (one["weights"], plays["engine's weights"])
+    assert two["Adam's moments"] == 2 * one["Adam's moments"]
+    assert play == plays
+
+
 def test_what_a_learner_on_a_cpu_had_resident_is_what_is_planned() -> None:
     """Measured by `benchmarks/plan_memory.py`."""
     file = Path(__file__).parents[2] / "benchmarks/results/plan_memory.json"

@@ -57,7 +57,8 @@ def compared_rows(
     played = [t for t in every if t.role is not Role.VERIFIER and plays(t.role)]
     written = [t for t in played if t.policy_tokens]
     chosen = np.linspace(0, len(written) - 1, min(MOST_ROWS, len(written))).round().astype(int)
-    return [recorded_row(written[i], "solver") for i in chosen]
+    played = [written[i] for i in chosen]
+    return [recorded_row(t, "proposer" if t.role is Role.PROPOSER else "solver") for t in played]
 
 
 def measure(

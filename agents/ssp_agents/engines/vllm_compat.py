@@ -51,9 +51,14 @@ def start(model_dir: str | Path, arguments: Mapping[str, Any], *, on_gpu: bool) 
         raise ModelError(_refusal(error, model_dir)) from error
 
 
-def adapter_arguments(model_dir: str | Path, rank: int, *, on_gpu: bool) -> dict[str, Any]:
-    """Arguments for playing adapters of this rank beside the model, or nothing where vLLM cannot:
-    its code for the model has to support them, and they must not be wider than its kernels."""
+def adapter_arguments(
+    model_dir: str | Path, rank: int, count: int = 1, *, on_gpu: bool
+) -> dict[str, Any]:
+    """Arguments for playing adapters of this rank, of so many policies, beside the model. Nothing
+    with a rank of 0, or where vLLM cannot: its code for the model has to support them, and they
+    must not be wider than its kernels."""
+    if not rank:
+        return {}
     _imported(on_gpu)
     from vllm import EngineArgs, ModelRegistry
     from vllm.model_executor.models.interfaces import supports_lora
@@ -67,7 +72,7 @@ def adapter_arguments(model_dir: str | Path, rank: int, *, on_gpu: bool) -> dict
         raise ModelError(_refusal(error, model_dir)) from error
     if width is None or not supports_lora(model):
         return {}
-    return {"enable_lora": True, "max_lora_rank": width, "max_loras": 1, "max_cpu_loras": 1}
+    return {"enable_lora": True, "max_lora_rank": width, "max_loras": count, "max_cpu_loras": count}
 
 
 def _imported(on_gpu: bool) -> Any:

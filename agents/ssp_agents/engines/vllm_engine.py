@@ -8,7 +8,7 @@ the turn.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -55,15 +55,17 @@ class VLLMEngine:
         dtype: torch.dtype = torch.float32,
         sleeps: bool = False,
         adapts: bool = False,
+        policy_of: Callable[[str], str] | None = None,
     ) -> None:
         """``llm`` is vLLM's engine, see :func:`open_vllm`; with ``sleeps``, :meth:`sleep` gives its
         memory back, for a learner beside it; with ``adapts``, vLLM plays adapters beside the
-        model."""
+        model, and with ``policy_of`` several of them: it names the one of each role."""
         self._llm, self._dtype, self._sleeps, self._adapts = llm, dtype, sleeps, adapts
         self._tokenizer, self._stop, self._model_dir = tokenizer, stop, model_dir
         self._base: dict[str, Tensor] | None = None
-        self._adapters: TemporaryDirectory[str] | None = None
-        """Adapters that are played, as vLLM reads them."""
+        self._policy_of = policy_of
+        self._adapters: dict[str, TemporaryDirectory[str]] = {}
+        """Adapters that are played, as vLLM reads them, by their policy."""
         self._asleep: set[str] = set()
         self.weights_version = 0
         self._turns: dict[str, Turn] = {}
@@ -100,7 +102,9 @@ class VLLMEngine:
             parameters = self._parameters(request)
             with self._calling():
                 prompt = {"prompt_token_ids": turn.prompt}
-                self._llm.add_request(name, prompt, parameters, lora_request=self._adapter())
+                self._llm.add_request(
+                    name, prompt, parameters, lora_request=self._adapter(request.role)
+                )
             self._turns[name], self._names[request.key] = turn, name
 
     def step(self) -> list[tuple[int, Generation]]:
@@ -140,24 +144,31 @@ class VLLMEngine:
         are merged into the weights of the model directory."""
         if self._turns:
             raise UsageError(f"{len(self._turns)} requests still run with the old weights")
-        # RLlib's first state also has what is frozen beneath adapters.
-        adapted = any(map(is_adapter, state))
-        tensors = {n: as_tensor(v) for n, v in state.items() if is_adapter(n) or not adapted}
-        if self._adapts and not adapted:
-            raise UsageError("an engine that plays adapters takes no weights of a whole model")
+        policies = {
+            name: self._tensors_of(weights)
+            for name, weights in (state if self._policy_of else {_ADAPTER: state}).items()
+        }
 
         with self._calling():
             self._wake("weights")
-            if self._adapts:
-                self._load_adapters(tensors)
-            else:
-                self._load_weights(tensors)
+            for name, tensors in policies.items():
+                if self._adapts:
+                    self._load_adapters(name, tensors)
+                else:
+                    self._load_weights(tensors)
             if not self._llm.reset_prefix_cache():
                 raise ServiceError("engine", "it keeps what it computed with the old weights")
             compat.set_version(self._llm, version)
 
         self._lacks_weights, self._failure = self._failure, None
         self.weights_version = version
+
+    def _tensors_of(self, weights: Mapping[str, Any]) -> dict[str, Tensor]:
+        # RLlib's first state also has what is frozen beneath adapters.
+        adapted = any(map(is_adapter, weights))
+        if self._adapts and not adapted:
+            raise UsageError("an engine that plays adapters takes no weights of a whole model")
+        return {n: as_tensor(v) for n, v in weights.items() if is_adapter(n) or not adapted}
 
     def _load_weights(self, state: Mapping[str, Tensor]) -> None:
         if any(map(is_adapter, state)):
@@ -173,20 +184,24 @@ class VLLMEngine:
         weights = [(name, tensor) for name, tensor in state.items() if name not in tied]
         compat.reload_weights(self._llm, weights)
 
-    def _load_adapters(self, state: Mapping[str, Tensor]) -> None:
+    def _load_adapters(self, policy: str, state: Mapping[str, Tensor]) -> None:
         folder = TemporaryDirectory(prefix="ssp-adapters-")
         save_adapters(state, folder.name)
-        self._adapters = folder
-        if not self._llm.add_lora(self._adapter(load_inplace=True)):
+        self._adapters[policy] = folder
+        if not self._llm.add_lora(self._lora_request(policy, load_inplace=True)):
             raise ServiceError("engine", "it did not take the adapters")
 
-    def _adapter(self, **more: Any) -> Any:
-        """vLLM's name for the adapters, as part of a request; ``None`` while there are none."""
-        if self._adapters is None:
-            return None
+    def _adapter(self, role: str) -> Any:
+        """vLLM's name for the adapters that play a role, as part of a request; ``None`` while there
+        are none."""
+        policy = self._policy_of(role) if self._policy_of else _ADAPTER
+        return self._lora_request(policy) if policy in self._adapters else None
+
+    def _lora_request(self, policy: str, **more: Any) -> Any:
         from vllm.lora.request import LoRARequest
 
-        return LoRARequest(_ADAPTER, 1, self._adapters.name, **more)
+        number = [*self._adapters].index(policy) + 1
+        return LoRARequest(policy, number, self._adapters[policy].name, **more)
 
     def _check_versions(self, part: Any) -> None:
         """Raises an outage where vLLM, which says so of whole turns, sampled with other weights."""
@@ -278,12 +293,14 @@ def open_vllm(
     sleeps: bool = False,
     tensor_parallel: int = 1,
     lora_rank: int = 0,
+    policy_of: Callable[[str], str] | None = None,
 ) -> VLLMEngine:
     """Starts vLLM in this process with the model of a directory.
 
     ``memory`` is the share of a GPU's that it may fill; ``longest`` defaults to the model's own
     limit; with ``tensor_parallel`` above 1, as many processes have a GPU each, and all get the
-    weights; ``lora_rank`` above 0 is the rank of the adapters that it will be sent.
+    weights; ``lora_rank`` above 0 is the rank of the adapters that it will be sent; ``policy_of``
+    names those of each role, where both roles have their own.
 
     Raises :class:`~ssp_env.errors.MissingExtra` without vLLM, and
     :class:`~ssp_env.errors.ModelError` where vLLM cannot serve the model or use the GPU.
@@ -298,10 +315,23 @@ def open_vllm(
         sleeps=sleeps,
         tensor_parallel=tensor_parallel,
     )
-    adapters = compat.adapter_arguments(model_dir, lora_rank, on_gpu=on_gpu) if lora_rank else {}
+    count = 1 if policy_of is None else 2
+    adapters = compat.adapter_arguments(model_dir, lora_rank, count, on_gpu=on_gpu)
+    if policy_of and not adapters:
+        what = f"vLLM plays no adapters of rank {lora_rank} beside the model in {model_dir}"
+        raise ModelError(
+            f"{what}, and merged it could play one policy alone: set engine.kind=transformers"
+        )
     llm = compat.start(model_dir, {**given, **adapters}, on_gpu=on_gpu)
     return VLLMEngine(
-        llm, model_dir, tokenizer, stop, dtype=dtype, sleeps=sleeps, adapts=bool(adapters)
+        llm,
+        model_dir,
+        tokenizer,
+        stop,
+        dtype=dtype,
+        sleeps=sleeps,
+        adapts=bool(adapters),
+        policy_of=policy_of,
     )
 
 

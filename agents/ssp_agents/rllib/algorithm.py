@@ -33,7 +33,7 @@ from ray.tune.execution.placement_groups import PlacementGroupFactory
 
 from ssp_agents.checksums import check_weights, write_checksums
 from ssp_agents.engines.gap import CHECK_EVERY, Gap, compared_rows, measure
-from ssp_agents.metrics import merge_figures, step_figures
+from ssp_agents.metrics import join_figures, step_figures
 from ssp_agents.models import load_state
 from ssp_agents.rllib.compat import HookedAlgorithm
 from ssp_agents.rllib.config import SSPConfig
@@ -44,12 +44,23 @@ from ssp_agents.rllib.env_runner import (
     renumber,
     slowest_runner_seconds,
 )
-from ssp_agents.rllib.learner import ask_learners, freeze_collected, naming_dead_learners
-from ssp_agents.rllib.module import LEARNER_FOLDER, MODULE_FOLDER, MODULE_ID, describe, to_batch
-from ssp_agents.rllib.results import evaluation_figures, log_step
+from ssp_agents.rllib.learner import (
+    UpdateFigures,
+    ask_learners,
+    freeze_collected,
+    learn_from,
+    naming_dead_learners,
+)
+from ssp_agents.rllib.module import (
+    LEARNER_FOLDER,
+    MODULE_ID,
+    MODULES_FOLDER,
+    describe,
+)
+from ssp_agents.rllib.results import evaluation_figures, log_learners, log_step
 from ssp_agents.rllib.runners import Runners, check_cluster
-from ssp_agents.rows import shard_rows, split_updates, with_advantages, with_loss_weights
-from ssp_env.errors import UsageError
+from ssp_agents.sharding import weights_folder
+from ssp_env.errors import ConfigError, RunError, UsageError, nearest
 from ssp_env.game.config import GameConfig
 from ssp_env.game.record import GameRecord
 from ssp_env.game.schedule import at_step
@@ -84,7 +95,7 @@ class SSP(HookedAlgorithm):
     """Latest comparison of engine and learner."""
 
     _answers = "solve(questions) lets the policy answer, get_module() is its RLModule"
-    _one = "one RLModule plays both roles; name yours in rl_module(rl_module_spec=...)"
+    _one = "policies are named in multi_agent() or training(policies=...), before it is built"
     get_policy = _elsewhere("get_policy", _answers)
     compute_single_action = _elsewhere("compute_single_action", _answers)
     compute_actions = _elsewhere("compute_actions", _answers)
@@ -108,6 +119,8 @@ class SSP(HookedAlgorithm):
         """Builds everything; RLlib calls it."""
         check_cluster(self.config)
         self._given = self.config.given()
+        self._policies = self.config.resolved_policies()
+        self._roles = {name: policy.roles for name, policy in self._policies.items()}
         self._runners = Runners(self.config)
         super().setup(config)
 
@@ -162,7 +175,15 @@ class SSP(HookedAlgorithm):
         # Before the update, while the learners have the weights that played.
         if self.last_gap is None or self._steps % CHECK_EVERY == 0:
             self._compare(samples, games_ahead)
-        updates = self._learn(samples)
+        rows = [row for sample in samples for row in sample.rows]
+        updates = learn_from(
+            rows,
+            self.learner_group,
+            self.config,
+            self._policies,
+            self._game_at(self._steps),
+            self._steps,
+        )
         learnt = time.perf_counter()
         ahead = games_ahead()
         played = time.perf_counter()
@@ -220,7 +241,7 @@ class SSP(HookedAlgorithm):
         games = records_of(samples)
         if any(game.weights_version != self._steps for game in games):
             games = records_of(games_ahead())
-        rows = compared_rows(games, self.config.learning().plays)
+        rows = compared_rows(games, self._policies.learns)
         if not rows:
             self.last_gap = None
             return
@@ -231,37 +252,22 @@ class SSP(HookedAlgorithm):
         self.last_gap = measure(rows, lambda part: ask(methodcaller("score", part))[0], tokenizer)
         self.last_gap.check()
 
-    def _learn(self, samples: Sequence[Sample]) -> list[dict[str, float]]:
-        """Figures of a step's optimizer updates; one without rows to learn from is left out."""
-        learning, learners = self.config.learning(), self.config.num_learners
-        rows = with_advantages([row for sample in samples for row in sample.rows], learning)
-        updates = []
-        for part, num_games in split_updates(rows, learning):
-            # Its games were void, or taught nothing: Adam takes no step.
-            if not part:
-                continue
-            weighted = with_loss_weights(part, learning, num_games, self._game_at(self._steps))
-            # Weights hold B and n of the whole update, so shards may be of any size.
-            shards = shard_rows(weighted, learners) if learners else [weighted]
-            batches = [to_batch(shard) for shard in shards]
-            given: dict[str, Any] = {"batches": batches} if learners else {"batch": batches[0]}
-            with naming_dead_learners(self.learner_group):
-                timesteps = {"training_step": self._steps}
-                results = self.learner_group.update(**given, timesteps=timesteps)
-            updates.append(merge_figures([result[MODULE_ID] for result in results]))
-        return updates
-
     def _report(
-        self, samples: Sequence[Sample], updates: list[dict[str, float]], seconds: dict[str, float]
+        self,
+        samples: Sequence[Sample],
+        updates: Sequence[UpdateFigures],
+        seconds: dict[str, float],
     ) -> None:
         self.last_games = records_of(samples)
-        figures = step_figures(self.last_games, self.config.learning().batch_size, updates)
+        joined = [join_figures(update, self._roles) for update in updates]
+        figures = step_figures(self.last_games, self.config.learning().batch_size, joined)
         figures |= self._given.figures(self._steps)
         # Versions of weights are numbers of steps: 0 on-policy, 1 with overlap.
         figures["staleness"] = fmean(self._steps - 1 - g.weights_version for g in self.last_games)
         self.last_figures = {n: value for n, value in figures.items() if value is not None}
 
-        log_step(self.metrics, figures, self.last_games, updates, self._reasons)
+        log_step(self.metrics, figures, self.last_games, self._roles, self._reasons)
+        log_learners(self.metrics, updates, [*self._policies.trained])
         self.metrics.log_dict(seconds, key=("ssp", "seconds"), reduce="item")
         logged = [sample.logged for sample in samples if sample.logged]
         if logged:
@@ -291,7 +297,7 @@ class SSP(HookedAlgorithm):
         and ``accuracy`` the share of right answers of each group.
         """
         self._call_back("on_evaluate_start")
-        figures = evaluation_figures(self.solve(self._questions), self._questions)
+        figures = evaluation_figures(self.solve(self._questions), self._questions, self._roles)
         self._evaluated = {ENV_RUNNER_RESULTS: {**figures, "training_step": self._steps}}
         self._call_back("on_evaluate_end", evaluation_metrics=self._evaluated)
         return self._evaluated
@@ -304,7 +310,7 @@ class SSP(HookedAlgorithm):
     def evaluation_to_show(self, results: Any) -> Any:
         # Tune wants to see a metric at every step; RLlib leaves it out where nothing was evaluated.
         if self.config.evaluation_interval and not results:
-            nothing = evaluation_figures([], self._questions)
+            nothing = evaluation_figures([], self._questions, self._roles)
             before = {ENV_RUNNER_RESULTS: {**nothing, "training_step": nan}}
             return {EVALUATION_RESULTS: self._evaluated or before}
         return results
@@ -316,18 +322,26 @@ class SSP(HookedAlgorithm):
 
     # -- players and learners ------------------------------------------------------------------
 
-    def save_policy(self, directory: str | Path) -> None:
-        """Writes the present policy as a model directory, which the first learner sees."""
+    def save_policy(self, directory: str | Path, module_id: str | None = None) -> None:
+        """Writes a present policy as a model directory, which the first learner sees: the solver's,
+        or the only one that learns, unless another is named."""
+        name, trained = module_id or self._policies.playing("solver"), self._policies.trained
+        if name not in trained:
+            fix = f"it does not learn here, or is not there; {nearest(name, trained)}"
+            raise ConfigError("module_id", name, fix)
         where = str(Path(directory).absolute())
-        ask_learners(self.learner_group, methodcaller("save_policy", where))
+        ask_learners(self.learner_group, methodcaller("save_policy", where, name))
 
     def get_module(self, module_id: str = MODULE_ID) -> RLModule | None:
-        """A copy of the RLModule with the present weights; there is only one."""
-        if module_id != MODULE_ID:
+        """A copy of a policy's RLModule with the present weights; ``None`` if there is none of this
+        name."""
+        if module_id not in self._policies:
             return None
-        copy: RLModule = self.config.rl_module_spec.build().eval()
-        weights = self._publish(half=False)
-        load_state(copy, ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights)
+        copy: RLModule = self.config.module_spec_of(module_id).build().eval()
+        published = self._publish(half=False)
+        weights = ray.get(published) if isinstance(published, ray.ObjectRef) else published
+        if module_id in weights:
+            load_state(copy, weights[module_id])
         return copy
 
     def set_weights(self, weights: dict[str, dict[str, Any]]) -> None:
@@ -336,6 +350,9 @@ class SSP(HookedAlgorithm):
         if self.config.is_sharded:
             fix = "restore_from_path(), or training(model_dir=...)"
             raise UsageError(f"learners that share a policy take no weights from elsewhere: {fix}")
+        for name in weights.keys() - self._policies.trained.keys():
+            fix = f"no policy of this name learns; {nearest(name, self._policies.trained)}"
+            raise ConfigError("weights", name, fix)
         self.set_state(
             {COMPONENT_LEARNER_GROUP: {COMPONENT_LEARNER: {COMPONENT_RL_MODULE: weights}}}
         )
@@ -367,10 +384,14 @@ class SSP(HookedAlgorithm):
         folder = (Path(saved) / LEARNER_FOLDER).absolute()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
+        trained = self._policies.trained
+        for name in trained if len(self._policies) > 1 else ():
+            (folder / name).mkdir()
         ask_learners(self.learner_group, methodcaller("save", str(folder)))
-        write_checksums(folder)
+        for name in trained:
+            write_checksums(weights_folder(folder, name))
+            describe(self.config.module_spec_of(name), Path(saved) / MODULES_FOLDER / name)
         write_checksums(saved, "*")
-        describe(self.config.rl_module_spec, Path(saved) / MODULE_FOLDER)
         return saved
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -409,7 +430,10 @@ class SSP(HookedAlgorithm):
         if kwargs.get("component"):
             raise UsageError("a checkpoint of self-play is restored as a whole")
         folder = (Path(path) / LEARNER_FOLDER).absolute()
-        for each in (path, folder):
+        weights = {weights_folder(folder, name) for name in self._policies.trained}
+        if len(self._policies) > 1 and folder in weights:
+            raise RunError(f"{path} was written by other policies than {', '.join(self._policies)}")
+        for each in (Path(path), *sorted(weights)):
             check_weights(each)  # here, once for all learners
         super().restore_from_path(path, *args, **kwargs)
         ask_learners(self.learner_group, methodcaller("load", str(folder)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from itertools import chain, zip_longest
+from pathlib import Path
 from typing import Any
 
 from ray.rllib.algorithms.algorithm import Algorithm
@@ -25,10 +26,11 @@ from ssp_agents.config import (
 from ssp_agents.engines.opening import check_same_tokens
 from ssp_agents.given import GivenQuestions, check_unseen
 from ssp_agents.models import shipped_directory
-from ssp_agents.rllib.compat import HookedConfig, attribute_of
+from ssp_agents.rllib.compat import attribute_of
 from ssp_agents.rllib.env_runner import SSPEnvRunner
 from ssp_agents.rllib.learner import SSPLearner
-from ssp_agents.rllib.module import MODULE_ID, LLMModule, module_spaces
+from ssp_agents.rllib.module import LLMModule, module_spaces
+from ssp_agents.rllib.policies import PoliciesConfig, check_policies, trained_roles
 from ssp_env.config import named
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig, world_defaults
@@ -42,8 +44,8 @@ from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World
 from ssp_env.worlds import WORLDS, check_world, open_world
 
-LEARNING = frozenset(LearningConfig.model_fields)
-TRAINING = LEARNING | {"model_dir", "engine", "overlap"}
+LEARNING = frozenset(LearningConfig.model_fields) - {"policies"}
+TRAINING = LEARNING | {"model_dir", "engine", "overlap", "policies"}
 """Settings that :meth:`SSPConfig.training` takes."""
 CALLED = (
     "on_algorithm_init",
@@ -78,8 +80,6 @@ REFUSED = {
     "rollout_fragment_length": "games are played to their end",
     "model_config": "set training(model_dir=...), the directory of a causal LM",
     "num_gpus": "set num_gpus_per_learner and num_gpus_per_env_runner",
-    "policies": "one policy plays both roles",
-    "policies_to_train": "set training(learning_roles=...)",
     "explore": "set training(temperature=...)",
     "evaluation_parallel_to_training": "evaluations are questions answered between two steps",
     "ignore_env_runner_failures": "what a dead env runner had begun is always played by another",
@@ -89,7 +89,7 @@ REFUSED = {
 ENV_KEYS = ("world", "world_options", "game", "search", "make_rules")
 
 
-class SSPConfig(HookedConfig):
+class SSPConfig(PoliciesConfig):
     """RLlib's config, with the game in ``environment`` and the learning in ``training``.
 
     ``environment(env_config={...})`` takes ``world`` (a name, or a function that makes one),
@@ -102,6 +102,14 @@ class SSPConfig(HookedConfig):
     ``model_dir``, a causal LM directory (by default, the policy that ships for the world),
     ``engine``: its kind, a dict of the fields of :class:`~ssp_agents.config.EngineConfig`, or
     one of these, and ``overlap``: whether a step is played while the one before is learnt from.
+
+    One policy, ``llm``, plays both roles. ``training(policies="separate")`` gives each role its
+    own, as does ``multi_agent(policies={...}, policy_mapping_fn=...)`` under names of yours; their
+    learning rates may differ, also by ``rl_module(algorithm_config_overrides_per_module=...)``.
+
+    >>> config = SSPConfig().training(policies="separate", lora_rank=8, lr=1e-5, proposer_lr=1e-6)
+    >>> {name: settings.lr for name, settings in config.resolved_policies().trained.items()}
+    {'proposer': 1e-06, 'solver': 1e-05}
 
     ``debugging(seed=...)`` seeds everything. ``evaluation(...)`` measures the policy on
     ``evaluation_duration`` questions that it never trains on. An RLModule of your own, as
@@ -116,7 +124,8 @@ class SSPConfig(HookedConfig):
         self.sharding: Any = "ddp"
         self.engine: EngineConfig | dict[str, Any] | str = EngineConfig()
         self.overlap = False
-        for name, field in LearningConfig.model_fields.items():
+        for name in LEARNING:
+            field = LearningConfig.model_fields[name]
             setattr(self, name, field.get_default(call_default_factory=True))
         self.env_runner_cls = SSPEnvRunner
         self.create_local_env_runner = True
@@ -129,8 +138,7 @@ class SSPConfig(HookedConfig):
         # Else DDP deals gradients to its buckets anew after the first pass of a process, and gloo's
         # ring of three or more adds in another order then: a resumed run would differ in last bits.
         self.torch_ddp_kwargs = {"find_unused_parameters": True}
-        self.policies = {MODULE_ID: (None, None, None, None)}
-        self.policy_mapping_fn = lambda *_, **__: MODULE_ID
+        self.share_or_separate("shared")
 
     def training(self, **kwargs: Any) -> SSPConfig:
         """Sets fields of :class:`~ssp_agents.config.LearningConfig`, ``model_dir``, ``engine`` and
@@ -145,21 +153,16 @@ class SSPConfig(HookedConfig):
             if name not in TRAINING:
                 fix = f"no such setting; {nearest(name, TRAINING)}"
                 raise ConfigError(f"training.{name}", value, fix)
+            if name == "policies":
+                self.share_or_separate(value)
+                continue
             if isinstance(value, int | float) and value == -1:
                 # It would be dropped when the algorithm copies its config.
                 fix = "give another number: RLlib takes this one for a setting that is not set"
                 raise ConfigError(f"training.{name}", value, fix)
-            setattr(self, name, str(value) if name == "model_dir" else value)
+            setattr(self, name, str(value) if isinstance(value, Path) else value)
 
         super().training(**kwargs)
-        return self
-
-    def update_from_dict(self, config_dict: dict[str, Any]) -> SSPConfig:
-        """As RLlib's; also from what Tune has written as JSON, which has no tuples."""
-        if policies := config_dict.get("policies"):
-            policies = {name: tuple(spec) for name, spec in policies.items()}
-            config_dict = {**config_dict, "policies": policies}
-        super().update_from_dict(config_dict)
         return self
 
     def learners(self, *, sharding: Any = None, **kwargs: Any) -> SSPConfig:
@@ -187,7 +190,10 @@ class SSPConfig(HookedConfig):
 
     def learning(self) -> LearningConfig:
         """The settings of ``training`` in one, validated."""
-        return LearningConfig(**{name: getattr(self, name) for name in LEARNING})
+        values = {name: getattr(self, name) for name in LEARNING}
+        values["learning_roles"] = trained_roles(self, values["learning_roles"])
+        values["policies"] = "separate" if len(self.policies) > 1 else "shared"
+        return LearningConfig(**values)
 
     def compute(self) -> ComputeConfig:
         """Processes and devices."""
@@ -287,9 +293,9 @@ class SSPConfig(HookedConfig):
                 raise ConfigError("model_dir", "", fix)
             self.model_dir = str(shipped_directory(shipped))
         game, learning, engine = self.game(), self.learning(), self.engine_config()
+        check_policies(self)
         self._refuse_unread()
-        user_module = getattr(self.given_module_spec, "module_class", None) not in (None, LLMModule)
-        if user_module and engine.kind == "vllm":
+        if engine.kind == "vllm" and self.has_own_module:
             fix = "vLLM plays the model of model_dir: engine='transformers' plays your module"
             raise ConfigError("rl_module_spec", self.given_module_spec, fix)
         with named("env_config"):
@@ -309,8 +315,9 @@ class SSPConfig(HookedConfig):
             fix = "learners leave no GPU to them; leave it at 0, and the env runners answer"
             count = self.evaluation_num_env_runners
             raise ConfigError("evaluation_num_env_runners", count, fix)
-        if learning.partner:
-            check_same_tokens(learning.partner, self.model_dir)
+        for name in ("partner", "proposer_model"):
+            if other := getattr(learning, name):
+                check_same_tokens(f"learning.{name}", other, self.model_dir)
         check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), tags_of(game.prompts))
         super().validate()
 
@@ -351,14 +358,6 @@ class SSPConfig(HookedConfig):
             "lora_rank": self.lora_rank,
             "seed": self.seed or 0,
         }
-
-    @property
-    def rl_module_spec(self) -> RLModuleSpec:
-        """The module's class and settings."""
-        spec = super().rl_module_spec
-        # RLlib itself completes only the learners'.
-        spec.model_config = {**self.model_config, **(spec.model_config or {})}
-        return spec
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:
         observation, action = module_spaces(HuggingFaceTokenizer.load(self.model_dir).vocab_size)

@@ -17,6 +17,7 @@ from typing import Any
 import ray
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_RL_MODULE
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
 from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.utils import force_list
@@ -25,11 +26,12 @@ from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
 from ssp_agents.config import LearningConfig, played_at_once
 from ssp_agents.engines.base import Engine, StopRule
-from ssp_agents.engines.opening import Partnered, open_engine
+from ssp_agents.engines.opening import ByRole, open_engine
 from ssp_agents.given import check_given
 from ssp_agents.models import lm_weights
 from ssp_agents.rllib.learner import freeze_collected
-from ssp_agents.rllib.module import MODULE_ID, LLMModule, module_spaces, unpack
+from ssp_agents.rllib.module import LLMModule, module_spaces, multi_spec, unpack
+from ssp_agents.rllib.policies import Policies
 from ssp_agents.rollout import EVALUATION, answer, play, sampled
 from ssp_agents.rows import Row, rows_of
 from ssp_env.errors import UsageError
@@ -79,32 +81,44 @@ class SSPEnvRunner(EnvRunner):
             freeze_collected()
 
     def make_module(self) -> None:
-        """Builds the RLModule, which may be the user's own, and an inference engine for its LM."""
+        """Builds the RLModules, which may be the user's own, and an inference engine for the LM of
+        each. vLLM has none: it loads the model directory, once for all adapters."""
         config, engine = self.config, self.config.engine_config()
-        device, shared = get_device(config, config.num_gpus_per_env_runner), config.gpus == "shared"
+        self._policies: Policies = config.resolved_policies()
+        device = get_device(config, config.num_gpus_per_env_runner)
+        shared = config.gpus == "shared"
         stop = StopRule.of(self.game, self.tokenizer)
-        self.module: LLMModule | None = None
-        """Module that plays; vLLM has none, it loads the model directory."""
-        if engine.kind == "transformers":
-            spec = config.rl_module_spec
-            # The learners' choice may be another: they have a backward pass.
-            spec.model_config = {**spec.model_config, "attention": engine.attention}
-            self.module = spec.build().eval()
-
-        self.engine: Engine = open_engine(
+        opened = partial(
+            open_engine,
             engine,
-            config.model_dir,
-            self.tokenizer,
-            stop,
+            tokenizer=self.tokenizer,
+            stop=stop,
             device=device,
             longest=self.rules.longest_trajectory,
             shares=shared,
-            model=self.module.lm if self.module is not None else None,
             tensor_parallel=max(1, int(config.num_gpus_per_env_runner)),
             lora_rank=self.learning.lora_rank,
         )
-        if self.module is not None:
-            self.module.to(device)
+        self.module: LLMModule | MultiRLModule | None = None
+        several = len(self._policies) > 1
+        if engine.kind == "vllm":
+            policy_of = self._policies.playing if several else None
+            self.engine: Engine = opened(config.model_dir, policy_of=policy_of)
+        else:
+            specs = {name: config.module_spec_of(name) for name in self._policies}
+            # The learners' choice may be another: they have a backward pass.
+            for spec in specs.values():
+                spec.model_config = {**spec.model_config, "attention": engine.attention}
+            modules = multi_spec(specs).build()
+            engines = {
+                name: opened(policy.model_dir, model=modules[name].eval().lm)
+                for name, policy in self._policies.items()
+            }
+            for name in engines:
+                modules[name].to(device)
+            (alone, *_) = self._policies
+            self.module = modules if several else modules[alone]
+            self.engine = ByRole(engines, self._policies.playing) if several else engines[alone]
         if shared and self.worker_index:
             self.sleep()  # until it is sent weights: the learner may be at work already
         self._players: Engine = self.engine
@@ -112,7 +126,8 @@ class SSPEnvRunner(EnvRunner):
             partner = open_engine(
                 engine, self.learning.partner, self.tokenizer, stop, device=device
             )
-            self._players = Partnered(self.engine, partner, self.learning.plays)
+            both, plays = {"policy": self.engine, "partner": partner}, self.learning.plays
+            self._players = ByRole(both, lambda role: "policy" if plays(role) else "partner")
 
     def sample(
         self,
@@ -196,7 +211,8 @@ class SSPEnvRunner(EnvRunner):
     def get_spaces(self) -> dict[str, Any]:
         """Observations are token sequences, actions single tokens."""
         spaces = module_spaces(self.tokenizer.vocab_size)
-        return {INPUT_ENV_SPACES: spaces, INPUT_ENV_SINGLE_SPACES: spaces, MODULE_ID: spaces}
+        names = (INPUT_ENV_SPACES, INPUT_ENV_SINGLE_SPACES, *self._policies)
+        return dict.fromkeys(names, spaces)
 
     def assert_healthy(self) -> None:
         """Asserts nothing: an engine that is not built raises."""
@@ -209,14 +225,17 @@ class SSPEnvRunner(EnvRunner):
         """Takes weights, or a reference to them, if any are there."""
         weights = state.get(COMPONENT_RL_MODULE, {})
         weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
-        # RLlib's own states name the module; one of several learners has no weights in its own.
-        weights = {n: unpack(w) for n, w in weights.get(MODULE_ID, weights).items()}
+        # In RLlib's own state, one of several learners has no weights.
         if not weights:
             return
 
         version = int(state.get(WEIGHTS_SEQ_NO, self.engine.weights_version + 1))
-        playing = lm_weights(weights)
-        self.engine.update_weights(playing, version)
+        playing = {
+            name: lm_weights({n: unpack(w) for n, w in tensors.items()})
+            for name, tensors in weights.items()
+        }
+        several = len(self._policies) > 1
+        self.engine.update_weights(playing if several else playing.popitem()[1], version)
 
 
 # -- game batches of a step ---------------------------------------------------------------------

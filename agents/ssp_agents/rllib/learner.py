@@ -25,99 +25,112 @@ from ssp_agents.losses import find_algorithm
 from ssp_agents.precision import autocasting, is_small, passes_dtype, round_frozen
 from ssp_agents.rllib.compat import HookedLearner, await_actor, workers_of
 from ssp_agents.rllib.module import ENTROPY, MODULE_ID, LLMModule, pack
-from ssp_agents.rows import Row
+from ssp_agents.rllib.policies import Policies
+from ssp_agents.rows import Row, split_updates, with_advantages, with_loss_weights
 from ssp_agents.scoring import Scores, TokenScorer, checkpoint_layers
 from ssp_agents.update import Scorer, Update, adam, give_back_memory
 from ssp_env.errors import ConfigError, LearnerDied, RunError
+from ssp_env.game.config import GameConfig
 
 Weights = dict[str, Any]
 """Tensors or arrays, named as the module names them."""
+UpdateFigures = Mapping[str, Sequence[dict[str, Any]]]
+"""Figures of an optimizer update: of each policy, those of each learner."""
 DIED = "learner", "a learner died; go on from the last checkpoint"
 
 
 class SSPLearner(HookedLearner):
-    """One update over a batch whose rows carry role, advantage and weight.
+    """One update of each policy, over a batch whose rows carry role, advantage and weight.
 
-    The frozen reference lives here; it is neither synchronised nor checkpointed. Of a policy with
-    adapters, only these are.
+    The frozen references live here, and are neither synchronised nor checkpointed. Where a policy
+    has adapters, they alone are.
     """
 
-    @property
-    def _policy(self) -> LLMModule:
-        """The module without DDP, which would wait for the other learners in each pass."""
-        policy: LLMModule = self.module[MODULE_ID].unwrapped()
+    def policy(self, name: str) -> LLMModule:
+        """A policy's module without DDP, which would wait for the other learners in each pass."""
+        policy: LLMModule = self.module[name].unwrapped()
         return policy
 
-    @property
-    def _dtype(self) -> torch.dtype | None:
-        return self._policy.passes_in
-
     def build(self) -> None:
-        """Also loads the reference, and prepares the update."""
-        self.learning: LearningConfig = self.config.learning()
+        """Also loads the references, and prepares the updates."""
+        self.policies: Policies = self.config.resolved_policies()
         super().build()
-        learning, device = self.learning, self.torch_device
+        self.updates = {name: self._make_update(name) for name in self.policies.trained}
+        """The update of each policy; all learners make them in this order."""
+        if self.config.num_learners:  # this process is its own
+            freeze_collected()
+
+    def _make_update(self, name: str) -> Update:
+        learning, policy = self.policies.trained[name], self.policy(name)
         algorithms = [find_algorithm(learning, role) for role in learning.learning_roles]
         reference: Scorer | None = None
         if learning.kl_coeff > 0 and any(algorithm.kl for algorithm in algorithms):
             # With adapters, no second copy of the policy is needed.
-            reference = self._score_unadapted if learning.lora_rank else self._load_reference()
+            unadapted = partial(self._score_unadapted, name)
+            reference = unadapted if learning.lora_rank else self._load_reference(name)
         if learning.gradient_checkpointing:
             try:
-                checkpoint_layers(self._policy)
+                checkpoint_layers(policy)
             except ValueError as error:
                 fix = f"{error}; set it to false, or checkpoint in the module's own forward pass"
                 raise ConfigError("learning.gradient_checkpointing", True, fix) from None
 
-        shared = partial(sharding.agreed_maximum, device=device) if self.config.is_sharded else None
-        self.update_step = Update(
-            self._score,
-            self.get_optimizer(MODULE_ID),
+        most = partial(sharding.agreed_maximum, device=self.torch_device)
+        return Update(
+            partial(self._score, name),
+            self.get_optimizer(name),
             learning,
             reference=reference,
-            autocast=self._dtype,
+            autocast=policy.passes_in,
             learners=max(1, self.config.num_learners),
-            no_sync=getattr(self.module[MODULE_ID], "no_sync", None),
-            max_over_learners=shared,
-            loss=self._loss_of_hook,
+            no_sync=getattr(self.module[name], "no_sync", None),
+            max_over_learners=most if self.config.is_sharded else None,
+            loss=partial(self._loss_of_hook, name),
             after_pass=give_back_memory if self._holds_much else None,
         )
-        if self.config.num_learners:  # this process is its own
-            freeze_collected()
 
-    def _load_reference(self) -> TokenScorer:
-        device, sharded = self.torch_device, self.config.is_sharded
+    def _load_reference(self, name: str) -> TokenScorer:
+        device, sharded, policy = self.torch_device, self.config.is_sharded, self.policy(name)
         load = sharding.load_first if sharded else models.load_model
-        lm = load(self.config.model_dir)
-        at, size = self.learning.temperature, self._policy.vocab_size
-        share = self._policy.shares_prefix
+        lm = load(self.policies[name].model_dir)
+        at, size = self.policies.trained[name].temperature, policy.vocab_size
+        share = policy.shares_prefix
         reference = TokenScorer(
             lm.requires_grad_(False), at, size, entropies=False, share_prefix=share
         )
         if sharded:
-            sharding.shard(reference, device, self._dtype)
+            sharding.shard(reference, device, policy.passes_in)
         return reference.to(device)
 
     # -- RLlib's hooks -------------------------------------------------------------------------
 
     def place(self, modules: Any) -> None:
-        """A policy that is shared goes there layer by layer, as shares. Before, the dtype of its
-        passes is found."""
-        policy: LLMModule = modules[MODULE_ID]
+        """A policy that learners share goes there layer by layer, as shares. Before, the dtype of
+        its passes is found."""
+        self._holds_much = False
+        for name, learning in self.policies.trained.items():
+            self._prepare(modules[name], learning)
+        if self.config.is_sharded:
+            return
+
+        # Last, because policies may have their frozen weights in common.
+        for name, learning in self.policies.trained.items():
+            if (dtype := modules[name].passes_in) is not None and learning.lora_rank:
+                round_frozen(modules[name], dtype)
+        super().place(modules)
+
+    def _prepare(self, policy: LLMModule, learning: LearningConfig) -> None:
         small = is_small(policy.lm)
-        self._holds_much = self.torch_device.type == "cpu" and not small
-        policy.passes_in = passes_dtype(self.learning.dtype, self.torch_device, small=small)
+        self._holds_much |= self.torch_device.type == "cpu" and not small
+        policy.passes_in = passes_dtype(learning.dtype, self.torch_device, small=small)
         if self.config.is_sharded:
             sharding.shard(policy, self.torch_device, policy.passes_in, forward="forward_train")
             return
         # Layers that are computed again keep no keys and values; small policies keep their bits.
-        again = self.learning.gradient_checkpointing
+        again = learning.gradient_checkpointing
         policy.shares_prefix = (
             not small and not again and can_share_prefix(policy.lm, policy.vocab_size)
         )
-        if policy.passes_in is not None and self.learning.lora_rank:
-            round_frozen(policy, policy.passes_in)
-        super().place(modules)
 
     def is_wrapped(self) -> bool:
         """A policy that is shared is not wrapped."""
@@ -125,7 +138,7 @@ class SSPLearner(HookedLearner):
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         """Adam; the update sets its learning rate."""
-        learning: LearningConfig = config.learning()
+        learning = self.policies.trained[module_id]
         params = [p for p in self.get_parameters(self.module[module_id]) if p.requires_grad]
         self.register_optimizer(
             module_id=module_id,
@@ -142,10 +155,14 @@ class SSPLearner(HookedLearner):
         self._training_step = int(timesteps["training_step"])
 
     def learn(self, batch: Mapping[str, Columns]) -> dict[str, Tensor]:
-        """One optimizer step."""
-        figures = self.update_step(batch[MODULE_ID], self._training_step)
-        self.metrics.log_dict(figures, key=MODULE_ID, window=1)
-        return {MODULE_ID: torch.tensor(figures["loss"])}
+        """One optimizer step of each policy that has rows."""
+        losses = {}
+        for name, update in self.updates.items():
+            if name in batch:
+                figures = update(batch[name], self._training_step)
+                self.metrics.log_dict(figures, key=name, window=1)
+                losses[name] = torch.tensor(figures["loss"])
+        return losses
 
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: Columns, fwd_out: dict[str, Any]
@@ -156,79 +173,85 @@ class SSPLearner(HookedLearner):
         part, logprobs, loss = fwd_out["objective"]
         # What an override has changed is computed anew.
         if batch is not part or fwd_out["action_logp"] is not logprobs:
-            loss, _ = self.update_step.objective(batch, fwd_out["action_logp"])
+            loss, _ = self.updates[module_id].objective(batch, fwd_out["action_logp"])
         stock: Tensor = loss
         return stock
 
-    def _loss_of_hook(self, part: Columns, scores: Scores, loss: Tensor) -> Tensor:
+    def _loss_of_hook(self, name: str, part: Columns, scores: Scores, loss: Tensor) -> Tensor:
         fwd_out = {
             "action_logp": scores.logprobs,
             ENTROPY: scores.entropies,
             "objective": (part, scores.logprobs, loss),
         }
-        about = {"module_id": MODULE_ID, "config": self.config.get_config_for_module(MODULE_ID)}
+        about = {"module_id": name, "config": self.config.get_config_for_module(name)}
         return self.compute_loss_for_module(**about, batch=part, fwd_out=fwd_out)
 
     # -- scores --------------------------------------------------------------------------------
 
-    def _score(self, part: Columns, *, alone: bool = False) -> Scores:
-        """The policy's log-probabilities, through the module, which may be the user's own; through
+    def _score(self, name: str, part: Columns, *, alone: bool = False) -> Scores:
+        """A policy's log-probabilities, through its module, which may be the user's own; through
         DDP unless ``alone``."""
-        module = self._policy if alone else self.module[MODULE_ID]
-        out = module.forward_train({**part, "temperature": self.learning.temperature})
+        module = self.policy(name) if alone else self.module[name]
+        temperature = self.policies.trained[name].temperature
+        out = module.forward_train({**part, "temperature": temperature})
         return Scores(out["action_logp"], out.get(ENTROPY))
 
-    def _score_unadapted(self, part: Columns) -> Scores:
+    def _score_unadapted(self, name: str, part: Columns) -> Scores:
         """Those of the policy without its adapters."""
-        with models.without_adapters(self._policy):
-            return self._score(part, alone=True)
+        with models.without_adapters(self.policy(name)):
+            return self._score(name, part, alone=True)
 
     def score(self, rows: Sequence[Row]) -> np.ndarray:
-        """The policy's log-probabilities of what it wrote: float32 (tokens,), row by row.
+        """Log-probabilities, by the policy of each row's role, of what it wrote: float32 (tokens,),
+        row by row.
 
         Computed as in an update, one row at a time, without gradients.
         """
         device, scores = self.torch_device, []
-        with torch.no_grad(), autocasting(device, self._dtype):
-            for row in rows:
-                # Padding and neighbours would change last digits, and a difference is looked for.
-                columns = columns_of([row])
-                part = {n: torch.as_tensor(c, device=device) for n, c in columns.items()}
-                scores.append(self._score(part).logprobs.float().cpu().numpy())
+        for row in rows:
+            # Padding and neighbours would change last digits, and a difference is looked for.
+            columns, name = columns_of([row]), self.policies.playing(row.role)
+            part = {n: torch.as_tensor(c, device=device) for n, c in columns.items()}
+            with torch.no_grad(), autocasting(device, self.policy(name).passes_in):
+                scores.append(self._score(name, part).logprobs.float().cpu().numpy())
 
         return np.concatenate(scores)
 
     # -- weights that leave a learner ----------------------------------------------------------
 
-    def _gathered(self) -> Iterator[tuple[str, Tensor]]:
-        """The present weights, one at a time whole: on the first learner, for which all others have
-        to ask as well."""
-        for name, tensor in models.state_of(self._policy).items():
+    def _gathered(self, policy: str) -> Iterator[tuple[str, Tensor]]:
+        """The present weights of a policy, one at a time whole: on the first learner, for which all
+        others have to ask as well."""
+        for name, tensor in models.state_of(self.policy(policy)).items():
             gathered = sharding.full_tensor(tensor)
             if sharding.is_first():
                 yield name, gathered
 
-    def publish(self, half: bool) -> Weights | ray.ObjectRef | None:
-        """The present weights; ``half`` rounds what plays to bfloat16, as engines do anyway.
+    def publish(self, half: bool) -> dict[str, Weights] | ray.ObjectRef | None:
+        """The present weights of each policy; ``half`` rounds what plays to bfloat16, as engines do
+        anyway.
 
         All learners have to be asked. One in the main process gives its own tensors, the first
         remote one a reference to arrays in Ray's object store, and the others nothing.
         """
         # The engine of this process reads them where they lie.
         if self.config.num_learners == 0:
-            return models.state_of(self._policy)
+            return {name: models.state_of(self.policy(name)) for name in self.updates}
 
-        arrays = {name: pack(name, tensor, half) for name, tensor in self._gathered()}
+        arrays = {
+            policy: {name: pack(name, tensor, half) for name, tensor in self._gathered(policy)}
+            for policy in self.updates
+        }
         if self.config.gpus == "shared":
             torch.cuda.empty_cache()  # the engine is another process
-        return ray.put(arrays) if arrays else None
+        return ray.put(arrays) if sharding.is_first() else None
 
-    def save_policy(self, directory: str) -> None:
-        """Writes the policy as a model directory, with adapters merged, in the dtype that it is
+    def save_policy(self, directory: str, name: str = MODULE_ID) -> None:
+        """Writes a policy as a model directory, with adapters merged, in the dtype that it is
         played in; all learners have to be asked."""
-        weights = models.lm_weights({name: tensor.cpu() for name, tensor in self._gathered()})
+        weights = models.lm_weights({n: tensor.cpu() for n, tensor in self._gathered(name)})
         if weights:
-            source, engine = self.config.model_dir, self.config.engine_config()
+            source, engine = self.policies[name].model_dir, self.config.engine_config()
             dtype = torch.bfloat16 if engine.in_half(self.config.gpus != "none") else None
             models.save_policy(models.plain_weights(weights, source), source, directory, dtype)
 
@@ -247,15 +270,46 @@ class SSPLearner(HookedLearner):
         if not Path(directory).is_dir():
             where = f"a learner on {socket.gethostname()} does not see {directory}"
             raise RunError(f"{where}: learners on several machines need a common file system")
-        if self.config.is_sharded or sharding.is_first():
-            sharding.save_shares(self._policy, self.get_optimizer(MODULE_ID), directory)
+        for name in self.updates if self.config.is_sharded or sharding.is_first() else ():
+            folder = sharding.weights_folder(Path(directory), name)
+            sharding.save_shares(self.policy(name), self.get_optimizer(name), folder)
 
     def load(self, directory: str) -> None:
         """Takes weights and moments that any number of learners have saved."""
-        sharding.load_shares(self._policy, self.get_optimizer(MODULE_ID), directory)
+        for name in self.updates:
+            folder = sharding.weights_folder(Path(directory), name)
+            sharding.load_shares(self.policy(name), self.get_optimizer(name), folder)
 
 
 # -- calls to all learners of RLlib's learner group --------------------------------------------
+
+
+def learn_from(
+    rows: Sequence[Row],
+    learner_group: Any,
+    config: Any,
+    policies: Policies,
+    game: GameConfig,
+    step: int,
+) -> list[UpdateFigures]:
+    """Figures of a step's optimizer updates on these rows, from games by these rules. An update
+    without rows to learn from is left out, and so is a policy in it."""
+    learning, updates = config.learning(), list[UpdateFigures]()
+    for part, num_games in split_updates(with_advantages(rows, learning), learning):
+        # Its games were void, or taught nothing: Adam takes no step.
+        if not part:
+            continue
+        # Weights hold B and n of the whole update, so shards may be of any size.
+        weighted = with_loss_weights(part, learning, num_games, game)
+        batches = policies.batches(weighted, config.num_learners)
+        given: dict[str, Any] = {"batches": batches}
+        if not config.num_learners:
+            given = {"batch": batches[0]}
+        with naming_dead_learners(learner_group):
+            results = learner_group.update(**given, timesteps={"training_step": step})
+        names = batches[0].policy_batches
+        updates.append({name: [result[name] for result in results] for name in names})
+    return updates
 
 
 def ask_learners(learner_group: Any, ask: Callable[[Any], Any]) -> list[Any]:

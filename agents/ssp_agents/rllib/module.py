@@ -1,9 +1,9 @@
-"""RLModule: a causal LM that scores the tokens a policy wrote; its weights as arrays, rows as
-RLlib's batches."""
+"""RLModule: a causal LM that scores the tokens a policy wrote; its weights as arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +12,36 @@ import numpy as np
 import torch
 from ray import cloudpickle
 from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule, MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch import TorchRLModule
-from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from torch import Tensor
 
 from ssp_agents.architecture import check_scoring
-from ssp_agents.batches import columns_of
 from ssp_agents.causal_lm import head_logits, states
-from ssp_agents.models import LM, adapt, as_tensor, load_model, load_state
+from ssp_agents.models import (
+    LM,
+    adapt,
+    as_tensor,
+    base_of,
+    load_model,
+    load_state,
+    sharing_bases,
+)
 from ssp_agents.precision import autocasting, widened
-from ssp_agents.rows import Row
 from ssp_agents.scoring import token_scores
-from ssp_agents.sharding import load_first, read_weights
+from ssp_agents.sharding import load_first, read_weights, weights_folder
 
 MODULE_ID = "llm"
-"""The one module; roles are a column. A module missing on one learner would hang all of them."""
+"""Name of the policy that plays both roles, and of its module."""
 ENTROPY = "entropy"
 """Second column of what ``forward_train`` returns; a module of your own may leave it out."""
 
 LEARNER_FOLDER = "learner"
 """Folder of the algorithm's checkpoint that holds weights and moments: safetensors, no pickle."""
-MODULE_FOLDER = f"learner_group/learner/rl_module/{MODULE_ID}"
-"""Folder of it that ``RLModule.from_checkpoint`` is given, as in any of RLlib's."""
+MODULES_FOLDER = "learner_group/learner/rl_module"
+"""Folder of it with one for each module, that ``RLModule.from_checkpoint`` is given, as in any of
+RLlib's."""
 
 
 class LLMModule(TorchRLModule):
@@ -49,7 +56,7 @@ class LLMModule(TorchRLModule):
     def setup(self) -> None:
         """Loads the model; the learner moves it to its device."""
         load = load_first if self.model_config.get("sharding") == "fsdp2" else load_model
-        self.lm = load(self.model_config["model"], attention=self.model_config.get("attention"))
+        self.lm = base_of(load, self.model_config["model"], self.model_config.get("attention"))
         if not next(self.lm.parameters()).is_meta:  # another learner has the weights
             check_scoring(self.lm, self.vocab_size)
         if rank := self.model_config.get("lora_rank", 0):
@@ -81,8 +88,9 @@ class LLMModule(TorchRLModule):
     def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
         """As RLlib's; in a checkpoint of the algorithm, from the learners' weights."""
         folder = Path(path).absolute()
-        if folder.match(MODULE_FOLDER):
-            load_state(self, read_weights(folder.parents[3] / LEARNER_FOLDER))
+        if folder.match(f"{MODULES_FOLDER}/*"):
+            learners = folder.parents[3] / LEARNER_FOLDER
+            load_state(self, read_weights(weights_folder(learners, folder.name)))
         else:
             super().restore_from_path(path, *args, **kwargs)
 
@@ -90,6 +98,21 @@ class LLMModule(TorchRLModule):
     def vocab_size(self) -> int:
         """Tokens of the tokenizer; the model may have some more logits."""
         return int(self.action_space.n)
+
+
+class LLMModules(MultiRLModule):
+    """Modules of several policies. With adapters on the same model, they have its frozen parameters
+    in common."""
+
+    def setup(self) -> None:
+        adapted = all(spec.model_config.get("lora_rank") for spec in self.rl_module_specs.values())
+        with sharing_bases() if adapted else nullcontext():
+            super().setup()
+
+
+def multi_spec(specs: Mapping[str, RLModuleSpec]) -> MultiRLModuleSpec:
+    """The spec of all modules, from those of each policy."""
+    return MultiRLModuleSpec(multi_rl_module_class=LLMModules, rl_module_specs=dict(specs))
 
 
 def describe(spec: RLModuleSpec, folder: Path) -> None:
@@ -108,11 +131,6 @@ def describe(spec: RLModuleSpec, folder: Path) -> None:
 def module_spaces(vocab_size: int) -> tuple[gym.Space[Any], gym.Space[Any]]:
     """Observations are token sequences, actions single tokens."""
     return gym.spaces.Sequence(gym.spaces.Discrete(vocab_size)), gym.spaces.Discrete(vocab_size)
-
-
-def to_batch(rows: Sequence[Row]) -> MultiAgentBatch:
-    """Columns of rows as RLlib wants them."""
-    return MultiAgentBatch({MODULE_ID: SampleBatch(columns_of(rows))}, env_steps=len(rows))
 
 
 # -- weights on their way ----------------------------------------------------------------------

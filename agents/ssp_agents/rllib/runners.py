@@ -62,7 +62,11 @@ class Runners:
             group.local_env_runner.set_state(state)
             return
         if not isinstance(weights, ray.ObjectRef):
-            weights = ray.put({n: pack(n, w, self.in_half) for n, w in weights.items()})
+            packed = {
+                policy: {n: pack(n, w, self.in_half) for n, w in tensors.items()}
+                for policy, tensors in weights.items()
+            }
+            weights = ray.put(packed)
         self._sent = {**state, COMPONENT_RL_MODULE: weights}
         self._send(group)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ssp_env.disk import make_directories, remove_empty, write_atomically
 from ssp_env.errors import ConfigError, RunError
+from ssp_experiments.config import POLICIES
 from ssp_experiments.league import play_league
 from ssp_experiments.options import Chosen
 from ssp_experiments.run.checks import check_answers, open_run
@@ -83,5 +84,8 @@ def _players(target: str) -> list[tuple[str, str]]:
     run, checkpoints = directory.path.resolve().name, directory.kept_checkpoints()
     if not checkpoints:
         raise RunError(f"{directory.path} has no checkpoint")
-    base = (f"{run} base", str(directory.read_config().get("model", "")))
-    return [base, *((f"{run} step {step}", str(at / "policy")) for step, at in checkpoints)]
+    config = directory.read_config()
+    steps = [(f"{run} step {step}", str(at / POLICIES["solver"])) for step, at in checkpoints]
+    # Where proposer and solver began with models of their own, no model directory is the base.
+    apart = config.get("learning", {}).get("proposer_model")
+    return steps if apart else [(f"{run} base", str(config.get("model", ""))), *steps]

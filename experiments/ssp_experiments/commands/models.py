@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ssp_agents.checksums import check_weights
 from ssp_agents.models import lm_weights, plain_weights, save_policy
-from ssp_agents.sharding import read_weights
+from ssp_agents.sharding import read_weights, weights_folder
 from ssp_agents.shipped.tiny import bootstrap as tiny
 from ssp_agents.shipped.tiny.bootstrap import HEAD_SIZE, WIDTH
 from ssp_agents.shipped.wiki_small import bootstrap as wiki
@@ -24,7 +24,7 @@ from ssp_env.disk import make_directories, new_folder, remove_empty, write_error
 from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.config import MINI_GAME, WIKI_GAME
 from ssp_experiments.commands.cards import CARD, model_card
-from ssp_experiments.config import check_model_directory
+from ssp_experiments.config import POLICIES, check_model_directory
 from ssp_experiments.run.process import handling, provenance, quiet_libraries, raise_interruption
 from ssp_experiments.run.rundir import RunDirectory, check_empty
 
@@ -82,13 +82,13 @@ def make_policy(out: Path, world: str, seed: int, width: int | None, steps: int 
     return 0
 
 
-def export(source: Path, out: Path, dtype: str, model: str | None) -> int:
+def export(source: Path, out: Path, dtype: str, model: str | None, role: str) -> int:
     quiet_libraries()
     check_empty(out)
     if not source.is_dir():
         raise RunError(f"there is no directory {source}")
     _, checkpoint = RunDirectory(source).latest_checkpoint() or (0, source)
-    weights, origin = policy_of(checkpoint, model)
+    weights, origin = policy_of(checkpoint, model, role)
     run = RunDirectory(checkpoint.resolve().parents[1])
     step = re.fullmatch(r"step_(\d+)", checkpoint.name)
     with new_folder(out) as folder:
@@ -100,12 +100,17 @@ def export(source: Path, out: Path, dtype: str, model: str | None) -> int:
     return 0
 
 
-def policy_of(checkpoint: Path, model: str | None) -> tuple[dict[str, Tensor], Path]:
-    """The weights of a plain causal LM, and the directory that has its config and tokenizer.
+def policy_of(checkpoint: Path, model: str | None, role: str) -> tuple[dict[str, Tensor], Path]:
+    """The weights of a role's policy as those of a plain causal LM, and the directory that has its
+    config and tokenizer.
 
     A checkpoint of RLlib's algorithm does not hold the latter, so ``model`` names what was trained.
     """
-    policy = checkpoint / "policy"
+    both = checkpoint / POLICIES["solver"]
+    policy = checkpoint / POLICIES[role]
+    if both.is_dir() and not policy.is_dir():
+        fix = "one policy plays both roles there: leave it out"
+        raise ConfigError("--role", role, fix)
     if policy.is_dir():
         if model is not None:
             raise RunError(f"{checkpoint} knows what was trained: leave --model out")
@@ -121,4 +126,5 @@ def policy_of(checkpoint: Path, model: str | None) -> tuple[dict[str, Tensor], P
         raise RunError(f"{checkpoint} holds weights alone: name what was trained by --model")
 
     check_model_directory(Path(model))
-    return plain_weights(lm_weights(read_weights(shares[0])), model), Path(model)
+    weights = read_weights(weights_folder(shares[0], role))
+    return plain_weights(lm_weights(weights), model), Path(model)

@@ -20,7 +20,7 @@ from ssp_env.game.game import Game, InitialState, Origin
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.rules import Rules
 from ssp_env.types import Action, GroundTruth
-from ssp_experiments.evaluation import engine_of
+from ssp_experiments.evaluation import players_of
 from ssp_experiments.options import Chosen, plural
 from ssp_experiments.run.checks import open_run
 from ssp_experiments.run.process import quiet_libraries
@@ -44,7 +44,7 @@ def run(chosen: Chosen, *, role: str, games: int | None) -> int:
     quiet_libraries()
     config = chosen.config(values=chosen.start())
     rules, _ = open_run(config.replace(per_group=1))  # a question is needed for checks alone
-    session = Session(rules, engine_of(config, rules), config.seed, role)
+    session = Session(rules, players_of(config, rules), config.seed, role)
     task = TASKS[role].format(attempts=config.game.attempts)
     session.panel(f"search self-play: {config.world}", f"{task}\n{session.keys}")
     try:

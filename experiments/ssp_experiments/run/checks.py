@@ -55,8 +55,8 @@ def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     for name, value in code_named(config).items():
         load(name, value)
     check_policy(config)
-    if config.learning.partner:
-        check_model_directory(Path(config.learning.partner))
+    for other in other_models(config).values():
+        check_model_directory(other)
     if config.learning.share_given:
         open_given(config.learning)
     directory = RunDirectory(out)
@@ -100,8 +100,8 @@ def check_settings(config: RunConfig) -> None:
 
 
 def open_policy(config: RunConfig) -> tuple[Any, Tokenizer]:
-    """The policy's config and tokenizer; makes sure that it, its partner and the algorithms by
-    which it learns can be used."""
+    """The policy's config and tokenizer; makes sure that it, the other one if there are two, and
+    the algorithms by which they learn can be used."""
     from ssp_agents.engines.opening import check_same_tokens
     from ssp_agents.losses import find_algorithm
 
@@ -113,10 +113,17 @@ def open_policy(config: RunConfig) -> tuple[Any, Tokenizer]:
         raise ModelError(f"{config.model_dir} does not fit together: {what}")
     for role in config.learning.learning_roles:
         find_algorithm(config.learning, role)
-    if config.learning.partner:
-        check_model(Path(config.learning.partner))
-        check_same_tokens(config.learning.partner, config.model_dir)
+    for field, other in other_models(config).items():
+        check_model(other)
+        check_same_tokens(field, other, config.model_dir)
     return model, tokenizer
+
+
+def other_models(config: RunConfig) -> dict[str, Path]:
+    """Model directories of policies beside the first one, by the setting that names them."""
+    learning = config.learning
+    named = {"partner": learning.partner, "proposer_model": learning.proposer_model}
+    return {f"learning.{name}": Path(value) for name, value in named.items() if value}
 
 
 def open_run(

@@ -27,7 +27,7 @@ from ssp_env.game.schedule import at_step
 from ssp_env.replay import read_games
 from ssp_env.replay.files import SavedRules
 from ssp_env.types import Question
-from ssp_experiments.config import RunConfig
+from ssp_experiments.config import POLICIES, RunConfig
 from ssp_experiments.options import plural
 from ssp_experiments.planner import check_memory
 from ssp_experiments.run.checks import check_settings, open_training
@@ -202,9 +202,13 @@ class _Run:
         self._write({"step": step, **figures}, seconds, accuracy)
 
         def save(folder: Path) -> None:
-            """Writes all that is needed to resume, and the policy as a model directory."""
+            """Writes all that is needed to resume, and each policy as a model directory."""
             algorithm.save_to_path(str((folder / "algorithm").resolve()))
-            algorithm.save_policy(folder / "policy")
+            separate = self.config.learning.policies == "separate"
+            for role, place in POLICIES.items() if separate else ():
+                algorithm.save_policy(folder / place, role)
+            if not separate:
+                algorithm.save_policy(folder / POLICIES["solver"])
 
         diagnosis = monitor(step, figures, outages(games))
         interruption = None if last else next(iter(seen), None)
@@ -275,7 +279,7 @@ def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[
     if silent := base["accuracy"].keys() - final["accuracy"].keys():
         what = f"after the last step, no question of group {min(silent)} could be judged"
         _, checkpoint = directory.kept_checkpoints()[-1]
-        policy = shlex.quote(str(checkpoint / "policy"))
+        policy = shlex.quote(str(checkpoint / POLICIES["solver"]))
         raise RunError(f"{what}. The policy is saved: ssp eval --model {policy}")
 
     played = fingerprint(rules)

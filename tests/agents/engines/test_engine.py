@@ -24,7 +24,7 @@ from playful import new_batch, playful_model
 from ssp_agents.config import EngineConfig, LearningConfig
 from ssp_agents.engines.base import Engine, StopRule, generate
 from ssp_agents.engines.gap import MOST_NATS, MOST_ROWS, compared_rows, measure
-from ssp_agents.engines.opening import Partnered, open_engine
+from ssp_agents.engines.opening import ByRole, open_engine
 from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_agents.rollout import play
 from ssp_env.errors import ModelError, ServiceError
@@ -140,8 +140,9 @@ def test_each_role_is_written_by_its_own_policy(
     models = {"policy": engine.model, "partner": playful_model(1).eval()}
     partner = TransformersEngine(models["partner"], rules.tokenizer, stop)
     plays = LearningConfig(learning_roles=(learning,), partner="its directory").plays
+    engines = {"policy": engine, "partner": partner}
 
-    together = Partnered(engine, partner, plays)
+    together = ByRole(engines, lambda role: "policy" if plays(role) else "partner")
     games = play(new_batch(rules), together, temperature=0.8).games
     assert together.running == engine.running == partner.running == 0
 

@@ -367,6 +367,28 @@ def test_adapters_alone_are_sent_and_played(
 
 
 @needs_vllm
+def test_each_role_is_played_by_its_own_adapters(rules: Rules, tmp_path: Path) -> None:
+    policies = {"proposer": playful("qwen2", 0), "solver": playful("qwen2", 0)}
+    policies["solver"].save_pretrained(tmp_path)
+    engine = opened(
+        EngineConfig(kind="vllm"), tmp_path, *parts(rules), lora_rank=4, policy_of=role_of
+    )
+    KEPT.append(engine)
+    for version in (1, 2):
+        seeds = {"proposer": version, "solver": version + 2}
+        sent = {role: adapted(lm, 4, seeds[role]) for role, lm in policies.items()}
+        engine.update_weights(sent, version)
+        games = play(new_batch(rules), engine, temperature=0.8).games
+        for role, lm in policies.items():
+            rows = compared_rows([record_game(game, rules) for game in games], role.__eq__)
+            assert measure(rows, scored_by(lm), rules.tokenizer).largest < 1e-4
+
+
+def role_of(role: str) -> str:
+    return "proposer" if role == "proposer" else "solver"
+
+
+@needs_vllm
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize(("name", "rank"), [("mistral", 0), ("gemma3", 0), ("mistral", 4)])
 def test_random_weights_of_other_architectures_are_trained_for_two_steps(

@@ -175,7 +175,7 @@ def test_weights_from_elsewhere_are_learnt_from_and_played_with(
 
         for call, says in (
             (algorithm.get_policy, r"solve\(questions\)"),
-            (partial(algorithm.add_module, "other", RLModuleSpec()), "one RLModule plays both"),
+            (partial(algorithm.add_module, "other", RLModuleSpec()), "policies are named in"),
             (partial(algorithm.env_runner.sample, num_episodes=1), r"call train\(\)"),
         ):
             with pytest.raises(UsageError, match=says):

@@ -10,6 +10,7 @@ import pytest
 from playful import WORLD, make_rules
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.policy.policy import PolicySpec
 
 from ssp_agents.config import SHARED
 from ssp_agents.models import shipped_directory
@@ -17,6 +18,7 @@ from ssp_agents.rllib import SSPConfig, SSPLearner
 from ssp_agents.rllib.env_runner import SSPEnvRunner
 from ssp_agents.rllib.module import LLMModule
 from ssp_env.errors import ConfigError
+from ssp_env.types import Question
 from ssp_env.worlds.mini import MiniWorld
 
 Change = Callable[[SSPConfig], object]
@@ -49,7 +51,33 @@ def gpus(runners: int, learners: int, *of_each: float) -> Change:
     return change
 
 
+def mapped_to(solver: str, **besides: Any) -> Change:
+    """Two policies, of which this one plays the solver."""
+
+    def change(config: SSPConfig) -> None:
+        names = {"proposer": "proposer", "solver": solver}
+        config.multi_agent(
+            policies={"proposer", "solver"},
+            policy_mapping_fn=lambda agent_id, episode, **kwargs: names[agent_id],
+            **besides,
+        )
+
+    return change
+
+
+def overriding(policy: str, **settings: Any) -> Change:
+    """Two policies, of which this one has settings of its own."""
+
+    def change(config: SSPConfig) -> None:
+        config.training(policies="separate")
+        config.rl_module(algorithm_config_overrides_per_module={policy: settings})
+
+    return change
+
+
 OWN = RLModuleSpec(module_class=Own)
+WIKI = "wiki-sentences"
+ASKED = Question("a", "what is the twin of a ?", ("Arra",))
 REFUSED: list[tuple[str, Change, str]] = [
     ("env_config.wurld", lambda c: c.environment(env_config={"wurld": 1}), "'world'"),
     (
@@ -74,7 +102,38 @@ REFUSED: list[tuple[str, Change, str]] = [
     ("compute.gpus", gpus(2, 1, *SHARED), "give 2 of each, or GPUs of their own"),
     ("compute.gpus", gpus(0, 2, 1, 1), "give at least one env runner and one learner"),
     ("compute.tensor_parallel", gpus(2, 2, 2, 1), "only vLLM on GPUs of its own"),
-    ("policies", lambda c: c.multi_agent(policies={"a", "b"}), "one policy plays both"),
+    ("training.policies", lambda c: c.training(policies="seperate"), "'separate'"),
+    (
+        "policies.solver",
+        lambda c: c.multi_agent(policies={"solver": PolicySpec(config={"lr": 1.0})}),
+        "give names alone",
+    ),
+    ("policy_mapping_fn", mapped_to("solvr"), "nobody plays the solver; did you mean 'solver'"),
+    ("policies", mapped_to("proposer"), "gives it no role"),
+    ("policies_to_train", mapped_to("solver", policies_to_train=["solvr"]), "mean 'solver'"),
+    ("algorithm_config_overrides_per_module", overriding("solvr", lr=1.0), "mean 'solver'"),
+    (
+        "algorithm_config_overrides_per_module.solver.batch_size",
+        overriding("solver", batch_size=1),
+        "a policy alone may have lr,",
+    ),
+    (
+        "learning.proposer_model",
+        lambda c: c.training(policies="separate", proposer_model=shipped_directory(WIKI)),
+        "its tokenizer is not that of",
+    ),
+    ("learning.proposer_lr", lambda c: c.training(proposer_lr=1e-3), "both roles share a policy"),
+    ("learning.policies", lambda c: c.training(policies="separate", engine="vllm"), "one model"),
+    (
+        "learning.partner",
+        lambda c: c.training(policies="separate", partner="p", learning_roles=("solver",)),
+        "both roles have a policy already",
+    ),
+    (
+        "learning.policies",
+        lambda c: c.training(policies="separate", questions=[ASKED]),
+        "no proposer plays",
+    ),
 ]
 """Field that is refused, a change that makes it so, and words of the fix."""
 
@@ -97,8 +156,18 @@ def test_without_a_model_the_policy_that_ships_for_the_world_learns() -> None:
     assert config.model_dir == str(shipped_directory("wiki-sentences"))
 
 
+def test_a_policy_may_have_a_learning_rate_of_its_own(algorithm_config: SSPConfig) -> None:
+    algorithm_config.training(policies="separate", lr=1e-3, proposer_lr=1e-4)
+    rates = {n: s.lr for n, s in algorithm_config.resolved_policies().trained.items()}
+    assert rates == {"proposer": 1e-4, "solver": 1e-3}
+    own = {"solver": SSPConfig.overrides(lr=1e-2)}
+    algorithm_config.rl_module(algorithm_config_overrides_per_module=own).validate()
+    assert algorithm_config.resolved_policies().trained["solver"].lr == 1e-2
+
+
 def test_a_config_survives_its_dict(algorithm_config: SSPConfig) -> None:
-    algorithm_config.training(kl_coeff=0.125, learning_roles=("solver",))
+    algorithm_config.training(kl_coeff=0.125, policies="separate", lora_rank=2)
+    algorithm_config.multi_agent(policies_to_train=["solver"])
     copy = SSPConfig().update_from_dict(algorithm_config.to_dict())
     assert copy.learning() == algorithm_config.learning()
     assert copy.game() == algorithm_config.game()
