@@ -158,7 +158,9 @@ def named_values(field: str, given: Any, fix: str) -> dict[str, Any]:
 def check_part(name: str, part: object, method: str) -> None:
     """Refuses an exchangeable part that has not the method that it is used by."""
     # A class has the method too, but cannot be called without an object.
-    if not callable(getattr(part, method, None)) or isinstance(part, type):
+    if isinstance(part, type) and callable(getattr(part, method, None)):
+        raise ConfigError(name, part, f"give an instance of the class: {part.__name__}()")
+    if not callable(getattr(part, method, None)):
         what = "a function" if method == "__call__" else f"an object with a {method}()"
         raise ConfigError(name, part, f"give {what}, or leave it out")
 

@@ -60,9 +60,9 @@ class RunConfig(Settings):
     first step and one after the last."""
     per_group: PositiveInt = 150
     """Evaluation questions per hop count or benchmark, each answered once, greedily."""
-    judge: Literal["own", "openai"] = "own"
-    """Judge of the solver's answers: ``own`` (the world's, by rules) or ``openai`` (a model behind
-    an API)."""
+    judge: Literal["own", "lenient", "exact", "f1", "openai"] = "own"
+    """Judge of the solver's answers: ``own`` (the world's), one by rules (``lenient``, ``exact``,
+    ``f1``) or ``openai`` (a model behind an API)."""
     patience: PositiveInt | None = 5
     """Steps in a row with the same sign of ill health after which a run stops; ``null``: never."""
     tracker: TrackerName = "tensorboard"
@@ -92,9 +92,9 @@ class RunConfig(Settings):
     @model_validator(mode="after")
     def _check_sections_together(self) -> Self:
         served = "openai" in (self.game.verifier, self.judge)
-        if self.rules and (served or self.search.source):
+        if self.rules and (served or self.judge != "own" or self.search.source):
             fix = "they choose retriever, judge and verifier themselves: leave it out, or "
-            fix += "leave out search.source and openai as judge or verifier"
+            fix += "leave out search.source, judge and openai as verifier"
             raise ConfigError("rules", self.rules, fix)
         if served:
             self.served_model()

@@ -10,10 +10,10 @@ import yaml
 from rich.console import Console
 from rich.text import Text
 
-from ssp_env.errors import DataError, UsageError, one_of
+from ssp_env.errors import DataError, UsageError
 from ssp_env.judge.base import Judge
 from ssp_env.judge.chat import ChatClient, ChatConfig
-from ssp_env.judge.judges import BY_RULES, Pair, measure
+from ssp_env.judge.judges import Pair, measure, open_judge
 from ssp_env.judge.openai import OpenAIJudge
 from ssp_env.worlds.lines import read_rows
 
@@ -40,7 +40,7 @@ def judge(
 
     Args:
         file: Labelled pairs: JSON lines, plain or gzip.
-        judge: Its name: lenient (default), exact, f1 or openai.
+        judge: Its name: lenient (default), exact, f1 or openai; or MODULE:NAME, one of your own.
         json: Print one JSON object.
         url: With openai: the API's root, http://127.0.0.1:8000/v1.
         model: With openai: the model to ask.
@@ -100,10 +100,9 @@ def _made(
         behind_api = OpenAIJudge(ChatClient(chat))
         behind_api.check()
         return behind_api
-    one_of("judge", judge, (*BY_RULES, "openai"))
     if (url, model, key_env, set) != (None, None, None, None):
         raise UsageError("--url, --model, --key-env and --set go with --judge openai")
-    return BY_RULES[judge]()
+    return open_judge(judge)
 
 
 def _setting(given: str) -> tuple[str, Any]:

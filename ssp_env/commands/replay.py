@@ -19,7 +19,8 @@ from ssp_env.errors import DataError, SSPError
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import TrajectoryRecord
 from ssp_env.game.transcript import OUTCOME_STYLES, Line, transcript, visible
-from ssp_env.judge.judges import BY_RULES
+from ssp_env.judge.base import Judge
+from ssp_env.judge.judges import open_judge
 from ssp_env.replay.files import SavedGame, read_games
 from ssp_env.replay.known import Known
 from ssp_env.replay.play import replay as play_again
@@ -65,7 +66,7 @@ def replay(
     limit: Annotated[int, Parameter(validator=Number(gte=0))] = 20,
     full: bool = False,
     check: bool = False,
-    judge: Literal["lenient", "exact", "f1"] | None = None,
+    judge: str | None = None,
     tokenizer: str | None = None,
 ) -> int:
     """Prints, replays and rescores the games of a run or of a file.
@@ -80,10 +81,12 @@ def replay(
         full: Print in full, even if more than three.
         check: Replay all of them and show only what differs, also from what their world and run
             know of them.
-        judge: Also rescore all of them with this judge.
+        judge: Also rescore all of them with this judge: lenient, exact, f1, or MODULE:NAME, one of
+            your own.
         tokenizer: Directory of the tokenizer that was played with.
     """
     console, most = Console(), limit or None
+    judging = None if judge is None else open_judge(judge)
     games = _games(path, chosen)
     first = [] if check else list(islice(games, IN_FULL + 1))
     games = chain(first, games)
@@ -93,8 +96,8 @@ def replay(
     else:
         known = Known(path) if check else None
         status = _replay(console, games if check else islice(games, most), tokenizer, known)
-    if judge is not None:
-        _rescore(console, judge, _games(path, chosen), most)
+    if judge is not None and judging is not None:
+        _rescore(console, judge, judging, _games(path, chosen), most)
     return status
 
 
@@ -239,9 +242,10 @@ def _other_version(listed: _Found, known: Known | None) -> Iterator[str]:
 # -- another judge -----------------------------------------------------------------------------
 
 
-def _rescore(console: Console, name: str, games: Iterator[_Found], most: int | None) -> None:
+def _rescore(
+    console: Console, name: str, judge: Judge, games: Iterator[_Found], most: int | None
+) -> None:
     """Rescores the games in parts, so that any number of them can be; prints what changes."""
-    judge = BY_RULES[name]()
     valid = shown = verdicts = changed = 0
     before = after = 0.0
     while part := list(islice(games, _AT_ONCE)):

@@ -19,7 +19,7 @@ from ssp_env.game.protocol import Tags, check_tokenizer
 from ssp_env.game.rewards import PROPOSER_REWARDS
 from ssp_env.game.trajectory import Limits
 from ssp_env.judge.base import Judge, Verifier
-from ssp_env.judge.judges import NoVerifier, WorldVerifier
+from ssp_env.judge.judges import BY_RULES, NoVerifier, WorldVerifier
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.search.base import Retriever, identify
 from ssp_env.tokenizers.base import Tokenizer
@@ -118,6 +118,10 @@ class Rules(Immutable):
             fix = f"no such part of the rules; {nearest(name, Parts.__annotations__)}"
             raise ConfigError(name, given[name], fix)
         for name, method in _METHODS.items():
+            if name == "judge" and isinstance(given.get(name), str):
+                fix = "give an object: open_judge('lenient') of ssp_env.judge.judges makes those "
+                fix += f"that ship ({', '.join(BY_RULES)})"
+                raise ConfigError(name, given[name], fix)
             if given.get(name) is not None:
                 check_part(name, given[name], method)
 

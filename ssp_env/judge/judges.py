@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, Field
 
-from ssp_env.errors import ConfigError, ServiceError
+from ssp_env.config import load, own_code
+from ssp_env.errors import ConfigError, ServiceError, check_part, nearest
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.types import GroundTruth, World
@@ -74,6 +75,21 @@ BY_RULES: Mapping[str, Callable[[], Judge]] = {
     "exact": ExactMatchJudge,
     "f1": F1Judge,
 }
+
+
+def open_judge(name: str) -> Judge:
+    """A judge by rules, or one of your own as ``module:name``: a judge, or what makes one."""
+    if ":" not in name:
+        if name not in BY_RULES:
+            fix = f"{nearest(name, BY_RULES)}; a judge of your own is MODULE:NAME"
+            raise ConfigError("judge", name, fix)
+        return BY_RULES[name]()
+    made = load("judge", name)
+    if not hasattr(made, "judge") or isinstance(made, type):
+        with own_code("judge", name):
+            made = made()
+    check_part("judge", made, "judge")
+    return cast(Judge, made)
 
 
 def name_of(judge: Judge) -> str:

@@ -56,8 +56,9 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
     for ranking in results if whole else [None]:
         if isinstance(ranking, ServiceError):
             continue
-        few = isinstance(ranking, list | tuple) and len(ranking) <= k
-        for found in (ranking or ()) if few else (None,):
+        if isinstance(ranking, list | tuple) and len(ranking) > k:
+            raise UsageError(f"the retriever returned {len(ranking)} Documents, k was {k}")
+        for found in ranking if isinstance(ranking, list | tuple) else (None,):
             if not (
                 isinstance(found, Document)
                 and isinstance(found.id, str)

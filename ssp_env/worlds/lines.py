@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -39,6 +40,8 @@ def validated(path: str | Path, line: int, fields: Mapping[str, Any], kind: type
         first = error.errors(include_url=False)[0]
         missing = first["type"] == "missing"
         has = fields_of(fields) if missing else f"not {first['input']!r:.100}"
+        if first["type"] == "list_type" and isinstance(first["input"], str):
+            has += f", say {json.dumps([first['input']], ensure_ascii=False):.100}"
         what = f"field {'.'.join(map(str, first['loc']))!r}: {first['msg']}; {has}"
         raise DataError(path, what, line) from None
 

@@ -8,10 +8,14 @@ import pytest
 
 from ssp_agents.config import ComputeConfig, EngineConfig
 from ssp_env.errors import ConfigError
+from ssp_env.game.prompts import tags_of
+from ssp_env.judge.judges import BY_RULES, name_of
+from ssp_env.tokenizers import WordTokenizer
 from ssp_experiments.config import RunConfig, flat, shipped
 from ssp_experiments.options import Chosen, Verified
 from ssp_experiments.run.checks import check_settings
 from ssp_experiments.run.cluster import algorithm_config
+from ssp_experiments.run.rules import build_rules, world_of
 
 
 def config_of(*assignments: str, preset: str = "tiny") -> RunConfig:
@@ -86,6 +90,14 @@ PAPER = {
 def test_paper_preset_is_the_paper_s_table() -> None:
     settings = flat(config_of(preset="paper-7b").model_dump())
     assert {name: settings[name] for name in PAPER} == PAPER
+
+
+@pytest.mark.parametrize("judge", BY_RULES)
+def test_a_judge_by_rules_is_chosen_by_its_name(judge: str) -> None:
+    config = config_of(f"judge={judge}")
+    world = world_of(config)
+    tokenizer = WordTokenizer(world.vocabulary, tags_of(config.game.prompts).all())
+    assert name_of(build_rules(config, world, tokenizer, config.game).judge) == judge
 
 
 # -- what RLlib gets ---------------------------------------------------------------------------

@@ -152,6 +152,8 @@ class SSPConfig(PoliciesConfig):
             value = kwargs.pop(name)
             if name not in TRAINING:
                 fix = f"no such setting; {nearest(name, TRAINING)}"
+                if name in GameConfig.model_fields:
+                    fix = f"set environment(env_config={{'game': {{'{name}': {value!r}}}}})"
                 raise ConfigError(f"training.{name}", value, fix)
             if name == "policies":
                 self.share_or_separate(value)
@@ -284,6 +286,8 @@ class SSPConfig(PoliciesConfig):
             if key not in ENV_KEYS:
                 fix = f"{nearest(key, ENV_KEYS)}; parts of your own come by make_rules, or by "
                 fix += "--rules my_module:make_rules of ssp train"
+                if key in GameConfig.model_fields:
+                    fix = f"set env_config={{'game': {{'{key}': {self.env_config[key]!r}}}}}"
                 raise ConfigError(f"env_config.{key}", self.env_config[key], fix)
         if not self.model_dir:
             world = self.env_config.get("world", "mini")

@@ -11,6 +11,7 @@ from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import prompt_file
 from ssp_env.game.rules import Parts, Rules, own_judge
 from ssp_env.judge.chat import ChatClient
+from ssp_env.judge.judges import BY_RULES
 from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
 from ssp_env.search.index import open_search
 from ssp_env.tokenizers.base import Tokenizer
@@ -76,6 +77,8 @@ def build_rules(config: RunConfig, world: World, tokenizer: Tokenizer, game: Gam
         return rules
 
     parts = Parts()
+    if config.judge in BY_RULES:
+        parts["judge"] = BY_RULES[config.judge]()
     client = chat_client(config)
     if client is not None:
         if config.judge == "openai":

@@ -145,7 +145,8 @@ class SweepDirectory:
     def read(self, name: str) -> tuple[Sweep, list[str]]:
         """The sweep of this name that was begun here, and the commands that played it."""
         if not self.definition.exists():
-            raise RunError(f"{self.path} holds no sweep (sweep.yaml is missing)")
+            fix = "start it without --resume and --tables"
+            raise RunError(f"{self.path} holds no sweep (sweep.yaml is missing): {fix}")
         definition = read_yaml(self.definition)
         if missing := {"name", "sweep", "commands"} - definition.keys():
             raise DataError(

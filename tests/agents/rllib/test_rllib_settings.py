@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
 from playful import WORLD, make_rules
+from ray import tune
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.policy.policy import PolicySpec
+from ray.tune.search.variant_generator import generate_variants
 
 from ssp_agents.config import SHARED
 from ssp_agents.models import shipped_directory
@@ -89,6 +92,16 @@ REFUSED: list[tuple[str, Change, str]] = [
     ),
     ("model_dir", lambda c: c.environment(env_config={"world": "wiki-mini"}), "no policy ships"),
     ("training.lrr", lambda c: c.training(lrr=1), "'lr'"),
+    (
+        "training.noise_documents",
+        lambda c: c.training(noise_documents=0),
+        r"env_config=\{'game': \{'noise_documents': 0\}\}",
+    ),
+    (
+        "env_config.noise_documents",
+        lambda c: c.environment(env_config={"noise_documents": 0}),
+        r"env_config=\{'game': \{'noise_documents': 0\}\}",
+    ),
     ("training.lr", lambda c: c.training(lr=-1), "RLlib takes this one for"),
     ("compute.overlap", lambda c: c.training(overlap=True, importance_cap=None), "update old"),
     ("rl_module_spec", lambda c: c.training(engine="vllm").rl_module(rl_module_spec=OWN), "plays"),
@@ -163,6 +176,25 @@ def test_a_policy_may_have_a_learning_rate_of_its_own(algorithm_config: SSPConfi
     own = {"solver": SSPConfig.overrides(lr=1e-2)}
     algorithm_config.rl_module(algorithm_config_overrides_per_module=own).validate()
     assert algorithm_config.resolved_policies().trained["solver"].lr == 1e-2
+
+
+def test_tune_crosses_settings_of_the_game_and_of_learning() -> None:
+    """As docs/sweeps.md shows it; the values of the grid come by ``update_from_dict``."""
+    config = SSPConfig().environment(
+        env_config={"world": "mini", "game": {"noise_documents": tune.grid_search([0, 4])}}
+    )
+    config.training(
+        strategy=tune.grid_search(["dummy", "reuse"]),
+        solver_algorithm=tune.grid_search(["grpo", "reinforce"]),
+    )
+    resolved = [spec for _, spec in generate_variants(config.to_dict())]
+    made = [SSPConfig().update_from_dict(spec) for spec in resolved]
+    for one in made:
+        one.validate()
+    crossed = {
+        (one.game().noise_documents, one.strategy, one.learning().solver_algorithm) for one in made
+    }
+    assert crossed == set(product((0, 4), ("dummy", "reuse"), ("grpo", "reinforce")))
 
 
 def test_a_config_survives_its_dict(algorithm_config: SSPConfig) -> None:

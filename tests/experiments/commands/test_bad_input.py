@@ -218,6 +218,7 @@ MISTAKES = [
     ("train --rules broken:make", "No module named 'nothing_like_it'; mend it"),
     ("train --rules typo:make", "SyntaxError"),  # of several lines
     ("train --rules mine:make --search empty", "leave out search.source"),
+    ("train --rules mine:make --set judge=f1", "leave out search.source, judge"),
     ("train --search htp://127.0.0.1:9", "give an address such as http://"),
     ("train --questions nowhere", "nowhere: no such file (learning.questions)"),
     (
@@ -241,7 +242,7 @@ MISTAKES = [
     ("probe --rules own:LIMIT", "name a function that returns ssp_env Rules"),
     ("imitate --out run", "run is not empty; choose another --out"),
     ("imitate --out new --games nowhere", "nowhere: cannot be read"),
-    ("sweep batch --resume", "holds no sweep"),
+    ("sweep batch --resume", "holds no sweep (sweep.yaml is missing): start it without --resume"),
     ("sweep arms: {a: {}, c: {seed: 3}}", "give seeds"),
     ("sweep arms: {a: {}, c: {learning.lrr: 3}}", "c: learning.lrr = 3: no such setting"),
     ("sweep arms: {a: {}, a: {steps: 3}}", "'a' is there twice"),

@@ -92,7 +92,8 @@ def test_an_index_is_searched_and_not_built_twice(index: str, corpus: str, ssp: 
         ("search river --in mimi", "no such file, directory or world; did you mean 'mini'"),
         ("index c.jsonl --out o --query-prefix q:", "go with --encoder"),
         ("serve --host 0.0.0.0", "SSP_SERVE_TOKEN"),
-        ("judge pairs.jsonl --judge exakt", "exact"),
+        ("judge pairs.jsonl --judge exakt", "'exact'?; a judge of your own is MODULE:NAME"),
+        ("judge pairs.jsonl --judge json:loads", "judge = 'json:loads': your code raised"),
         ("judge pairs.jsonl --judge openai", "needs --url and --model"),
     ],
 )
@@ -151,6 +152,27 @@ def test_figures_of_a_judge_and_its_errors(pairs: str, ssp: Words) -> None:
 
     Path(pairs).write_text(json.dumps({**GOOD, "right": "yes"}))
     assert f"{pairs}:1: field 'right'" in ssp("judge", pairs, status=2)
+
+
+JUDGE = """
+class Kind:
+    def judge(self, tasks):
+        from ssp_env import Verdict
+        return [Verdict(True, "kind") for _ in tasks]
+kind = Kind()
+"""
+
+
+@pytest.mark.parametrize("name", ["Kind", "kind"])
+def test_a_judge_of_the_user_s_is_measured(
+    name: str, pairs: str, tmp_path: Path, ssp: Words, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (tmp_path / "kind_judge.py").write_text(JUDGE)
+    said = ssp("judge", pairs, "--judge", f"kind_judge:{name}")
+    assert f"kind_judge:{name} on 3 pairs, 2 of them right" in said
+    assert "line 2: passes, though wrong: '35' for ['3.5'] (kind)" in said
 
 
 PROGRAM = """

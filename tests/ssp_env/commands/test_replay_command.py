@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -124,6 +125,26 @@ def test_games_that_differ(run: Path, three: Path, shown: Shown) -> None:
     assert out[2] == "2 of 3 games are identical"
     shown(three, "--game", 1, status=0)
     shown(three, "--game", 2, status=1)
+
+
+STRICT = """
+class Strict:
+    def judge(self, tasks):
+        from ssp_env import Verdict
+        return [Verdict(False) for _ in tasks]
+"""
+
+
+def test_another_judge_s_verdicts_are_shown(
+    three: Path, shown: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (tmp_path / "strict_judge.py").write_text(STRICT)
+    assert shown(three, "--judge", "exact")[-1].startswith("exact: 0 of 4 verdicts change in 2 ")
+    last = shown(three, "--judge", "strict_judge:Strict")[-1]
+    assert "4 of 4 verdicts change in 2 valid games; mean solver reward 1.000 -> 0.000" in last
+    assert "MODULE:NAME" in shown(three, "--judge", "exakt", status=2)[-1]
 
 
 @pytest.mark.parametrize(

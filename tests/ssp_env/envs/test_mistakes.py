@@ -50,7 +50,8 @@ MISTAKES: Mapping[str, tuple[Callable[[], object], str]] = {
     "a strange answer": (lambda: about(answer="Zebra"), "the tokenizer has no tokens"),
     "a strange question": (lambda: about(question=NIGHTHAWKS), "no tokens for 1 of 1, such as"),
     "strange prompts": (lambda: ssp_env.env(game={"prompts": "plain"}), "its proposer.txt"),
-    "a class": (lambda: ssp_env.env(judge=F1Judge), r"judge .*an object with a judge\(\)"),
+    "a class": (lambda: ssp_env.env(judge=F1Judge), r"judge .*an instance of the class: F1Judge"),
+    "a judge's name": (lambda: ssp_env.env(judge="f1"), r"open_judge.* \(lenient, exact, f1\)"),  # type: ignore[arg-type]
     "a part": (lambda: Rules.build(SMALL, TOKENIZER, GAME, solver_rewrad=1), "'solver_reward'"),  # type: ignore[call-arg]
     "rules and more": (lambda: ssp_env.env(rules=RULES, game={}), "the rules are ready already"),
     "masks of bytes": (lambda: ssp_env.env(world="small", tokenizer="bytes"), "legal_moves"),
@@ -78,7 +79,7 @@ def finds(found: Any) -> Any:
 
 PARTS: Mapping[str, tuple[dict[str, Any], str]] = {
     "True": ({"judge": SimpleNamespace(judge=sure)}, "judge .*one Verdict.*not True"),
-    "too many": ({"retriever": finds([SMALL.corpus[0]] * 9)}, "at most 2 Documents"),
+    "too many": ({"retriever": finds([SMALL.corpus[0]] * 9)}, "returned 9 Documents, k was 2"),
     "no list": ({"retriever": finds(SMALL.corpus[0])}, "a list of at most 2 Documents"),
     "no text": ({"retriever": finds([Document("1", "A", None)])}, "of strings"),  # type: ignore[arg-type]
     "no score": ({"retriever": finds([Document("1", "A", "a", math.nan)])}, "a finite number"),

@@ -88,7 +88,7 @@ SEEN = "the line has query, reply"
         ({"answers": ["Jane"]}, "no question in it: the line has answers"),
         ({"question": " ", "answers": ["Jane"]}, "field 'question'"),
         ({"question": "who?", "golden_answers": []}, "field 'golden_answers': .*; not "),
-        ({"question": "who?", "golden_answers": "Jane"}, "field 'golden_answers': .*not 'Jane'"),
+        ({"question": "who?", "golden_answers": "Jane"}, r"'golden_answers': .*say \[.Jane.\]"),
         ({**VERL, "reward_model": {"style": "rule"}}, "field 'reward_model.ground_truth'"),
         (
             {**VERL, "reward_model": {"ground_truth": {"goal": 3}}},
