@@ -1,7 +1,8 @@
 """The documents hold: their code runs and prints what they show, and what they name exists.
 
 A ``text`` block right below a ``python`` block is what the code prints, and a ``console`` block has
-commands behind ``$`` with their output. ``...`` stands for anything, as in a doctest.
+commands behind ``$`` with their output. ``...`` stands for anything, as in a doctest. A block that
+begins with the name of a module, such as ``# mine.py``, is a file that later blocks can import.
 """
 
 from __future__ import annotations
@@ -102,6 +103,9 @@ def test_python_of_a_document_runs(document: Path, tmp_path: Path) -> None:
     if not code:
         return
 
+    text = document.read_text(encoding="utf-8")
+    for name, module in re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```", text, re.DOTALL | re.M):
+        (tmp_path / name).write_text(module, encoding="utf-8")
     script = tmp_path / f"{document.stem}.py"
     script.write_text(code, encoding="utf-8")
     options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", "."]
