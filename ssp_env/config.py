@@ -137,7 +137,7 @@ def own_code(field: str, name: str) -> Iterator[None]:
         while frames and frames.tb_frame.f_globals["__name__"].partition(".")[0] in ours:
             frames = frames.tb_next
         what = "".join(traceback.format_exception_only(error))
-        shown = ConfigError(field, name, f"your code raised {what.strip()}; mend it")
+        shown = ConfigError(field, name, f"your code raised {what.strip()}; fix it")
         if frames:
             shown.add_note("".join(traceback.format_exception(type(error), error, frames)))
         raise shown from None

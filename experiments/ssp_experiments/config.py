@@ -56,17 +56,18 @@ class RunConfig(Settings):
     checkpoints_kept: PositiveInt | None = 2
     """Newest checkpoints that stay; ``null``: all, as ``ssp league`` needs."""
     evaluate_every: PositiveInt = 50
-    """Steps between two evaluations of the solver on unseen questions; one always comes before the
-    first step and one after the last."""
+    """Steps between two evaluations of the solver; one always comes before the first step and one
+    after the last."""
     per_group: PositiveInt = 150
-    """Evaluation questions per hop count or benchmark, each answered once, greedily."""
+    """Evaluation questions per hop count or benchmark, each answered once, greedily; unseen in
+    training."""
     judge: Literal["own", "lenient", "exact", "f1", "openai"] = "own"
     """Judge of the solver's answers: ``own`` (the world's), one by rules (``lenient``, ``exact``,
     ``f1``) or ``openai`` (a model behind an API)."""
     patience: PositiveInt | None = 5
     """Steps in a row with the same sign of ill health after which a run stops; ``null``: never."""
     tracker: TrackerName = "tensorboard"
-    """Where the figures are shown, too: ``tensorboard``, ``wandb`` or ``mlflow``."""
+    """Where the metrics are shown, too: ``tensorboard``, ``wandb`` or ``mlflow``."""
     game: GameConfig = GameConfig()
     """Rules of the game."""
     learning: LearningConfig = LearningConfig()

@@ -330,7 +330,7 @@ def blaming(part: str) -> Iterator[None]:
     except SSPError:
         raise
     except Exception as error:
-        error.add_note(f"It arose in the {part} of your rules: mend it there, not in the game.")
+        error.add_note(f"It arose in the {part} of your rules: fix it there, not in the game.")
         raise
 
 

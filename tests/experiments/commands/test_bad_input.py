@@ -215,7 +215,7 @@ MISTAKES = [
     ("train --set learning.solver_algorithm=own:LIMIT", "is of type int, not an ssp_agents."),
     ("train --set learning.proposer_algorithm=no:X", "learning.proposer_algorithm = 'no:X'"),
     ("train --set learning.solver_algorithm=own:ALGORITHM", "missing 1 required positional"),
-    ("train --rules broken:make", "No module named 'nothing_like_it'; mend it"),
+    ("train --rules broken:make", "No module named 'nothing_like_it'; fix it"),
     ("train --rules typo:make", "SyntaxError"),  # of several lines
     ("train --rules mine:make --search empty", "leave out search.source"),
     ("train --rules mine:make --set judge=f1", "leave out search.source, judge"),
