@@ -191,7 +191,7 @@ class SweepOptions:
     """Options of ``ssp sweep``."""
 
     dry_run: bool = False
-    """Show what would be played."""
+    """Show what would be run."""
     arms: Annotated[tuple[str, ...], Several] = ()
     """These arms alone."""
     code: Annotated[tuple[str, ...], Parameter(negative=())] = ()

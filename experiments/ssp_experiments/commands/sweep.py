@@ -71,7 +71,7 @@ def run(chosen: Verified, options: SweepOptions, file: str | None) -> int:
         if not options.quiet:
             done = len(planned) - len(left)
             kept = f", as {directory.definition} says" if options.resume else ""
-            print(f"{plural(len(left), 'trial')} to play, {done} done{kept}", file=sys.stderr)
+            print(f"{plural(len(left), 'trial')} to run, {done} done{kept}", file=sys.stderr)
         if left:
             from ssp_experiments.sweeps.tuning import tune_trials
 
@@ -97,7 +97,7 @@ def run(chosen: Verified, options: SweepOptions, file: str | None) -> int:
 def _changed(sweep: Sweep, chosen: Verified, options: SweepOptions) -> Sweep:
     """The sweep with what the command line asks for; one that is resumed keeps its arms."""
     if chosen.seed is not None:
-        raise ConfigError("--seed", chosen.seed, "give --seeds, each arm is played with each")
+        raise ConfigError("--seed", chosen.seed, "give --seeds, each arm is trained with each")
     seeds = options.seeds or sweep.seeds
     if options.resume:
         if options.arms:

@@ -37,7 +37,7 @@ class Sweep(Settings):
     preset: str = "tiny"
     """Settings that all runs start from."""
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    """Each arm is played with each of them."""
+    """Each arm is trained with each of them."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Settings of all runs, by dotted name."""
     arms: dict[str, dict[str, Any]] = Field(default_factory=dict)
