@@ -25,6 +25,7 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy
+from ssp_env.game.tools import Tool
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
 from ssp_env.players import Player, TextPlayer, scripted_player
@@ -74,6 +75,7 @@ __all__ = [
     "TextPlayer",
     "TextRole",
     "Tokenizer",
+    "Tool",
     "Trajectory",
     "TurnVectorEnv",
     "UsageError",

@@ -19,7 +19,6 @@ from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.rules import Rules, is_remote, waits_for_others
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.judge.base import Verdict
-from ssp_env.search.base import search_each
 from ssp_env.types import Document, Question, Role
 
 T = TypeVar("T")
@@ -246,21 +245,23 @@ class _Scheduler:
 
     def _search(self) -> None:
         """Sends the searches that are due, unless it is better to wait for more of them."""
-        remote = is_remote(self._rules.retriever)
-        if not self._due or not (remote or len(self._due) >= _SERVE_FROM * self._engine.running):
-            return
+        enough = len(self._due) >= _SERVE_FROM * self._engine.running
+        for tool in dict.fromkeys(play.trajectory.tool for play in self._due):
+            remote = is_remote(self._rules.retrievers[tool])
+            if not (remote or enough):
+                continue
+            asked = [play for play in self._due if play.trajectory.tool == tool]
+            self._due = [play for play in self._due if play.trajectory.tool != tool]
 
-        # An outage may have ended some of them.
-        plays = [play for play in self._due if not play.trajectory.done]
-        self._finish([play for play in self._due if play.trajectory.done])
-        self._due = []
-
-        queries = [play.trajectory.query or "" for play in plays]
-        search = partial(search_each, self._rules.retriever, k=self._rules.config.top_k)
-        if remote:
-            self._call(lambda: search(queries), partial(self._append_documents, plays))
-        else:
-            self._append_documents(plays, search(queries))
+            # An outage may have ended some of them.
+            plays = [play for play in asked if not play.trajectory.done]
+            self._finish([play for play in asked if play.trajectory.done])
+            due = [(play.game, play.trajectory) for play in plays]
+            search = partial(self._batch.referee.search, due)
+            if remote:
+                self._call(search, partial(self._append_documents, plays))
+            else:
+                self._append_documents(plays, search())
 
     def _append_documents(self, plays: Sequence[_Play], results: Sequence[_Found]) -> None:
         for play, documents in zip(plays, results, strict=True):

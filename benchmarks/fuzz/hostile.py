@@ -24,7 +24,7 @@ from ssp_env.tokenizers import (
     Tokenizer,
     WordTokenizer,
 )
-from ssp_env.types import Action, Analysis, Document, GroundTruth, Question
+from ssp_env.types import Analysis, Document, GroundTruth, Question
 
 T = TypeVar("T")
 
@@ -206,7 +206,7 @@ def write(rng: np.random.Generator, trajectory: Trajectory) -> list[int]:
 
 def turn(rng: np.random.Generator, trajectory: Trajectory, plain: bool) -> str:
     """A turn, or what is none: a plain one, or one that is glued, torn, forged or noise."""
-    allowed = [action for action in Action if action in trajectory.limits.actions]
+    allowed = trajectory.limits.actions
     answer, content = any_of(rng, ANSWERS), any_of(rng, ("what is the rival ?", "rival", "who ?"))
 
     def call(content: str) -> str:

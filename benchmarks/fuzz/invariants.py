@@ -14,7 +14,7 @@ from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Ending,
 from ssp_env.game.protocol import Tags
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import MAX_ANSWER_TOKENS, Trajectory
-from ssp_env.types import Action, Document, Role
+from ssp_env.types import Document, Role
 
 SERVICES = {"search", "judge", "verifier", "engine"}
 FORGED = "forged"
@@ -106,7 +106,7 @@ class Watch:
             else:
                 calls.append(call)
 
-        searched: list[object] = [("search", search.query) for search in trajectory.searches]
+        searched: list[object] = [(each.tool, each.query) for each in trajectory.searches]
         assert calls[: len(searched)] == searched, "what was searched for is not what was written"
         rest = calls[len(searched) :]
         assert (trajectory.result is not None) == (ending is Ending.ACTION)
@@ -118,7 +118,7 @@ class Watch:
             case Ending.FORGED:
                 assert rest == [FORGED]
             case Ending.BUDGET_SEARCHES | Ending.BUDGET_QUERY | Ending.REFUSED:
-                assert [call and call[0] for call in rest] == ["search"]
+                assert [call and call[0] in trajectory.limits.tools for call in rest] == [True]
             case Ending.BUDGET_ANSWER:
                 assert [call and call[0] for call in rest] == ["answer"]
                 tokenizer = self._rules.tokenizer
@@ -167,9 +167,7 @@ class Watch:
             assert text.rstrip(" ").endswith(f"</information>{after}"), "it ends otherwise"
 
 
-def first_call(
-    text: bytes, rules: Rules, actions: frozenset[Action]
-) -> tuple[str, str] | str | None:
+def first_call(text: bytes, rules: Rules, actions: tuple[str, ...]) -> tuple[str, str] | str | None:
     """The first complete call: ``(action, content)``, :data:`FORGED` or ``None``. Naive, slow."""
     opened: tuple[bytes, int] | None = None
     for found in _tag_pattern(rules.tags, actions).finditer(text):
@@ -242,8 +240,8 @@ def _tags_in(text: str, tags: Tags) -> list[str]:
 
 
 @cache
-def _tag_pattern(tags: Tags, actions: frozenset[Action]) -> re.Pattern[bytes]:
-    names = ["information", *(action.value for action in actions)]
+def _tag_pattern(tags: Tags, actions: tuple[str, ...]) -> re.Pattern[bytes]:
+    names = ["information", *actions]
     known = [tag for name in names for tag in (tags.opening(name), tags.closing(name))]
     return re.compile("|".join(map(re.escape, known)).encode())
 

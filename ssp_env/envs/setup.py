@@ -92,7 +92,7 @@ def set_up(setup: Setup) -> ResolvedSetup:
     game = _config(GameConfig, setup.get("game"), default_game)
     view = _config(ViewConfig, setup.get("view"), default_view)
 
-    tokenizer = _tokenizer(setup.get("tokenizer"), world, game.prompts)
+    tokenizer = _tokenizer(setup.get("tokenizer"), world, game)
     parts: dict[str, Any] = {name: given.get(name) for name in Parts.__annotations__}
     if "search" in setup:
         if parts["retriever"] is not None:
@@ -122,7 +122,7 @@ def _config(kind: type[C], given: C | Mapping[str, Any] | None, default: C) -> C
     return default.replace(**named_values(kind.section, given, fix))
 
 
-def _tokenizer(given: Tokenizer | str | Path | None, world: World, prompts: str) -> Tokenizer:
+def _tokenizer(given: Tokenizer | str | Path | None, world: World, game: GameConfig) -> Tokenizer:
     if isinstance(given, Tokenizer):
         return given
 
@@ -136,7 +136,7 @@ def _tokenizer(given: Tokenizer | str | Path | None, world: World, prompts: str)
             if vocabulary is None:
                 fix = f"the world {world.name!r} has no vocabulary; choose 'bpe'"
                 raise ConfigError("tokenizer", given, fix)
-            return WordTokenizer(vocabulary, tags_of(prompts).all())
+            return WordTokenizer(vocabulary, tags_of(game.prompts, game.tools).all())
         case str() | Path() as directory if Path(directory).is_dir():
             return HuggingFaceTokenizer.load(directory)
 

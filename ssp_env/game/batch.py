@@ -22,7 +22,7 @@ from ssp_env.game.referee import Referee
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import MOST_SAMPLINGS, BatchStrategy
 from ssp_env.game.trajectory import Trajectory, Waiting
-from ssp_env.game.verification import find_among, verification_prompt
+from ssp_env.game.verification import verification_prompt
 from ssp_env.types import Document, GroundTruth, Question, Role, World
 
 Answers = Callable[[np.random.Generator, int], Sequence[GroundTruth]]
@@ -402,8 +402,6 @@ def observe_results(
     elif isinstance(found, ServiceError):
         game.record_outage(trajectory, found, rules.config.fewest_attempts)
     else:
-        if trajectory.library is not None:
-            found = find_among(trajectory.library, trajectory.query or "", found)
         limit = rules.config.max_document_tokens
         trajectory.observe(found, rules.prompts.information(found, limit, trajectory.about))
 

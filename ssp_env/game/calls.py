@@ -7,30 +7,30 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ssp_env.types import Action, Immutable
+from ssp_env.types import Immutable
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """A complete action, and what stood between its tags."""
 
-    action: Action
+    action: str
     content: str
 
 
-def read_call(content: str, allowed: Collection[Action]) -> Call | None:
+def read_call(content: str, allowed: Collection[str]) -> Call | None:
     """The action of a tool call; ``None`` for text that is none of those allowed.
 
-    >>> read_call('{"name": "search", "arguments": {"query": "Paris"}}', [Action.SEARCH])
-    Call(action=<Action.SEARCH: 'search'>, content='Paris')
+    >>> read_call('{"name": "search", "arguments": {"query": "Paris"}}', ["search"])
+    Call(action='search', content='Paris')
     """
     try:
         said = json.loads(content)
-        action = Action(said["name"])
+        action = said["name"]
         (text,) = said.get("arguments", said.get("parameters")).values()
+        if action not in allowed or not isinstance(text, str):
+            return None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-    if action not in allowed or not isinstance(text, str):
         return None
     # JSON can spell halves of characters, which no tokenizer takes.
     return Call(action, text.encode("utf-8", "replace").decode("utf-8").strip())

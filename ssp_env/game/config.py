@@ -47,7 +47,10 @@ class GameConfig(Settings):
     proposals: PositiveInt = 1
     """Proposer trajectories per answer."""
     max_searches: PositiveInt = 10
-    """Most searches of a trajectory; one more ends it."""
+    """Most searches of a trajectory, calls of other tools included; one more ends it."""
+    tools: tuple[str, ...] = ("search",)
+    """Tools of proposer and solver: ``search``, ``open`` (reads the page of a title), and those of
+    your own that come by the keyword ``tools``."""
     top_k: PositiveInt = 3
     """Documents per search."""
     max_prompt_tokens: PositiveInt = 4096
@@ -105,6 +108,8 @@ class GameConfig(Settings):
             low, high = getattr(self, name)
             if low > high:
                 raise ConfigError(f"game.{name}", (low, high), "give (fewest, most)")
+        if "search" not in self.tools:
+            raise ConfigError("game.tools", self.tools, "search has to be one of them")
         if self.asked_searches[1] > self.max_searches:
             fix = f"give no more than max_searches = {self.max_searches}"
             raise ConfigError("game.asked_searches", self.asked_searches, fix)

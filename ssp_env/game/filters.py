@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.types import GroundTruth
+from ssp_env.types import Action, GroundTruth
 from ssp_env.wording.mention import mentions
 from ssp_env.wording.normal import compatible, count_letters, count_words, nearly_same, normalise
 
@@ -81,7 +81,10 @@ def few_searches(proposal: Proposal) -> bool:
 
 def repeated_query(proposal: Proposal) -> bool:
     """The same query was sent twice, up to case, width, spacing and invisible characters."""
-    return len(proposal.trajectory.queries) < len(proposal.trajectory.searches)
+    trajectory, search = proposal.trajectory, Action.SEARCH
+    # A page that is opened again is read on.
+    different = [query for tool, query in trajectory.queries if tool == search]
+    return len(different) < sum(each.tool == search for each in trajectory.searches)
 
 
 def past_question(proposal: Proposal) -> bool:

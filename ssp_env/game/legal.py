@@ -31,7 +31,7 @@ class Grammar(Protocol):
         """All of its words. The grammar holds for tokenizers that have a token for each."""
 
     def continuations(
-        self, action: Action, words: Sequence[str], seen: frozenset[str]
+        self, action: str, words: Sequence[str], seen: frozenset[str]
     ) -> tuple[frozenset[str], bool]:
         """The words that can follow ``words`` inside this action, and whether it can end there;
         ``seen`` holds every word of the trajectory so far."""
@@ -54,8 +54,9 @@ class LegalMoves:
                 raise ConfigError("view.legal_moves", True, fix)
             return token
 
-        self._opening = {action: token_of(tags.opening(action)) for action in Action}
-        self._closing = {action: token_of(tags.closing(action)) for action in Action}
+        actions = (*rules.config.tools, Action.QUESTION.value, Action.ANSWER.value)
+        self._opening = {action: token_of(tags.opening(action)) for action in actions}
+        self._closing = {action: token_of(tags.closing(action)) for action in actions}
         self._think, self._unthink = map(token_of, (tags.opening("think"), tags.closing("think")))
 
         silent = {tokenizer.pad_id} | end_ids(tokenizer)
@@ -83,8 +84,8 @@ class LegalMoves:
         # Where the next token is the last one, only the closing tag is legal.
         closing = self._closing[action]
         room = trajectory.tokens_left - len(written)
-        if action is not Action.QUESTION:
-            searches = action is Action.SEARCH
+        if action != Action.QUESTION:
+            searches = action in trajectory.limits.tools
             most = trajectory.longest_query if searches else MAX_ANSWER_TOKENS
             # Behind the longest content, there is room for the closing tag.
             room = min(room, most + 1 - len(inside))
@@ -105,13 +106,13 @@ class LegalMoves:
 
     def _open(
         self, trajectory: Trajectory, written: Sequence[int]
-    ) -> tuple[bool, Action | None, list[int]]:
+    ) -> tuple[bool, str | None, list[int]]:
         """State of the turn: if a thought is open, the action begun, and the tokens inside it."""
         # The policy's own tokens since the last ones that the environment wrote.
         start = max(trajectory.mask.rfind(b"\0") + 1, trajectory.prompt_length)
         openers = {self._opening[action]: action for action in trajectory.limits.actions}
 
-        opened: Action | None = None
+        opened: str | None = None
         inside: list[int] = []
         thinking = trajectory.began_thinking
         for token in (*trajectory.ids[start:], *written):
@@ -123,18 +124,16 @@ class LegalMoves:
                 inside.append(token)
         return thinking, opened, inside
 
-    def _actions(self, trajectory: Trajectory) -> list[Action]:
+    def _actions(self, trajectory: Trajectory) -> Sequence[str]:
         """The actions that can begin now: no search beyond the budget, and no question without
         evidence where a filter demands some."""
-        searches = trajectory.searches
-        actions = [a for a in Action if a in trajectory.limits.actions]
-
-        if len(searches) >= trajectory.limits.max_searches:
-            actions = [a for a in actions if a is not Action.SEARCH]
-        elif trajectory.role is Role.PROPOSER and "no_search" in self._rules.filters:
+        searches, limits = trajectory.searches, trajectory.limits
+        if len(searches) >= limits.max_searches:
+            return limits.actions[-1:]
+        if trajectory.role is Role.PROPOSER and "no_search" in self._rules.filters:
             found = any(search.documents for search in searches)
-            actions = [a for a in actions if a is not Action.QUESTION or found]
-        return actions
+            return limits.actions if found else limits.tools
+        return limits.actions
 
     def _of(self, tokens: Iterable[int]) -> NDArray[np.int8]:
         mask = np.zeros(self._rules.tokenizer.vocab_size, dtype=np.int8)

@@ -4,9 +4,9 @@ parser that finds the first complete action of a turn, token by token."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import StringConstraints, model_validator
 
@@ -17,22 +17,26 @@ from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Action, Immutable, Role
 from ssp_env.wording.normal import skeleton
 
-ALLOWED: dict[Role, frozenset[Action]] = {
-    Role.PROPOSER: frozenset({Action.SEARCH, Action.QUESTION}),
-    Role.SOLVER: frozenset({Action.SEARCH, Action.ANSWER}),
-    Role.VERIFIER: frozenset({Action.ANSWER}),
-    Role.CLOSED_BOOK: frozenset({Action.ANSWER}),
-}
-"""The actions that each role has. Any other tag in a role's turn is plain text."""
+
+def actions_of(role: Role, tools: Sequence[str] = (Action.SEARCH.value,)) -> tuple[str, ...]:
+    """The actions that a role has: tools, if it has any, then the one that ends its trajectory. Any
+    other tag in its turns is plain text.
+
+    >>> actions_of(Role.SOLVER, ("search", "open"))
+    ('search', 'open', 'answer')
+    """
+    looks_up = role in (Role.PROPOSER, Role.SOLVER)
+    last = Action.QUESTION if role is Role.PROPOSER else Action.ANSWER
+    return (*(tools if looks_up else ()), last.value)
 
 
 TagName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
-_Kind = Action | Literal["call"]
-"""An action by its own tags, or in a tool call."""
+_CALL = "a tool call"
+"""Kind of what is open within the tags of tool calls; all others are actions."""
 
 
 class Tags(Settings):
-    """Names of the five tags, without brackets."""
+    """Names of the tags, without brackets."""
 
     section: ClassVar[str] = "tags"
 
@@ -53,11 +57,14 @@ class Tags(Settings):
     also: tuple[TagName, ...] = ()
     """Further tags that a prompt set speaks of, such as R-Search's ``original_evidence``:
     decoration to the game, but outside text cannot spell them."""
+    tools: tuple[TagName, ...] = ()
+    """Tools beside search, which come from ``game.tools``: a tool's name is its tag."""
 
     @model_validator(mode="after")
     def _check_distinct(self) -> Self:
         # Two tags of one name could not be told apart.
-        if len(set(self.names)) != len(self.names):
+        taken = type(self).model_fields.keys() & {*self.tools}
+        if taken or len(set(self.names)) != len(self.names):
             raise ConfigError("tags", self.names, "give every tag a name of its own")
         return self
 
@@ -65,13 +72,13 @@ class Tags(Settings):
     def names(self) -> tuple[str, ...]:
         called = () if self.call is None else (self.call,)
         five = (self.think, self.search, self.information, self.question, self.answer)
-        return (*five, *called, *self.also)
+        return (*five, *called, *self.also, *self.tools)
 
     def opening(self, name: str) -> str:
-        return f"<{getattr(self, name)}>"
+        return f"<{name if name in self.tools else getattr(self, name)}>"
 
     def closing(self, name: str) -> str:
-        return f"</{getattr(self, name)}>"
+        return f"</{name if name in self.tools else getattr(self, name)}>"
 
     def all(self) -> tuple[str, ...]:
         """All tags, opening and closing, in a fixed order."""
@@ -229,7 +236,7 @@ class TurnScanner:
             call = read_call(self._plain(object_, end), tags.allowed)
             if call is not None:
                 # Within its tags, a call waits for the closing one.
-                within = state.kind == "call"
+                within = state.kind == _CALL
                 self._state = replace(state, objects=NO_OBJECTS, called=call if within else None)
                 if not within:
                     return call
@@ -263,7 +270,7 @@ class TurnScanner:
                 return state.called
             self._state = _State(opened, self._from)
         elif (kind := tags.closings[tag]) == state.kind:
-            if kind == "call":
+            if kind == _CALL:
                 return state.called
             return Call(kind, self._plain(state.begins, start))
         return None
@@ -277,7 +284,7 @@ class TurnScanner:
 class _State(Immutable):
     """What is open at a place of a turn."""
 
-    kind: _Kind | None = None
+    kind: str | None = None
     """What the last opening tag that counts has opened."""
     begins: int = 0
     """Where its content begins."""
@@ -290,14 +297,14 @@ class _State(Immutable):
 class ScannerTags(Immutable):
     """The tags that matter in one role's turns, ready for matching."""
 
-    def __init__(self, tags: Tags, allowed: Collection[Action]) -> None:
-        self.allowed = frozenset(allowed)
-        kinds: list[_Kind] = [action for action in Action if action in allowed]
-        kinds += [] if tags.call is None else ["call"]
+    def __init__(self, tags: Tags, allowed: Sequence[str]) -> None:
+        self.allowed = tuple(allowed)
+        kinds = dict(zip(allowed, allowed, strict=True))
+        kinds |= {} if tags.call is None else {"call": _CALL}
         self.calls = tags.call is not None
         """True if actions may be tool calls in JSON."""
-        self.openings = {tags.opening(kind).encode(): kind for kind in kinds}
-        self.closings = {tags.closing(kind).encode(): kind for kind in kinds}
+        self.openings = {tags.opening(name).encode(): kind for name, kind in kinds.items()}
+        self.closings = {tags.closing(name).encode(): kind for name, kind in kinds.items()}
         thought, information = (
             (tags.opening(name).encode(), tags.closing(name).encode())
             for name in ("think", "information")

@@ -23,7 +23,8 @@ from ssp_env.game.trajectory import Trajectory
 from ssp_env.game.verification import find_among, fit_documents
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
 from ssp_env.search.base import Results, all_found, search_each
-from ssp_env.types import Document
+from ssp_env.search.pages import LONGEST
+from ssp_env.types import Action, Document
 
 Verdicts = list[Verdict | ServiceError]
 """Per task its verdict, or the outage that hit it."""
@@ -39,9 +40,37 @@ class Referee:
 
     def search(self, due: Sequence[tuple[Game, Trajectory]]) -> Results:
         """Results of the searches that these trajectories wait for: documents or an error each."""
-        queries = [trajectory.query or "" for _, trajectory in due]
-        with blaming("retriever"):
-            return search_each(self.rules.retriever, queries, self.rules.config.top_k)
+        rules, shown = self.rules, dict[int, list[Document] | ServiceError]()
+        for tool in dict.fromkeys(trajectory.tool for _, trajectory in due):
+            asked = [trajectory for _, trajectory in due if trajectory.tool == tool]
+            retriever, queries = rules.retrievers[tool], [t.query or "" for t in asked]
+            reads_on = bool(getattr(retriever, "reads_on", False))
+            with blaming("retriever" if tool == Action.SEARCH else f"tool {tool}"):
+                # Of a page, what comes first may have been read.
+                k = LONGEST if reads_on else rules.config.top_k
+                results = search_each(retriever, queries, k)
+            for trajectory, found in zip(asked, results, strict=True):
+                narrows = trajectory.library is not None or reads_on
+                if narrows and not isinstance(found, ServiceError):
+                    found = self._narrowed(trajectory, found, reads_on)
+                shown[trajectory.key] = found
+        return [shown[trajectory.key] for _, trajectory in due]
+
+    def _narrowed(
+        self, trajectory: Trajectory, found: list[Document], reads_on: bool
+    ) -> list[Document]:
+        """Of what was found, what a trajectory can find, and has not read where it reads on."""
+        library = trajectory.library
+        if library is not None and trajectory.tool == Action.SEARCH:
+            return find_among(library, trajectory.query or "", found)
+        if library is not None:
+            known = {document.id for document in library}
+            found = [document for document in found if document.id in known]
+        if reads_on:
+            read = {each.id for search in trajectory.searches for each in search.documents}
+            # At its end, a page begins anew.
+            found = [document for document in found if document.id not in read] or found
+        return found[: self.rules.config.top_k]
 
     def judge(self, pairs: Sequence[tuple[Game, Trajectory]]) -> Verdicts:
         """Verdicts on trajectories that ended with an answer, in one call."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
@@ -17,6 +17,7 @@ from ssp_env.game.outcome import RESERVED
 from ssp_env.game.prompts import Prompts
 from ssp_env.game.protocol import Tags, check_tokenizer
 from ssp_env.game.rewards import PROPOSER_REWARDS
+from ssp_env.game.tools import TOOLS, Tool
 from ssp_env.game.trajectory import Limits
 from ssp_env.judge.base import Judge, Verifier
 from ssp_env.judge.judges import BY_RULES, NoVerifier, WorldVerifier
@@ -31,6 +32,8 @@ class Parts(TypedDict, total=False):
 
     retriever: Retriever | None
     """A retriever of your own; the world's when not given: its index, or BM25 over its corpus."""
+    tools: Sequence[Tool] | None
+    """Tools of your own, which ``game.tools`` names beside those that ship."""
     judge: Judge | None
     """The world's own when not given, see :func:`own_judge`."""
     verifier: Verifier | None
@@ -62,7 +65,8 @@ class Rules(Immutable):
     config: GameConfig
     tokenizer: Tokenizer
     prompts: Prompts
-    retriever: Retriever
+    retrievers: Mapping[str, Retriever]
+    """What answers the calls of each tool of ``config.tools``, by its name."""
     judge: Judge
     verifier: Verifier | None
     """``None``: the policy itself verifies, in a trajectory of the role ``verifier``."""
@@ -73,6 +77,11 @@ class Rules(Immutable):
     noise: NoiseSource
     proposer_reward: ProposerReward
     solver_reward: SolverReward
+
+    @property
+    def retriever(self) -> Retriever:
+        """What is searched."""
+        return self.retrievers["search"]
 
     @property
     def attempt_filters(self) -> dict[str, AttemptFilter]:
@@ -142,8 +151,10 @@ class Rules(Immutable):
         for code in added.keys() & {*RESERVED, *names}:
             raise ConfigError("filters", code, "this reason code is taken; choose another one")
 
+        tools = _declared(config.tools, given.get("tools") or ())
+        retriever = own_retriever(world) if retriever is None else retriever
         # Without tags that it can spell, no turn could ever be complete.
-        prompts = Prompts.open(config.prompts, tokenizer)
+        prompts = Prompts.open(config.prompts, tokenizer, tools)
         check_tokenizer(tokenizer, prompts.tags)
         _check_prompts(prompts, config, by_policy=verifier is None)
         most = max(getattr(world, "asked_searches", {}).values(), default=0)
@@ -157,7 +168,7 @@ class Rules(Immutable):
             config=config,
             tokenizer=tokenizer,
             prompts=prompts,
-            retriever=own_retriever(world) if retriever is None else retriever,
+            retrievers={tool.name: tool.make(world, retriever) for tool in tools},
             judge=own_judge(world) if judge is None else judge,
             verifier=verifier,
             limits={role: Limits.of(role, config, tokenizer, prompts.tags) for role in Role},
@@ -167,6 +178,21 @@ class Rules(Immutable):
             proposer_reward=PROPOSER_REWARDS[config.proposer_reward] if asks is None else asks,
             solver_reward=right_answer if solves is None else solves,
         )
+
+
+def _declared(names: Sequence[str], given: Sequence[Tool]) -> list[Tool]:
+    """The tools of these names, search first: those that ship, and those that are given."""
+    for tool in given:
+        expect("tools", tool, Tool, "give Tools: ssp_env.Tool(name=..., ...)")
+        if tool.name not in names:
+            fix = f"name it there as well: game={{'tools': {[*names, tool.name]}}}"
+            raise ConfigError("game.tools", names, fix)
+    known = TOOLS | {tool.name: tool for tool in given}
+    for name in names:
+        if name not in known:
+            fix = f"no such tool; {nearest(name, known)}; your own come by the keyword tools"
+            raise ConfigError("game.tools", name, fix)
+    return [known[name] for name in dict.fromkeys(["search", *names])]
 
 
 def _check_prompts(prompts: Prompts, config: GameConfig, by_policy: bool) -> None:
@@ -241,6 +267,8 @@ def fingerprint(rules: Rules) -> dict[str, Any]:
         "verifier": "policy" if rules.verifier is None else _part(rules.verifier),
         "prompts": {"name": config.prompts, "digest": _digest(dict(rules.prompts.texts))},
     }
+    more = {name: identify(each) for name, each in rules.retrievers.items() if name != "search"}
+    parts |= {"tools": more} if more else {}
     return {**parts, "hash": _digest(parts)[:12]}
 
 
@@ -272,7 +300,7 @@ def is_remote(part: object) -> bool:
 def waits_for_others(rules: Rules) -> bool:
     """True if a service of these rules waits for another machine, so that the order in which turns
     are batched depends on which answers first."""
-    return any(map(is_remote, (rules.retriever, rules.judge, rules.verifier)))
+    return any(map(is_remote, (*rules.retrievers.values(), rules.judge, rules.verifier)))
 
 
 def idle_settings(rules: Rules) -> Iterator[str]:
@@ -294,6 +322,16 @@ def idle_settings(rules: Rules) -> Iterator[str]:
     elif kind != "batch" and rules.noise is not NOISE[kind]:
         yield f"game.noise_kind = {kind} has no effect: noise comes from a source of your own"
 
+    for tool in config.tools:
+        # A set that names search, such as one of your own, may leave others out.
+        told = [
+            rules.tags.opening(name) in rules.prompts.texts["solver"] for name in ("search", tool)
+        ]
+        if told == [True, False]:
+            yield (
+                f"game.tools: the solver's prompt (game.prompts: {config.prompts}) does not tell "
+                f"of {tool}; put {{tools}} into it"
+            )
     if searches != (1, 1) and "{searches}" not in rules.prompts.texts["proposer"]:
         yield (
             f"game.asked_searches = {searches} has no effect: the proposer's prompt "

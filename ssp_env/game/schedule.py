@@ -23,7 +23,9 @@ Schedules = Mapping[str, Sequence[tuple[int, Value]]]
 NUMBERS: tuple[str, ...] = tuple(
     name
     for name, field in GameConfig.model_fields.items()
-    if isinstance(field.default, int | float | tuple) and not isinstance(field.default, bool)
+    if isinstance(field.default, int | float | tuple)
+    and not isinstance(field.default, bool)
+    and name != "tools"
 )
 """Settings of the game that a schedule may change: numbers, and pairs of them."""
 

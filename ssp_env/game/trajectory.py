@@ -11,13 +11,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from ssp_env.errors import UsageError
 from ssp_env.game.calls import Call
 from ssp_env.game.config import GameConfig
 from ssp_env.game.outcome import Ending
-from ssp_env.game.protocol import ALLOWED, Forgery, ScannerTags, Tags, TurnScanner
+from ssp_env.game.protocol import Forgery, ScannerTags, Tags, TurnScanner, actions_of
 from ssp_env.tokenizers.base import Tokenizer, decode_rest, encode_parts, end_ids
 from ssp_env.types import Action, Document, Immutable, Role
 from ssp_env.wording.normal import fold
@@ -36,8 +38,12 @@ class Waiting(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SearchRecord(Immutable):
+    """A call of a tool, and what it was shown."""
+
     query: str
     documents: tuple[Document, ...]
+    tool: Annotated[str, Field(exclude_if=lambda tool: tool == Action.SEARCH)] = Action.SEARCH.value
+    """Files leave out ``search``."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +52,10 @@ class Limits(Immutable):
 
     role: Role
     tokenizer: Tokenizer
-    actions: frozenset[Action]
-    """Actions that end a turn of this role; any other tag is text."""
+    actions: tuple[str, ...]
+    """Actions that end a turn of this role, tools first; any other tag is text."""
+    tools: tuple[str, ...]
+    """All of them but the last, which ends a trajectory."""
     tags: ScannerTags
     max_response_tokens: int
     max_query_tokens: int
@@ -60,11 +68,12 @@ class Limits(Immutable):
     def of(cls, role: Role, config: GameConfig, tokenizer: Tokenizer, tags: Tags) -> Limits:
         # Verification that is an attempt may do what an attempt may.
         by_attempt = role is Role.VERIFIER and config.verifies_by_attempt
-        actions = ALLOWED[Role.SOLVER if by_attempt else role]
+        actions = actions_of(Role.SOLVER if by_attempt else role, config.tools)
         return cls(
             role,
             tokenizer,
             actions,
+            actions[:-1],
             ScannerTags(tags, actions),
             config.max_response_tokens,
             config.max_query_tokens,
@@ -116,13 +125,15 @@ class Trajectory:
     mask: bytearray = field(init=False)
     logprobs: array[float] = field(init=False)
     searches: list[SearchRecord] = field(default_factory=list)
-    """Its searches with what they found, in order."""
+    """Its searches, and calls of other tools, with what they found, in order."""
     ending: Ending | None = None
     """Reason why it is over; ``None`` while it goes on."""
     result: str | None = None
     """The question or the answer that it ended with, if it did."""
     query: str | None = None
     """The query that waits to be searched for."""
+    tool: str = Action.SEARCH.value
+    """The tool that it waits for."""
     malformed: bool = False
     """True if its last turn held no complete action, and a message about that is due."""
     retried: list[int] = field(default_factory=list)
@@ -161,9 +172,10 @@ class Trajectory:
         return self.limits.max_response_tokens - (len(self.ids) - self.prompt_length)
 
     @property
-    def queries(self) -> set[str]:
-        """Its different queries, up to case, width, spacing and invisible characters."""
-        return {" ".join(fold(search.query).split()) for search in self.searches}
+    def queries(self) -> set[tuple[str, str]]:
+        """Its different queries, up to case, width, spacing and invisible characters, each behind
+        the tool that was asked."""
+        return {(each.tool, " ".join(fold(each.query).split())) for each in self.searches}
 
     @property
     def waiting(self) -> Waiting:
@@ -260,7 +272,7 @@ class Trajectory:
             raise UsageError(f"{what} {'documents' if documents is not None else 'a retry'}")
 
         if documents is not None:
-            self.searches.append(SearchRecord(self.query or "", tuple(documents)))
+            self.searches.append(SearchRecord(self.query or "", tuple(documents), self.tool))
         self.query, self.malformed = None, False
 
         # The policy may have ended its message itself, as the chat template would.
@@ -356,19 +368,19 @@ class Trajectory:
             return
 
         # A question has no budget of its own: a filter looks at its length.
-        searches = action.action is Action.SEARCH
+        searches = action.action in limits.tools
         most = limits.max_query_tokens if searches else MAX_ANSWER_TOKENS
         # Limits in this order, so that a search too many is that, however long its query.
         if searches and len(self.searches) >= limits.max_searches:
             self.end(Ending.BUDGET_SEARCHES)
         elif (
-            action.action is not Action.QUESTION
+            action.action != Action.QUESTION
             and (length := len(limits.tokenizer.encode_data(action.content))) > most
             and not (searches and length <= self.longest_query)
         ):
             self.end(Ending.BUDGET_QUERY if searches else Ending.BUDGET_ANSWER)
         elif searches:
-            self.query = action.content
+            self.tool, self.query = action.action, action.content
         else:
             self.result = action.content
             self.end(Ending.ACTION)

@@ -72,7 +72,7 @@ class MiniPlayer(ScriptedPlayer):
             entity = min(reached)
 
         more = len(trajectory.searches) < min(len(hops), trajectory.limits.max_searches)
-        return self.call("search" if more else "answer", entity)
+        return self._look_up(trajectory, entity) if more else self.call("answer", entity)
 
     def _propose(self, trajectory: Trajectory) -> str:
         """Searches backwards from the answer, and asks for the way back."""
@@ -92,8 +92,13 @@ class MiniPlayer(ScriptedPlayer):
 
         # Every search has found a fact, and more of them are wanted and allowed.
         if len(path) == len(trajectory.searches) < min(self._hops, trajectory.limits.max_searches):
-            return self.call("search", entity)
+            return self._look_up(trajectory, entity)
         return self.call("question", write_question(entity, path[::-1]))
+
+    def _look_up(self, trajectory: Trajectory, entity: str) -> str:
+        """Searches for an entity, or opens the page of one that it has read of, if it can."""
+        opens = "open" in trajectory.limits.actions and bool(trajectory.searches)
+        return self.call("open" if opens else "search", entity)
 
 
 def _shown(trajectory: Trajectory) -> list[Document]:

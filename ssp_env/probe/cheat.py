@@ -126,8 +126,8 @@ class Turn:
         while not imagined.done:
             imagined.feed_text(self._honest.write(imagined))
             if imagined.query is not None:
-                k = self.rules.config.top_k
-                (found,) = all_found(search_each(self.rules.retriever, [imagined.query], k))
+                retriever, k = self.rules.retrievers[imagined.tool], self.rules.config.top_k
+                (found,) = all_found(search_each(retriever, [imagined.query], k))
                 imagined.observe(found, ())
 
         documents = [d for search in imagined.searches for d in search.documents]

@@ -206,7 +206,7 @@ def recorded_rules(
         config=config,
         tokenizer=tokenizer,
         prompts=prompts,
-        retriever=unsaved,
+        retrievers=dict.fromkeys(config.tools, unsaved),
         judge=unsaved,
         verifier=None if parts.verifier is None else unsaved,
         limits={role: Limits.of(role, config, tokenizer, prompts.tags) for role in Role},

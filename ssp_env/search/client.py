@@ -48,6 +48,7 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
     request fail together."""
 
     remote = True
+    _endpoint = "/retrieve"
 
     def __init__(self, url: str, token_env: str | None = None, deadline: float = 60.0) -> None:
         """``/retrieve`` is appended to the address where it is missing, unless it ends in
@@ -58,7 +59,7 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
         self.url = url.rstrip("/")
         self._flashrag = self.url.endswith("/batch_search")
         if not self._flashrag:
-            self.url = self.url.removesuffix("/retrieve") + "/retrieve"
+            self.url = self.url.removesuffix("/retrieve") + self._endpoint
         self._deadline, self._key = deadline, read_key("search.token_env", token_env)
         key = self._key
 
@@ -72,6 +73,11 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
 
         made_from = url, token_env, deadline
         super().__init__(made_from, connect, lambda made: made[0].aclose())
+
+    @property
+    def pages(self) -> HTTPPages:
+        """Reads pages of the same server, which only ``ssp serve`` has."""
+        return HTTPPages(*self._made_from)
 
     def describe(self) -> dict[str, Any]:
         """The server's address alone: what it searches may change without notice."""
@@ -157,7 +163,16 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
             raise broken(what)
         if status == 401:
             what += " (token_env or --token-env names the variable that holds the server's token)"
+        if status == 404 and isinstance(self, HTTPPages):
+            what += " (pages are read from `ssp serve` alone: leave open out of game.tools)"
         raise ServiceError("search", what, fault="text" if status in (400, 413, 422) else "service")
+
+
+class HTTPPages(HTTPRetriever):
+    """Reads the pages of an `ssp serve`."""
+
+    reads_on = True
+    _endpoint = "/open"
 
 
 def read_reply(raw: bytes, count: int, k: int) -> list[list[Document]]:

@@ -6,7 +6,7 @@ manifest names other passages is refused. A folder appears when it is whole; unt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -243,19 +243,24 @@ def _check_suits(retriever: Retriever, directory: str, world: World) -> None:
     raise ConfigError("search.source", directory, fix)
 
 
-def check_search(config: SearchConfig) -> None:
+def check_search(config: SearchConfig, tools: Sequence[str] = ()) -> None:
     """Finds out whether :func:`open_search` can work, without loading a model.
 
-    A server is asked for one query, with less patience than games have."""
+    A server is asked for one query, and one page if the ``tools`` of a game open some, with less
+    patience than games have."""
     if not config.source:
         return
     if config.is_server:
         from ssp_env.search.client import HTTPRetriever
 
         with HTTPRetriever(config.source, config.token_env, PATIENCE) as asked:
-            (answer,) = asked.search_each(["search"], 1)
-        if isinstance(answer, ServiceError):
-            raise ServiceError("search", f"{config.source} does not answer: {answer.what}")
+            answers = asked.search_each(["search"], 1)
+            if "open" in tools:
+                with asked.pages as pages:
+                    answers += pages.search_each(["search"], 1)
+        for answer in answers:
+            if isinstance(answer, ServiceError):
+                raise ServiceError("search", f"{config.source} does not answer: {answer.what}")
         return
 
     for folder in indexes_of(config.source)[1]:

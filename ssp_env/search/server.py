@@ -25,6 +25,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.search.base import Retriever, join_contents, split_contents, well_formed
+from ssp_env.search.pages import pages_of
 from ssp_env.types import Document
 
 DEFAULT_K = 3
@@ -66,7 +67,6 @@ def build_app(retriever: Retriever, token: str | None = None) -> FastAPI:
     """An application that answers with a retriever's documents, asked one call at a time.
 
     Requests carry the ``token`` as ``Authorization: Bearer ...``; ``None`` asks for nothing."""
-    batcher = Batcher(retriever)
     app = FastAPI(
         title="ssp search server",
         docs_url=None,
@@ -88,9 +88,7 @@ def build_app(retriever: Retriever, token: str | None = None) -> FastAPI:
             wanted = {"detail": "this server wants its token, as Authorization: Bearer TOKEN"}
             return JSONResponse(wanted, 401, {"WWW-Authenticate": "Bearer"})
 
-    @app.post("/retrieve", max_body_size=MAX_BODY)
-    async def retrieve(query: Query) -> Response:
-        """Ranked documents for each query."""
+    async def answer(query: Query, batcher: Batcher) -> Response:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 rankings = await batcher.search(query.queries, query.topk or DEFAULT_K)
@@ -106,6 +104,21 @@ def build_app(retriever: Retriever, token: str | None = None) -> FastAPI:
             _logger.exception("a search failed")
             raise HTTPException(500, "the search failed") from None
         return Response(body, media_type="application/json")
+
+    batcher, pages = Batcher(retriever), pages_of(retriever)
+
+    @app.post("/retrieve", max_body_size=MAX_BODY)
+    async def retrieve(query: Query) -> Response:
+        """Ranked documents for each query."""
+        return await answer(query, batcher)
+
+    if pages is not None:
+        reader = Batcher(pages)
+
+        @app.post("/open", max_body_size=MAX_BODY)
+        async def read(query: Query) -> Response:
+            """The first passages of the page that each query names by its title."""
+            return await answer(query, reader)
 
     # Search-R1's sign of life, and one that needs no token. The server listens once the index is
     # loaded.

@@ -192,13 +192,13 @@ class MiniWorld:
         return BM25Retriever(self.corpus, BM25Index(self.corpus, TRAINED_K1))
 
     def continuations(
-        self, action: Action, words: Sequence[str], seen: frozenset[str]
+        self, action: str, words: Sequence[str], seen: frozenset[str]
     ) -> tuple[frozenset[str], bool]:
         """A query or an answer is one name; a question follows the grammar. Names and relations are
         those that the player has read of, as long as it has read of any."""
         names, nouns = self._names & seen or self._names, self._nouns & seen or self._nouns
 
-        if action is Action.QUESTION:
+        if action == Action.QUESTION:
             following = continue_question(words, nouns, names, self.max_hops)
             return following, not following
         return (names, False) if not words else (frozenset(), True)

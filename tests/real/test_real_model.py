@@ -23,11 +23,11 @@ from ssp_agents.scoring import token_scores
 from ssp_env.cli import main
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import SHIPPED, Prompts, tags_of
-from ssp_env.game.protocol import ALLOWED, ScannerTags, TurnScanner, check_tokenizer
+from ssp_env.game.protocol import ScannerTags, TurnScanner, actions_of, check_tokenizer
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.tokenizers import HuggingFaceTokenizer
-from ssp_env.types import GroundTruth
+from ssp_env.types import GroundTruth, Role
 from ssp_env.worlds import open_world
 from ssp_experiments.config import RunConfig
 
@@ -142,7 +142,7 @@ def test_what_it_writes_to_any_prompt_is_read_and_judged(
     turns = [t for i in range(0, len(sampled), 3) for t in generate(opened, sampled[i : i + 3])]
     texts = [tokenizer.decode(turn.ids) for turn in turns]
     for (name, _), text in zip(asked, texts, strict=True):
-        for allowed in ALLOWED.values():
+        for allowed in map(actions_of, Role):
             (scanner := TurnScanner(ScannerTags(tags_of(name), allowed))).feed(text.encode())
             scanner.end()
         tasks = [

@@ -47,9 +47,13 @@ def jsonl(path: Path, documents: Iterable[Document]) -> Path:
     return path
 
 
-def word_tokenizer() -> WordTokenizer:
-    """The mini-wiki's vocabulary."""
-    return WordTokenizer(vocabulary(), Tags().all())
+OPENING = Tags(tools=("open",))
+"""The tags of a game in which pages are opened."""
+
+
+def word_tokenizer(tags: Tags | None = None) -> WordTokenizer:
+    """The mini-wiki's vocabulary, with these tags, or the usual ones."""
+    return WordTokenizer(vocabulary(), (tags or Tags()).all())
 
 
 def prompt_of(trajectory: Trajectory) -> str:

@@ -312,7 +312,7 @@ class SSPConfig(PoliciesConfig):
             if "search" in self.env_config and "make_rules" in self.env_config:
                 fix = "make_rules chooses the retriever; leave one of them out"
                 raise ConfigError("search", self.env_config["search"], fix)
-            check_search(self.search())
+            check_search(self.search(), self.game().tools)
         compute = self.compute()
         check_settings(game, learning, engine, compute)
         if compute.gpus == "shared" and self.evaluation_num_env_runners:
@@ -322,7 +322,7 @@ class SSPConfig(PoliciesConfig):
         for name in ("partner", "proposer_model"):
             if other := getattr(learning, name):
                 check_same_tokens(f"learning.{name}", other, self.model_dir)
-        check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), tags_of(game.prompts))
+        check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), tags_of(game.prompts, game.tools))
         super().validate()
 
     def _refuse_unread(self) -> None:

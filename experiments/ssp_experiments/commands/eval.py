@@ -148,7 +148,7 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
     is_served = options.player == "api"
     rules, questions = open_run(config, given, config.seed, is_served=is_served)
     if options.no_search:
-        rules = replace(rules, retriever=EmptyRetriever())
+        rules = replace(rules, retrievers=dict.fromkeys(rules.retrievers, EmptyRetriever()))
 
     if is_served:
         served = config.served_model()

@@ -148,6 +148,8 @@ class Session:
         tags, tokenizer = self.rules.tags, self.rules.tokenizer
         while not trajectory.done:
             left = trajectory.limits.max_searches - len(trajectory.searches)
+            tools = trajectory.limits.tools
+            actions = {"s": "search", "a": last.value} | dict(zip(tools, tools, strict=True))
             line = self._console.input(f"[cyan]{left} searches left >[/cyan] ")
             key, _, text = line.strip().partition(" ")
             if key == "q":
@@ -158,12 +160,12 @@ class Session:
             # The policy would read a blank in place of a word that the tokenizer cannot spell.
             unknown_id = getattr(tokenizer, "unknown_id", None)
             unknown = [w for w in text.split() if unknown_id in tokenizer.encode_data(w)]
-            if key not in ("s", "a") or not text.strip() or (key == "s" and not left):
+            if key not in actions or not text.strip() or (key != "a" and not left):
                 self.say(self.keys)
             elif unknown:
                 self.say(f"this world has no such word: {escape(', '.join(unknown))}")
             else:
-                action, before = Action.SEARCH if key == "s" else last, len(trajectory.searches)
+                action, before = actions[key], len(trajectory.searches)
                 turn = f"{tags.opening(action)} {text.strip()} {tags.closing(action)}"
                 trajectory.feed_text(turn)
                 batch.advance()

@@ -166,6 +166,7 @@ def turns(play: TrajectoryRecord, tags: Tags) -> Iterator[tuple[list[tuple[str, 
         tags.answer: "answers",
         tags.information: "forges",
         **dict.fromkeys(tags.also, "notes"),
+        **dict.fromkeys(tags.tools, "searches"),
     }
     names = "|".join(map(re.escape, kinds))
     searches = iter(play.searches)

@@ -51,7 +51,7 @@ def check_early(config: RunConfig, out: Path, resume: bool) -> None:
         check_world(config.world, **config.world_options)
     else:
         world_of(config)
-    tags_of(config.game.prompts)
+    tags_of(config.game.prompts, config.game.tools)
     for name, value in code_named(config).items():
         load(name, value)
     check_policy(config)
@@ -63,7 +63,7 @@ def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     if resume:
         directory.check_state()
     directory.check(config, resume)
-    check_search(config.search)
+    check_search(config.search, config.game.tools)
 
 
 def check_places(chosen: Chosen, policies: Sequence[str] = (), files: Sequence[str] = ()) -> None:
@@ -142,7 +142,7 @@ def open_run(
     if config.has_policy or not is_served:
         model, tokenizer = open_policy(config)
 
-    check_search(config.search)
+    check_search(config.search, config.game.tools)
     rules = build_rules(config, world_of(config), tokenizer, config.game)
     answers = [truth.answer for truth in islice(rules.world.answers, 100)]
     check_spelling(config.model, tokenizer, answers, "answers of the world")

@@ -18,7 +18,7 @@ question, title and text by itself (:class:`Pieces`)."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -38,8 +38,9 @@ from ssp_env.game.prompts.sets import (
     read_text,
     tags_of,
 )
+from ssp_env.game.tools import SEARCH, Tool
 from ssp_env.tokenizers.base import Tokenizer, encode_parts, first_tokens
-from ssp_env.types import Action, Document, Role
+from ssp_env.types import Document, Role
 
 __all__ = [
     "FORMATS",
@@ -307,16 +308,21 @@ class Prompts:
         return type(self), (self.texts, self.frame, self._tokenizer)
 
     @classmethod
-    def open(cls, source: str, tokenizer: Tokenizer) -> Prompts:
+    def open(cls, source: str, tokenizer: Tokenizer, tools: Sequence[Tool] = (SEARCH,)) -> Prompts:
         """Reads a shipped set, ``NAME:FILE``, or a directory; a chat template frames the role
-        prompts.
+        prompts, and those of proposer and solver tell of tools beside search at ``{tools}``.
 
         ``TokenizerError`` if the set has messages that the chat template does not take."""
         texts = {
             name: text for name in FIELDS if (text := read_text(source, f"{name}.txt")) is not None
         }
-        if (declared := read_text(source, "tags.json")) is not None:
+        tags = tags_of(source, [tool.name for tool in tools])
+        declared = tags.model_dump_json() if tags.tools else read_text(source, "tags.json")
+        if declared is not None:
             texts["tags"] = declared
+        for name in texts.keys() & {Role.PROPOSER, Role.SOLVER}:
+            told = [t.in_words(tags.opening(t.name), tags.closing(t.name)) for t in tools[1:]]
+            texts[name] = texts[name].replace("{tools}", "".join(told))
         if (form := read_form(read_text(source, "set.json"))).encoding == "whole":
             texts[_ENCODING] = form.encoding
         if source.partition(":")[0] not in SHIPPED:
@@ -324,7 +330,7 @@ class Prompts:
             for stem in sorted({file.stem for file in Path(source).glob("*.txt")} - known):
                 fix = f"{stem}.txt is none of a set's prompts; {nearest(stem, known)}"
                 raise ConfigError("game.prompts", source, fix)
-        texts, frame = in_messages(texts, form, read_tags(declared), tokenizer)
+        texts, frame = in_messages(texts, form, tags, tokenizer, tools)
         for name in FIELDS.keys() - texts.keys() - _OPTIONAL:
             raise ConfigError(
                 "game.prompts", source, f"{name}.txt is missing from it; plain has one"
@@ -386,10 +392,10 @@ class Prompts:
         texts = {"about": about} if "about" in self._templates["information"].fields else {}
         return self._encoder.fill("information", texts, documents, limit, continues=True)
 
-    def retry(self, actions: Collection[Action]) -> list[int]:
+    def retry(self, actions: Sequence[str]) -> list[int]:
         """The observation that follows a turn without a complete action, of these."""
         tags = self.tags
-        pairs = [(tags.opening(a), tags.closing(a)) for a in Action if a in actions]
+        pairs = [(tags.opening(action), tags.closing(action)) for action in actions]
         named = " or ".join(map(" ... ".join, pairs))
         return self._encoder.fill("retry", {"actions": named}, continues=True)
 

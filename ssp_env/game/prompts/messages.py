@@ -10,7 +10,8 @@ from typing import Any
 
 from ssp_env.errors import TokenizerError
 from ssp_env.game.prompts.sets import SetForm, authored
-from ssp_env.game.protocol import ALLOWED, Tags
+from ssp_env.game.protocol import Tags, actions_of
+from ssp_env.game.tools import Tool
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Action, Role
 
@@ -18,8 +19,7 @@ OPENING, CLOSING = "_opening", "_closing"
 """Behind a text's name, among the texts of a set: what the chat template puts around it."""
 MESSAGES = "_messages"
 """Behind a role's name, among the texts of a set: authors, beginnings and ends of its messages."""
-_PURPOSES = {
-    Action.SEARCH: ("query", "Looks something up in an encyclopedia.", "What to look up."),
+_LAST = {
     Action.QUESTION: ("text", "Gives the question that you have written.", "The question."),
     Action.ANSWER: ("text", "Gives your answer to the question.", "The answer, in a few words."),
 }
@@ -41,25 +41,26 @@ def as_messages(texts: Mapping[str, str], text: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": text}]
 
 
-def functions_of(role: Role) -> list[dict[str, Any]]:
+def functions_of(role: Role, tools: Sequence[Tool]) -> list[dict[str, Any]]:
     """Declarations of a role's actions as JSON schemas, as ``apply_chat_template(tools=...)`` takes
     them."""
-    return [_function(action) for action in Action if action in ALLOWED[role]]
+    known = {tool.name: (tool.argument, tool.purpose, tool.meaning) for tool in tools}
+    actions = actions_of(role, [*known])
+    return [_function(action, *(known.get(action) or _LAST[Action(action)])) for action in actions]
 
 
-def _function(action: Action) -> dict[str, Any]:
-    parameter, purpose, what = _PURPOSES[action]
+def _function(name: str, parameter: str, purpose: str, what: str) -> dict[str, Any]:
     schema = {
         "type": "object",
         "properties": {parameter: {"type": "string", "description": what}},
         "required": [parameter],
     }
-    described = {"name": action.value, "description": purpose, "parameters": schema}
+    described = {"name": name, "description": purpose, "parameters": schema}
     return {"type": "function", "function": described}
 
 
 def in_messages(
-    texts: Mapping[str, str], form: SetForm, tags: Tags, tokenizer: Tokenizer
+    texts: Mapping[str, str], form: SetForm, tags: Tags, tokenizer: Tokenizer, tools: Sequence[Tool]
 ) -> tuple[dict[str, str], tuple[str, str]]:
     """The texts with messages of several authors joined as the tokenizer's chat template joins
     them, and the template's texts around a single message by the user.
@@ -75,7 +76,7 @@ def in_messages(
     trims = getattr(tokenizer, "trims_messages", False)
     for role in texts.keys() & {*Role}:
         messages = authored(role, texts[role])
-        functions = functions_of(Role(role)) if calls else []
+        functions = functions_of(Role(role), tools) if calls else []
         given = {"functions": functions} if declared else {}
         opening, *between, closing = frame([author for author, _ in messages], **given)
         lines = [text.strip() if trims else text for _, text in messages]
@@ -97,13 +98,17 @@ def in_messages(
     texts.setdefault("information", "{documents}".join(bare))
     for name, author in (("information", "tool" if declared else "user"), ("retry", "user")):
         if form.results != "inside":
-            texts[f"{name}{OPENING}"], texts[f"{name}{CLOSING}"] = _reply_frame(frame, author)
+            texts[f"{name}{OPENING}"], texts[f"{name}{CLOSING}"] = _reply_frame(
+                frame, author, tools
+            )
     return texts, (usual[0], usual[1])
 
 
-def _reply_frame(frame: Callable[..., tuple[str, ...]], author: str) -> tuple[str, str]:
+def _reply_frame(
+    frame: Callable[..., tuple[str, ...]], author: str, tools: Sequence[Tool]
+) -> tuple[str, str]:
     """What stands between an assistant's message and a reply to it, and behind that reply."""
-    given = {"functions": functions_of(Role.SOLVER)} if author == "tool" else {}
+    given = {"functions": functions_of(Role.SOLVER, tools)} if author == "tool" else {}
     try:
         _, _, before, after = frame(("user", "assistant", author), **given)
     except TokenizerError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -71,9 +71,11 @@ def prompt_file(source: str, name: str) -> Traversable | None:
     return next((folder / name for folder in folders if (folder / name).is_file()), None)
 
 
-def tags_of(source: str) -> Tags:
-    """Names of the tags of the prompt set that ``game.prompts`` names."""
-    return read_tags(read_text(source, "tags.json"))
+def tags_of(source: str, tools: Sequence[str] = ("search",)) -> Tags:
+    """Names of the tags of the prompt set that ``game.prompts`` names, and of these tools."""
+    tags = read_tags(read_text(source, "tags.json"))
+    more = tuple(tool for tool in tools if tool != "search")
+    return tags.replace(tools=more) if more else tags
 
 
 def read_tags(declared: str | None) -> Tags:

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from ssp_env.cli import main
+from ssp_env.envs.setup import set_up
 from ssp_env.game.game import Game
 from ssp_experiments.commands.play import Session
 from ssp_experiments.config import load_preset, make_config
@@ -47,6 +48,20 @@ def test_a_person_s_question_is_verified_and_asked(
     right = float(shown.partition("% of it is right")[0].split()[-1]) / 100
     assert points == pytest.approx(1 - right)
     assert session.score == f"you {points:.2f}, the policy {right:.2f}, after 1 game"
+
+
+def test_a_person_opens_pages(
+    session: Session, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = session.rules.world
+    rules = set_up({"world": world, "game": {"tools": ["search", "open"]}}).rules
+    opening = Session(rules, session.engine, 0, "proposer")
+    page = world.corpus[5]
+    type_in(monkeypatch, f"open {page.title}", "open", "n")
+    opening.propose(world.answers[0], (1,))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert page.text[:20] in shown
+    assert opening.keys.partition("[")[0] in shown
 
 
 def test_a_session_in_the_terminal(

@@ -9,11 +9,12 @@ import all_interfaces as interfaces
 import numpy as np
 import pytest
 from all_interfaces import ROOMY
-from scripted import Script, by_role, propose, say, solve
+from scripted import OPENING, Script, by_role, propose, say, solve, word_tokenizer
 
 import ssp_env
 from ssp_env.errors import ServiceError
 from ssp_env.game.trajectory import Trajectory
+from ssp_env.players import MiniPlayer
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import Tokenizer
 from ssp_env.types import Document, Role
@@ -51,6 +52,17 @@ def test_several_verifiers_and_attempts(mini: MiniWorld, words: Tokenizer) -> No
     (together,) = interfaces.batch(range(5, 6), script, **setup)
     assert together == replace(whole.unseen, infos=together.infos)
     assert together.infos[-1] == whole.infos[-1]
+
+
+def test_games_with_a_second_tool(mini: MiniWorld) -> None:
+    tokenizer, script = word_tokenizer(OPENING), MiniPlayer(OPENING, hops=2).write
+    game = {"tools": ["search", "open"], "attempts": 1}
+    games = interfaces.through_all_interfaces(
+        script, True, world=mini, tokenizer=tokenizer, game=game
+    )
+    for told in games:
+        asked = [search.tool for t in told.record.trajectories for search in t.searches]
+        assert (told.record.outcome, {*asked}) == ("valid", {"search", "open"})
 
 
 def test_masks_of_legal_moves_and_one_hot_windows(mini: MiniWorld, words: Tokenizer) -> None:

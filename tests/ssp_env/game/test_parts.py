@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from scripted import (
+    OPENING,
     Script,
     again,
     begin,
@@ -30,7 +31,7 @@ from ssp_env.game.config import MINI_GAME, GameConfig, ViewConfig
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.rules import fingerprint
 from ssp_env.judge.judges import F1Judge
-from ssp_env.players import scripted_player
+from ssp_env.players import MiniPlayer, scripted_player
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.client import HTTPRetriever
 from ssp_env.types import Role
@@ -45,6 +46,7 @@ KNOBS: dict[str, tuple[Any, Script]] = {
     "attempts": (2, GOOD),
     "proposals": (2, GOOD),
     "max_searches": (1, GOOD),
+    "tools": (("search", "open"), MiniPlayer(OPENING, hops=2).write),
     "top_k": (1, GOOD),
     "max_prompt_tokens": (2, GOOD),
     "max_response_tokens": (30, GOOD),
@@ -70,7 +72,7 @@ KNOBS: dict[str, tuple[Any, Script]] = {
 def outcome(mini: MiniWorld, script: Script, **changes: Any) -> str:
     """Everything that a batch of games leaves behind; it is replayed to the bit."""
     room = {"max_prompt_tokens": 1000, "asked_searches": (1, 1)}
-    rules = rules_of(mini, word_tokenizer(), **{**room, **changes})
+    rules = rules_of(mini, word_tokenizer(OPENING), **{**room, **changes})
     played = play(begin(rules), script)
     return json.dumps([asdict(again(game, rules).record) for game in played.games])
 

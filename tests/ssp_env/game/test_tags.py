@@ -16,12 +16,12 @@ from benchmarks.fuzz.games import play
 from benchmarks.fuzz.invariants import first_call, squashed, without_thoughts
 from ssp_env.game.calls import Call, read_call
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.protocol import ALLOWED, Forgery, ScannerTags, Tags, TurnScanner
+from ssp_env.game.protocol import Forgery, ScannerTags, Tags, TurnScanner, actions_of
 from ssp_env.types import Action, Role
 
 TAGS = Tags()
 NAIVE: Any = SimpleNamespace(tags=TAGS)
-SCANNED = {role: ScannerTags(TAGS, ALLOWED[role]) for role in Role}
+SCANNED = {role: ScannerTags(TAGS, actions_of(role)) for role in Role}
 ROLES = st.sampled_from(list(Role))
 
 PARTS = ["<", ">", "/", "</", " ", "\n", "é", "東", "a", "search", "<sea", "rch>", "</informa"]
@@ -33,8 +33,8 @@ TURNS = st.lists(
 
 def expected(text: bytes, role: Role) -> Call | str | None:
     """The call, or "forged", that the naive parser of the random games finds in a turn."""
-    found = first_call(without_thoughts(text, NAIVE), NAIVE, ALLOWED[role])
-    return Call(Action(found[0]), found[1]) if isinstance(found, tuple) else found
+    found = first_call(without_thoughts(text, NAIVE), NAIVE, actions_of(role))
+    return Call(*found) if isinstance(found, tuple) else found
 
 
 @settings(max_examples=100)
@@ -74,7 +74,7 @@ def test_defused_text_holds_no_tag(text: str, role: Role) -> None:
     assert TAGS.defuse(harmless) == harmless
     assert len(harmless) == len(text), "nothing is taken out: what remains cannot close up"
 
-    action = min(ALLOWED[role])
+    action = min(actions_of(role))
     found = TurnScanner(SCANNED[role]).feed(f"<{action}>{harmless}</{action}>".encode())
     assert found == Call(action, harmless.strip())
 
@@ -113,20 +113,20 @@ def test_tool_calls_are_the_same_actions() -> None:
         ("[" * 10_000, None),
         ("Paris", None),
     ):
-        scanner = TurnScanner(ScannerTags(tags, ALLOWED[Role.SOLVER]))
+        scanner = TurnScanner(ScannerTags(tags, actions_of(Role.SOLVER)))
         assert scanner.feed(f"<tool_call>{said}</tool_call>".encode()) == call
     assert not any(read_call(text, [*Action]) for text in WRITTEN)
     assert "<tool_call>" not in tags.defuse("<tool_call>")
-    assert "</tool_call>" in ScannerTags(tags, ALLOWED[Role.SOLVER]).stops()
+    assert "</tool_call>" in ScannerTags(tags, actions_of(Role.SOLVER)).stops()
     # Without its name, it is text.
-    assert TurnScanner(ScannerTags(Tags(), ALLOWED[Role.SOLVER])).feed(b"<tool_call>{}") is None
+    assert TurnScanner(ScannerTags(Tags(), actions_of(Role.SOLVER))).feed(b"<tool_call>{}") is None
 
 
 class Counting(ScannerTags):
     """Counts how often a bracket is looked at."""
 
     def __init__(self) -> None:
-        super().__init__(TAGS, ALLOWED[Role.SOLVER])
+        super().__init__(TAGS, actions_of(Role.SOLVER))
         self.asked, self._real = 0, self.pattern
         self.pattern = self  # type: ignore[assignment]
 

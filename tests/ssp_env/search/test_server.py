@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import re
 import threading
 import time
@@ -16,8 +17,20 @@ import pytest
 from serverkit import Served, in_thread
 
 from ssp_env.errors import ServiceError, TransientServiceError
+from ssp_env.game.batch import GameBatch, answers_of
+from ssp_env.game.config import MINI_GAME
+from ssp_env.game.protocol import Tags
+from ssp_env.game.rules import Rules, is_remote
+from ssp_env.players import MiniPlayer, play_by
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.client import HTTPRetriever
+from ssp_env.search.index import SearchConfig, check_search
+from ssp_env.search.pages import pages_of
 from ssp_env.search.server import Batcher, Rankings, build_app
+from ssp_env.search.wrappers import HybridRetriever
+from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import Document
+from ssp_env.worlds.mini import MiniWorld
 
 TOKEN = "correct-horse-battery"
 SECRET = "the password is hunter2"
@@ -99,6 +112,35 @@ def test_a_wrong_request_and_a_failing_retriever_are_no_ranking(
     assert SECRET not in answer.text
     assert len(answer.text) < 500
     assert ("retry-after" in answer.headers) == (status == 503)
+
+
+def test_pages_of_what_is_searched_are_read(served: Served) -> None:
+    """By the client of a game that opens them, also behind other retrievers."""
+    world = MiniWorld(seed=3, entities=60)
+    titles = [page.title for page in world.corpus[:2]]
+    with (
+        in_thread(build_app(BM25Retriever(world.corpus))) as mine,
+        HTTPRetriever(mine.url, deadline=5.0) as asked,
+    ):
+        pages = pages_of(HybridRetriever([asked]))
+        assert pages is not None
+        found = pages.search([*titles, "nobody"], 100)
+        assert [[page.id for page in each] for each in found] == [[titles[0]], [titles[1]], []]
+        assert is_remote(pages)
+        assert pickle.loads(pickle.dumps(pages)).url == f"{mine.url}/open"
+        check_search(SearchConfig.of(mine.url), ("search", "open"))
+
+        tags = Tags(tools=("open",))
+        tokenizer = WordTokenizer(world.vocabulary, tags.all())
+        game = MINI_GAME.replace(tools=("search", "open"), attempts=1)
+        rules = Rules.build(world, tokenizer, game, retriever=asked)
+        batch = play_by(GameBatch(rules, answers_of(world), 2, [1]), MiniPlayer(tags, hops=2))
+        assert [game.outcome for game in batch.games] == ["valid", "valid"]
+
+    # A retriever without a corpus has no pages.
+    check_search(SearchConfig.of(served.url))
+    with pytest.raises(ServiceError, match=r"leave open out of game\.tools"):
+        check_search(SearchConfig.of(served.url), ("search", "open"))
 
 
 def test_every_path_but_the_probe_wants_the_token() -> None:
