@@ -107,6 +107,7 @@ def _config(rng: np.random.Generator) -> GameConfig:
         proposer_reward=any_of("1-p", "4p(1-p)"),
         invalid_reward=any_of(0.0, -0.5),
         prompts=any_of("mini", "mini", "mini", "plain"),
+        tools=any_of(("search",), ("search", "open")),
     )
 
     # The plain prompts alone are longer than the lesser budgets, which is refused at set-up.

@@ -81,9 +81,10 @@ def chat_tokenizer() -> HuggingFaceTokenizer:
     return HuggingFaceTokenizer(inner)
 
 
+TAGS = Tags(tools=("open",))
 TOKENIZERS = (
     ByteTokenizer,
-    lambda: WordTokenizer(WORDS, Tags().all()),
+    lambda: WordTokenizer(WORDS, TAGS.all()),
     BPETokenizer,
     chat_tokenizer,
 )
@@ -91,7 +92,7 @@ TOKENIZERS = (
 
 def special_ids(tokenizer: Tokenizer) -> frozenset[int]:
     """Ids that outside text must never become: tags in one token, end, padding, chat markers."""
-    single = {tokenizer.encode(tag)[0] for tag in Tags().all() if len(tokenizer.encode(tag)) == 1}
+    single = {tokenizer.encode(tag)[0] for tag in TAGS.all() if len(tokenizer.encode(tag)) == 1}
     hf = isinstance(tokenizer, HuggingFaceTokenizer)
     added = tokenizer.inner.added_tokens_decoder.items() if hf else ()
     markers = {i for i, token in added if token.content not in GLUED}
