@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ssp_env.search.base import Retriever
-from ssp_env.search.pages import pages_of
+from ssp_env.search.pages import Pages, pages_of
 from ssp_env.types import Action, Immutable, World
 
 
@@ -40,7 +40,7 @@ def _searched(world: World, retriever: Retriever) -> Retriever:
 
 
 def _pages(world: World, retriever: Retriever) -> Retriever:
-    return pages_of(retriever, world.corpus)
+    return pages_of(retriever) or Pages(world.corpus)
 
 
 SEARCH = Tool(

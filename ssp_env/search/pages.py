@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, cast
 from zlib import crc32
 
 import numpy as np
@@ -63,20 +63,13 @@ def _key(title: str) -> str:
     return " ".join(fold(title.strip(_AROUND)).split()).encode("utf-8", "replace").decode()
 
 
-@overload
-def pages_of(retriever: Retriever, corpus: Passages) -> Retriever: ...
-@overload
-def pages_of(retriever: Retriever, corpus: None = None) -> Retriever | None: ...
-def pages_of(retriever: Retriever, corpus: Passages | None = None) -> Retriever | None:
+def pages_of(retriever: Retriever) -> Retriever | None:
     """What reads the pages that a retriever finds: its attribute ``pages``, or its corpus, or that
-    of the first one that it wraps; else ``corpus``, if there is one."""
+    of the first one that it wraps; ``None`` if it has none of these."""
     part: Any = retriever
-    while (pages := getattr(part, "pages", None)) is None:
-        searched = getattr(part, "corpus", None)
-        wrapped = getattr(part, "retriever", None) or next(iter(getattr(part, "retrievers", ())), 0)
-        if isinstance(searched, Passages) or not wrapped:
-            searched = searched if isinstance(searched, Passages) else corpus
-            return None if searched is None else Pages(searched)
-        part = wrapped
-    found: Retriever = pages
-    return found
+    if getattr(part, "pages", None) is not None:
+        return cast(Retriever, part.pages)
+    if isinstance(corpus := getattr(part, "corpus", None), Passages):
+        return Pages(corpus)
+    wrapped = [getattr(part, "retriever", None), *getattr(part, "retrievers", ())]
+    return next((pages_of(each) for each in wrapped if each is not None), None)

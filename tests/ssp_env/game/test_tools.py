@@ -24,6 +24,7 @@ from scripted import (
 )
 
 import ssp_env
+from ssp_env.envs.setup import set_up
 from ssp_env.errors import ConfigError, ServiceError, TokenizerError
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.game import Game
@@ -40,6 +41,7 @@ from ssp_env.replay.files import game_lines
 from ssp_env.search.base import Corpus, Retriever
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer
 from ssp_env.types import Document, Role, World
+from ssp_env.worlds.files import WikiMini
 from ssp_env.worlds.mini import MiniWorld
 
 BOTH = ("search", "open")
@@ -292,3 +294,12 @@ def test_a_set_of_one_s_own_that_does_not_tell_of_a_tool(mini: MiniWorld) -> Non
 def test_a_tokenizer_without_the_tag_is_refused(mini: MiniWorld, words: Tokenizer) -> None:
     with pytest.raises(TokenizerError, match="<open>"):
         rules_of(mini, words, tools=BOTH)
+
+
+def test_pages_of_real_text_are_read_in_order(wiki: WikiMini) -> None:
+    rules = set_up({"world": wiki, "game": {"tools": BOTH, "top_k": 3}}).rules
+    places = [i for i, passage in enumerate(wiki.corpus) if passage.title == "Korean War"]
+    ids = [wiki.corpus[place].id for place in places]
+    reader = solver_of(rules)
+    read = [shown(rules, reader, "<open>  korean war </open>") for _ in range(2)]
+    assert read == [ids[:3], ids[3:6]]
