@@ -202,7 +202,8 @@ class _AtTheEndOf(StoppingCriteria):  # type: ignore[misc]
 
     def __init__(self, rules: ssp_env.Rules) -> None:
         self._tokenizer = rules.tokenizer
-        self._closings = tuple(rules.tags.closing(action.value) for action in ssp_env.Action)
+        actions = {*rules.config.tools, *ssp_env.Action}
+        self._closings = tuple(rules.tags.closing(action) for action in actions)
         self._longest = max(len(tag.encode()) for tag in self._closings)
 
     def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:

@@ -62,11 +62,9 @@ class StopRule:
         """Stops at every tag that can end a turn of any role, and at every end token."""
         tokens = set(end_ids(tokenizer))
         strings: list[bytes] = []
-        tags, actions = (
-            tags_of(config.prompts, config.tools),
-            dict.fromkeys([*config.tools, *Action]),
-        )
-        for tag in sorted(ScannerTags(tags, [*actions]).stops()):
+        tags = tags_of(config.prompts, config.tools)
+        actions = [*dict.fromkeys([*config.tools, *Action])]
+        for tag in sorted(ScannerTags(tags, actions).stops()):
             ids = tokenizer.encode(tag)
             if len(ids) == 1:
                 tokens.add(ids[0])
