@@ -322,7 +322,9 @@ class SSPConfig(PoliciesConfig):
         for name in ("partner", "proposer_model"):
             if other := getattr(learning, name):
                 check_same_tokens(f"learning.{name}", other, self.model_dir)
-        check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), tags_of(game.prompts, game.tools))
+        check_tokenizer(
+            HuggingFaceTokenizer.load(self.model_dir), tags_of(game.prompts, game.tools)
+        )
         super().validate()
 
     def _refuse_unread(self) -> None:
