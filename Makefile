@@ -139,7 +139,7 @@ science: sweeps
 	$(BIN)/ssp report $(SCIENCE)/run -o $(SCIENCE)/report.html
 	$(BIN)/python -m benchmarks.probe --games 20 --out $(SCIENCE)/probe
 	$(BIN)/python -m benchmarks.learning_curves --steps 8000 --games 200 --out $(SCIENCE)/learning_curves
-	$(BIN)/python -m benchmarks.kills --kills 2 --out $(SCIENCE)/kills.json
+	$(BIN)/python -m benchmarks.kills --kills 2 --modes "one after the other" overlapping --out $(SCIENCE)/kills.json
 	$(BIN)/python -m benchmarks.fuzz --games 5000 --out $(SCIENCE)/fuzz.json
 
 # vLLM's CPU build pins other versions than ours, so it has a virtual environment of its own (2 GB). It asks for PyTorch by

@@ -17,7 +17,7 @@ from typing import Any, Unpack
 import torch
 from pettingzoo.utils import BaseWrapper
 from tensordict import TensorDictBase
-from tensordict.nn import TensorDictModule, TensorDictSequential
+from tensordict.nn import InteractionType, TensorDictModule, TensorDictSequential
 from torch import nn
 from torchrl.envs.libs.pettingzoo import PettingZooWrapper
 from torchrl.modules import MaskedCategorical, ProbabilisticActor
@@ -61,6 +61,7 @@ def make_actors(env: PettingZooWrapper) -> dict[str, ProbabilisticActor]:
             in_keys={"logits": logits, "mask": (role, "action_mask")},
             out_keys=[(role, "action")],
             distribution_class=MaskedCategorical,
+            default_interaction_type=InteractionType.RANDOM,  # else the likeliest token
         )
     return actors
 

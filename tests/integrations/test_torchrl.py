@@ -72,6 +72,22 @@ def test_void_games_are_no_part_of_the_loss() -> None:
     assert torchrl_ssp.loss_of("proposer", actor, [void]) == 0
 
 
+def test_actors_sample() -> None:
+    import torch
+    import torchrl_ssp
+    from tensordict.nn import TensorDictSequential
+
+    torch.manual_seed(0)
+    env, written = torchrl_ssp.make_env(world="small"), set()
+    policy = TensorDictSequential(*torchrl_ssp.make_actors(env).values())
+    for _ in range(8):
+        env.set_seed(0)
+        with torch.no_grad():
+            game = env.rollout(1000, policy)
+        written.add(tuple(game["proposer", "action"].flatten().tolist()))
+    assert len(written) > 1, "of one game"
+
+
 def test_the_example_runs() -> None:
     command = [sys.executable, str(EXAMPLE), "--steps", "2", "--games", "4"]
     done = subprocess.run(command, capture_output=True, text=True)

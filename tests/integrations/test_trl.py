@@ -103,7 +103,7 @@ def batch_of(folder: Path, recorded: Recorded, **more: Any) -> dict[str, Any]:
 
     def kept(model: Any, inputs: Any) -> Any:
         loss = compute(model, inputs)
-        seen.append({**inputs, "loss": float(loss)})
+        seen.append({**inputs, "loss": loss.item()})
         return loss
 
     trainer._compute_loss = kept
@@ -176,8 +176,13 @@ def test_no_loss_divides_by_void_games(loss_type: str, tmp_path: Path) -> None:
     """At the first step, each token's loss is minus the advantage of its row."""
     import trl_ssp
 
+    class Trainer(trl_ssp.Trainer):
+        def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
+            batch = super()._generate_and_score_completions(inputs)
+            return {**batch, "advantages": batch["advantages"] ** 2}  # their sum is not 0
+
     recorded = Recorded(ATTEMPTS, game={"attempts": ATTEMPTS})
-    given = {"reward_funcs": [some], "kind": trl_ssp.Trainer, "loss_type": loss_type}
+    given = {"reward_funcs": [some], "kind": Trainer, "loss_type": loss_type}
     batch = batch_of(tmp_path, recorded, **given)
     mask = batch["completion_mask"] * batch["tool_mask"]
     tokens, advantages = mask.sum(1), batch["advantages"]
