@@ -194,6 +194,11 @@ def read_questions(path: str | Path, group: str = "all") -> tuple[Question, ...]
     )
 
 
+def check_first_question(path: str | Path) -> None:
+    """Raises what :func:`read_questions` would raise for the first row of a file, at once."""
+    next(_rows(path, asking=True), None)
+
+
 def read_answers(path: str | Path) -> tuple[tuple[GroundTruth, ...], dict[str, int]]:
     """Reads an answer set, from rows of any form that :func:`read_questions` reads; they need no
     question.
