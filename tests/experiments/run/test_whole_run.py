@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ from ssp_env.cli import main
 from ssp_env.replay import read_games
 from ssp_experiments.config import RunConfig, TrackerName, make_config
 from ssp_experiments.run.rundir import RunDirectory
-from ssp_experiments.run.trackers import plain, tracking
+from ssp_experiments.run.trackers import TRACKERS, Line, Log, plain, tracking
 
 
 def test_the_directory_holds_the_settings_and_what_was_reached(
@@ -87,6 +90,27 @@ def test_a_finished_run_is_summed_up_again_without_playing(whole_run: Path) -> N
     assert main(["train", "--resume", "--out", str(whole_run)]) == 0
     assert json.loads((whole_run / "summary.json").read_text()) == before
     assert games(whole_run) == played
+
+
+def test_a_run_killed_behind_its_last_checkpoint_shows_what_its_tracker_lacks(
+    whole_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """wandb loses the end of what a killed run said."""
+    held: list[list[int]] = []
+
+    @contextmanager
+    def tracker(config: RunConfig, run: RunDirectory, before: Sequence[Line]) -> Iterator[Log]:
+        held.append([line["step"] for line in before])
+        yield lambda step, figures: None
+
+    monkeypatch.setitem(TRACKERS, "tensorboard", tracker)
+    run = tmp_path / "run"
+    shutil.copytree(whole_run, run)
+    (run / "summary.json").unlink()
+    for _ in range(2):  # a run that has ended shows nothing again
+        assert main(["train", "--resume", "--out", str(run)]) == 0
+    assert held == [[0, 1, 2, 3, 4]]
+    assert (run / "summary.json").read_bytes() == (whole_run / "summary.json").read_bytes()
 
 
 # -- trackers ----------------------------------------------------------------------------------
