@@ -23,7 +23,7 @@ from torchrl.envs.libs.pettingzoo import PettingZooWrapper
 from torchrl.modules import MaskedCategorical, ProbabilisticActor
 
 import ssp_env
-from ssp_env.doors.setup import Setup
+from ssp_env.envs.setup import Setup
 from ssp_env.errors import require_version
 
 require_version("torchrl", "0.14.1")
@@ -44,7 +44,7 @@ class Numbers(BaseWrapper):  # type: ignore[misc]
 
 
 def make_env(**setup: Unpack[Setup]) -> PettingZooWrapper:
-    """The game of both roles, with the keywords of every door."""
+    """The game of both roles, with the keywords of every interface."""
     return PettingZooWrapper(Numbers(ssp_env.env(**setup)), use_mask=True)
 
 

@@ -21,6 +21,6 @@ def script() -> NoReturn:
 
 
 def _stop(number: int, frame: object) -> NoReturn:
-    # Raised as an exception, it would end in whichever import catches all of them.
+    # A KeyboardInterrupt would be told with the lines of whatever is being imported.
     os.write(2, b"ssp: interrupted\n")
-    os._exit(130)
+    raise SystemExit(130)
