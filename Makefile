@@ -139,7 +139,7 @@ science: sweeps
 	$(BIN)/ssp report $(SCIENCE)/run -o $(SCIENCE)/report.html
 	$(BIN)/python -m benchmarks.probe --games 20 --out $(SCIENCE)/probe
 	$(BIN)/python -m benchmarks.learning_curves --steps 8000 --games 200 --out $(SCIENCE)/learning_curves
-	$(BIN)/python -m benchmarks.kills --kills 2 --out $(SCIENCE)/kills.json
+	$(BIN)/python -m benchmarks.kills --kills 2 --modes "one after the other" overlapping --out $(SCIENCE)/kills.json
 	$(BIN)/python -m benchmarks.fuzz --games 5000 --out $(SCIENCE)/fuzz.json
 
 # vLLM's CPU build pins other versions than ours, so it has a virtual environment of its own (2 GB). It asks for PyTorch by
@@ -175,18 +175,20 @@ vllm-check: vllm-tests
 # nine minutes of two cores and 5 GB, once; the tests take seven. tinker-cookbook comes without tml-renderers, which not
 # every platform has and nothing here needs; PyTorch's CPU build is enough. The losses of verl and SkyRL come without
 # their pins (of GPU stacks, an older transformers, and of SkyRL Python 3.12), which nothing here needs either.
-PARTNERS := verifiers openenv tinker trainers
+PARTNERS := verifiers openenv tinker trainers torchrl
 packages_verifiers := verifiers==0.4.0
 packages_openenv := openenv==0.10.0 skyrl-gym==0.4.0
 packages_tinker := $(VLLM_INDEX) torch==2.13.0 tinker==0.38.0 transformers==5.23.0 chz datasets blobfile termcolor tiktoken pyrage cloudpickle pillow
 packages_alone_tinker := tinker-cookbook==0.6.1
 packages_trainers := $(VLLM_INDEX) torch==2.13.0 -e '.[train]' trl==1.16.0 tensordict==0.10.0 hydra-core==1.3.8 codetiming \
 	jaxtyping loguru cloudpathlib
+packages_torchrl := $(VLLM_INDEX) torch==2.13.0 torchrl==0.14.1 tensordict==0.14.3
 packages_alone_trainers := --ignore-requires-python verl==0.9.1 skyrl==0.4.0 skyrl-gym==0.4.0
 tests_verifiers := tests/integrations/test_verifiers.py
 tests_openenv := tests/integrations/test_openenv.py tests/integrations/test_skyrl.py
 tests_tinker := tests/integrations/test_tinker.py
 tests_trainers := tests/integrations/test_trainers.py
+tests_torchrl := tests/integrations/test_torchrl.py
 
 $(PARTNERS:%=.venv-%/.installed): .venv-%/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv-$*

@@ -4,13 +4,15 @@ Tiny runs of five steps, with a checkpoint after every second, in one process ea
 moment is drawn as one of the lines of ``metrics.jsonl``, from the base policy's to the last, and a
 time after it of up to 1.5 times what a step takes; so kills hit rollouts, updates, checkpoints,
 evaluations and the writing of files. The resumed run has to leave what the run to which nothing
-happened left: metrics but for times, all games, and the last checkpoint's weights and moments.
+happened left: metrics but for times, all games, and the last checkpoint's weights and moments; and
+its tracker has to show each step once. Trackers work offline.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -22,6 +24,7 @@ from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file
+from tests.shown import steps_shown
 
 from benchmarks.harness import parser, write
 
@@ -38,19 +41,26 @@ SMALL = {
 MODES: dict[str, dict[str, Any]] = {
     "one after the other": {},
     "overlapping": {"compute.overlap": "true", "learning.importance_cap": 2.0},
+    **{
+        f"three learners, {tracker}": {"compute.learners": 3, "tracker": tracker}
+        for tracker in ("tensorboard", "wandb", "mlflow")
+    },
 }
+# As many CPUs as processes want: three learners on two cores are slow, and as right.
+SSP = "import os; os.cpu_count = lambda: 4; from ssp_env.cli import script; script()"
 
 
 def main() -> int:
     """Kills, resumes, compares and writes the result; 1 if anything differs."""
     options = parser(__doc__)
-    options.add_argument("--kills", type=int, default=20, help="with and without overlap, each")
+    options.add_argument("--kills", type=int, default=20, help="of each mode")
+    options.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     settings = options.parse_args()
 
     rng = np.random.default_rng(settings.seed)
     modes: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
-        for mode in MODES:
+        for mode in settings.modes:
             whole, run = Path(name, mode), Path(name, "killed")
             assert _begin(whole, mode).wait(PATIENCE) == 0, "the run to which nothing happened"
             kills: list[dict[str, Any]] = []
@@ -86,7 +96,7 @@ def _kill(run: Path, mode: str, whole: Path, rng: np.random.Generator) -> dict[s
     saved = sorted(path.name for path in (run / "checkpoints").glob("*"))
     written = _lines(run)
     status = _begin(run, mode, resume=True).wait(PATIENCE)
-    left, expected = _left(run), _left(whole)
+    left, expected = _left(run, mode), _left(whole, mode)
     differs = [name for name, value in expected.items() if left[name] != value]
     return {
         "lines_of_metrics": written,
@@ -101,9 +111,14 @@ def _kill(run: Path, mode: str, whole: Path, rng: np.random.Generator) -> dict[s
 def _begin(run: Path, mode: str, resume: bool = False) -> subprocess.Popen[bytes]:
     values = {**SMALL, **MODES[mode]}
     given = [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
-    ssp = str(Path(sys.executable).with_name("ssp"))
-    command = [ssp, "train", "--quiet", "--steps", str(STEPS), "--out", str(run)]
-    return subprocess.Popen([*command, *(["--resume"] if resume else given)])
+    command = [sys.executable, "-c", SSP, "train", "--quiet", "--steps", str(STEPS)]
+    command += ["--out", str(run), *(["--resume"] if resume else given)]
+    offline = {"WANDB_MODE": "offline", "MLFLOW_TRACKING_URI": f"sqlite:///{_store(run)}"}
+    return subprocess.Popen(command, env={**os.environ, **offline})
+
+
+def _store(run: Path) -> Path:
+    return run.with_name("mlflow.db")
 
 
 def _lines(run: Path) -> int:
@@ -111,8 +126,8 @@ def _lines(run: Path) -> int:
     return file.read_text().count("\n") if file.exists() else 0
 
 
-def _left(run: Path) -> dict[str, Any]:
-    """Metrics without times, games, weights and moments of the last checkpoint.
+def _left(run: Path, mode: str) -> dict[str, Any]:
+    """Metrics without times, games, weights and moments of the last checkpoint, steps shown.
 
     Digests are of tensors, not of files, which may hold the same tensors in another order.
     """
@@ -126,6 +141,7 @@ def _left(run: Path) -> dict[str, Any]:
             for file in sorted(newest.rglob("*.safetensors"))
             for name, tensor in load_file(file).items()
         },
+        "shown": steps_shown(MODES[mode].get("tracker", "tensorboard"), run, _store(run)),
     }
 
 

@@ -64,7 +64,9 @@ def main() -> None:
         )
         if gate.precision is not None:
             recall = "" if gate.recall is None else f", recall {gate.recall:.3f}"
-            page += f"\nThe gate: precision {gate.precision:.3f}{recall}.\n"
+            read = gate.accepted_sound + gate.accepted_unsound
+            page += f"\nThe gate: precision {gate.precision:.3f}{recall}, of "
+            page += f"{read} accepted questions that the world can read.\n"
         (settings.out / f"{name}.md").write_text(page, encoding="utf-8")
 
 

@@ -19,10 +19,13 @@ _PARQUET = b"PAR1"
 def read_table(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows of a file, each with its number and fields; the content says what the file is.
 
-    JSON lines hold one object each; blank ones are passed over. Tab-separated values begin with a
-    line of the fields' names, as DPR's do, and quotes in them are doubled. Fields that are null are
-    left out: a table has a column where any of its rows has a value. A ``DataError`` names the
-    file, and the line that is none of these. Parquet needs pyarrow.
+    JSON lines hold one object each; blank ones are passed over. A file may also be one JSON array
+    of objects, as HotpotQA's are. Tab-separated values begin with a line of the fields' names, as
+    DPR's passages do, and quotes in them are doubled. Of two columns without names, the second one
+    holds lists of answers (DPR's ``qas``), or the first one numbers (MS MARCO): they are
+    ``question`` and ``answers``, or ``id`` and ``text``. Fields that are null are left out: a table
+    has a column where any of its rows has a value. A ``DataError`` names the file, and the line
+    that is none of these. Parquet needs pyarrow.
 
     >>> from tempfile import mkdtemp
     >>> file = Path(mkdtemp(), "psgs.tsv")
@@ -55,6 +58,9 @@ def _lines(path: str | Path, raw: Iterator[bytes]) -> Iterator[tuple[int, dict[s
     if b"\t" in head.strip() and head.lstrip()[:1] not in (b"{", b"["):
         yield from _tabbed(path, chain([head], raw))
         return
+    if head.lstrip()[:1] == b"[":
+        yield from _array(path, head + b"".join(raw))
+        return
     for number, line in enumerate(chain([head], raw), start=1):
         try:
             text = line.decode("utf-8")
@@ -68,11 +74,25 @@ def _lines(path: str | Path, raw: Iterator[bytes]) -> Iterator[tuple[int, dict[s
         yield number, row
 
 
+def _array(path: str | Path, raw: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        rows = json.loads(raw.decode("utf-8"))
+        if strange := next((row for row in rows if not isinstance(row, dict)), None):
+            raise ValueError(f"{type(strange).__name__} in place of an object")
+    except (ValueError, RecursionError) as error:
+        what = f"neither JSON Lines, nor one JSON array of objects, nor a table with tabs ({error})"
+        raise DataError(path, what, 1) from error
+    yield from enumerate(rows, start=1)
+
+
 def _tabbed(path: str | Path, raw: Iterator[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
     csv.field_size_limit(2**31 - 1)
     rows = csv.reader((line.decode("utf-8") for line in raw), delimiter="\t")
     try:
-        names = next(rows)
+        names = first = next(rows)
+        if len(first) == 2 and (first[1].startswith("[") or first[0].isdecimal()):
+            names = ["question", "answers"] if first[1].startswith("[") else ["id", "text"]
+            yield rows.line_num, dict(zip(names, first, strict=True))
         for row in rows:
             if row and len(row) != len(names):
                 what = f"has {len(row)} fields, but {', '.join(names)} are {len(names)}"

@@ -7,7 +7,7 @@
 batch of G * (1 + G) rows, where G is ``num_generations``, is G games: a group of their proposals,
 then a group of attempts for each. The tokenizer has to be the model's.
 
-``Trainer`` is TRL's, with void games left out of its loss.
+``Trainer`` is TRL's, with void games left out of its loss, whichever ``loss_type`` it is.
 """
 
 from __future__ import annotations
@@ -178,8 +178,8 @@ def earned(completions: Sequence[Any], earned: Sequence[float | None], **_: Any)
 
 
 class Trainer(GRPOTrainer):  # type: ignore[misc]
-    """TRL's, whose default loss (``dapo``) void games are no part of. A reward of ``None`` is left
-    out of its group, but TRL still divides the loss by that row's tokens."""
+    """TRL's, with void games no part of the loss. TRL leaves a reward of ``None`` out of its group,
+    but still divides by that row's tokens, or counts it among the rows of a mean."""
 
     def _calculate_rewards(self, *args: Any, **kwargs: Any) -> Any:
         self._rewards = super()._calculate_rewards(*args, **kwargs)
@@ -194,7 +194,14 @@ class Trainer(GRPOTrainer):  # type: ignore[misc]
         if "tool_mask" in batch:
             seen = seen * batch["tool_mask"]
         batch["num_items_in_batch"] = self.accelerator.gather(seen.sum()).sum()
+        batch["rows_for_each_that_counts"] = counts.numel() / counts.sum().clamp(min=1)
         return batch
+
+    def _compute_loss(self, model: Any, inputs: Any) -> Any:
+        loss = super()._compute_loss(model, inputs)
+        by_rows = self.loss_type in ("grpo", "sapo", "dr_grpo", "luspo")
+        # A mean over B rows, of which V are void, times B / (B - V) is one over the others.
+        return loss * inputs["rows_for_each_that_counts"] if by_rows else loss
 
 
 class _AtTheEndOf(StoppingCriteria):  # type: ignore[misc]

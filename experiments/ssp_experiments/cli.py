@@ -51,7 +51,7 @@ def evaluate(
     from ssp_experiments.run.checks import check_places
 
     if len(targets) <= 2:  # more are refused for their number
-        check_places(chosen, targets, [options.questions] if options.questions else [])
+        check_places(chosen, targets, questions=options.questions)
     from ssp_experiments.commands.eval import run
 
     return run(chosen, options, targets)
@@ -144,11 +144,14 @@ def probe(
     Args:
         played: A run directory: how often its own games were won by something other than searching.
     """
-    from ssp_experiments.commands.probe import run
-
     alone = Verified(), ProbeOptions(json=options.json)
     if played and (chosen, options) != alone:
         raise UsageError("ssp probe RUN reads games that were played, and takes --json alone")
+    from ssp_experiments.run.checks import check_places
+
+    check_places(Chosen(), files=[played] if played else [])
+    from ssp_experiments.commands.probe import run
+
     return run(chosen, options, played)
 
 
@@ -168,9 +171,10 @@ def plan(
         memory: Memory of each of them in GiB (default: 80).
         json: Print one JSON object, in bytes.
     """
+    config = chosen.config()
     from ssp_experiments.commands.plan import run
 
-    return run(chosen.config(), gpus=gpus, memory=memory, as_json=json)
+    return run(config, gpus=gpus, memory=memory, as_json=json)
 
 
 def bootstrap(
@@ -300,6 +304,9 @@ def report(
         out: The page (default: report-RUN.html).
         tokens: Include token ids and log-probabilities.
     """
+    from ssp_experiments.run.checks import check_places
+
+    check_places(Chosen(), files=runs)
     from ssp_experiments.commands.report import report
 
     return report(runs, out, tokens)

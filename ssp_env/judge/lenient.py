@@ -84,7 +84,8 @@ def _matched(question: str, prediction: str, wordings: Sequence[str]) -> tuple[s
     said = _stripped(prediction, question)
     if not said:
         return None, "an evasion"
-    wanted = {_meant(question, wording): wording for wording in wordings if len(wording) <= LONGEST}
+    asked_in = question + "£" * ("£" in prediction)
+    wanted = {_meant(asked_in, wording): wording for wording in wordings if len(wording) <= LONGEST}
     said = _meant(f"{question} {' '.join(wordings)}", said) if "second" not in said else said
     if _is_elsewhere(wanted, said):
         return None, "another region"
@@ -112,7 +113,9 @@ def _matched(question: str, prediction: str, wordings: Sequence[str]) -> tuple[s
 
 _normal = lru_cache(maxsize=8192)(normalise)
 _FIGURE = re.compile(r"(?:(?<![\w)\]])-|(?<=\^)-)?\d[\d.,:/^]*(?:e-?\d+)?")
-_MEANT = re.compile(r"(?<=\w)(?:\+\+|[+#♯♭])|(?<=\b[A-Z])-(?!\w)|[<>=≤≥±~]|(?<=\s)[aA]\.?$")
+_MEANT = re.compile(
+    r"(?<=\w)(?:\+\+|[+#♯♭])|(?<=\b[A-Z])(?:-(?!\w)|\*(?![*\w]))|[<>=≤≥±~]|(?<=\s)[aA]\.?$"
+)
 
 
 def _same_signs(one: str, other: str) -> bool:
@@ -130,11 +133,15 @@ def _same_signs(one: str, other: str) -> bool:
 
 _ARC = re.compile(r"\barc|°|\bdegree|\bangle|parallax")
 _ORDER = re.compile(r"(?i)\b(?:place|position|rank|number|order|edition|season|amendment|century)")
+_POUNDS = re.compile(r"(?i)\bpounds?\b(?! sterling)")
 _PERIOD = re.compile(r"(?i)\bunits?\b|\bhow long\b|\bmeasure|\bduration\b")
 
 
 def _meant(question: str, text: str) -> str:
-    """The text with primes as parts of an angle, or "the second" as a time, if that is asked."""
+    """The text with primes as parts of an angle, pounds as money, or "the second" as a time, if
+    that is what the question, or another answer beside it, speaks of."""
+    if "£" in question:
+        text = _POUNDS.sub("gbp", text)
     if _ARC.search(question + text):
         text = rewrite(text, "arcs")
     second = re.fullmatch(r"(?i)(the )?second", text)

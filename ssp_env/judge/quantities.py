@@ -286,7 +286,7 @@ def _simple_unit(written: Sequence[str], stems: Sequence[str]) -> tuple[Unit, in
             unit, power = made.get(symbol[:-1]), int(symbol[-1])
         unit = unit or folded.get(symbol.lower())
         if unit is not None:
-            if not power and unit.dimension == "length" and stems[end : end + 1]:
+            if not power and unit.dimension in ("length", "time") and stems[end : end + 1]:
                 power = _POWERS.get(stems[end], 0)
                 end += power > 0
             return (Unit(f"{unit.dimension}^{power}", unit.factor**power) if power else unit), end

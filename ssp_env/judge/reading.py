@@ -95,7 +95,8 @@ def _numbered(tokens: Sequence[Token]) -> list[Word]:
         token, after = tokens[at], tokens[at + 1]
         gap, kept = kept or token.gap, ""
         last = made[-1] if made else Word("")
-        second = token.low == "second" and last.amount is not None  # of time
+        timed = last.amount is not None or last.key == "per"
+        second = token.low == "second" and timed  # of time
         begins = token.low in BEGINNINGS or token.low[0].isdecimal()
         number = begins and not second and read_number(tokens, at, last.key in _CURRENCIES)
         if number:

@@ -215,7 +215,10 @@ def _is_pair(result: Any, count: int) -> bool:
         and isinstance(scores, list)
         and len(documents) == len(scores) == count
         and all(isinstance(each, list) for each in (*documents, *scores))
-        and any(isinstance(score, float | int) for row in scores for score in row)
+        and (
+            any(isinstance(score, float | int) for row in scores for score in row)
+            or not any((*documents, *scores))  # nothing was found
+        )
     )
 
 
@@ -238,7 +241,7 @@ def _document(hit: Any) -> Document | None:
         return None
     if isinstance(row, str):
         row = {"contents": row}
-    contents, title, text = row.get("contents"), row.get("title"), row.get("text")
+    contents, title, text = (_text(row.get(name)) for name in ("contents", "title", "text"))
     if isinstance(text, str) and (isinstance(title, str) or contents is None):
         title = title or ""
     elif isinstance(contents, str):
@@ -254,6 +257,11 @@ def _document(hit: Any) -> Document | None:
     # Search-R1's BM25 sends no id: what is written is what it is. In some corpora it is a number.
     name = row.get("id")
     return replace(document, id=_digest(document) if name is None else well_formed(str(name)))
+
+
+def _text(value: Any) -> Any:
+    """A text, also where a table made a number of it."""
+    return str(value) if isinstance(value, int | float) else value
 
 
 def _score(hit: Any) -> float | None:

@@ -208,14 +208,16 @@ def _is_misspelled(target: Sequence[str], words: Sequence[str]) -> bool:
 def _is_slip(word: str, name: str) -> bool:
     """The word is the name but for a letter that is missing inside, or there twice.
 
-    Without its last letter, a name may be another: ``Cuba`` is not ``Cuban``. A short one has to be
-    written with the same capital, and a letter less would make too many others of it."""
+    Without its last letter, a name may be another, unless it is long: ``Cuba`` is not ``Cuban``. A
+    short one has to be written with the same capital, and a letter less would make too many others
+    of it."""
     if len(name) < _LETTERS - 1 or (word[0] != name[0] and len(name) < _LONG):
         return False
     word, name = word.casefold(), name.casefold()
     if len(word) > len(name):
         return any(name[:i] + name[i - 1 :] == word for i in range(1, len(name) + 1))
-    inside = range(1, len(name) - 1) if len(name) >= _LETTERS else ()
+    end = len(name) - (len(name) < _LONG or name[-1] in "ns")
+    inside = range(1, end) if len(name) >= _LETTERS else ()
     return any(name[:i] + name[i + 1 :] == word for i in inside)
 
 

@@ -242,6 +242,7 @@ def _overlap(left: Counter[str], right: Counter[str]) -> float:
 
 _RAISED = re.compile("(?<=[0-9A-Za-z)])[⁰¹²³⁴-⁹⁺⁻]+")
 _VULGAR = re.compile("(?<=[0-9])[¼-¾⅐-⅞↉]")
+_ANGSTROM = re.compile(r"(?<=[0-9])\s?[Å\u212b](?!\w)")
 _FOREIGN = re.compile(r"[^\W\d_]*[^\W\d_\x00-\x7f][^\W\d_]*")
 
 
@@ -256,7 +257,8 @@ def in_latin(text: str) -> str:
     """
     if text.isascii():
         return compatible(text)
-    text = _VULGAR.sub(r" \g<0>", _RAISED.sub(r"^\g<0>", text)).replace("″", '"')
+    text = _ANGSTROM.sub(" angstrom", text)
+    text = _VULGAR.sub(r" \g<0>", _RAISED.sub(r"^\g<0>", text)).replace("″", '"').replace("ʺ", '"')
     text = plain(text).replace("\u2044", "/").replace("\u2212", "-")
     return text if text.isascii() else _FOREIGN.sub(_latin_word, text)
 

@@ -3,8 +3,10 @@ from them, and what two sets have in common."""
 
 from __future__ import annotations
 
+from ast import literal_eval
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 from zlib import crc32
@@ -47,23 +49,42 @@ class _Asking(_Row):
         return self.question or ""
 
 
+def _written_list(value: Any) -> Any:
+    """A list, also where a table has it as Python or JSON writes it."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        with suppress(ValueError, SyntaxError):
+            return literal_eval(value.strip())
+    return value
+
+
+_Listed = Annotated[list[Text], BeforeValidator(_written_list)]
+
+
 class _OwnRow(_Asking):
-    answers: list[Text] = Field(min_length=1)
+    answers: _Listed = Field(min_length=1)
 
     def wordings(self) -> list[str]:
         return self.answers
 
 
+def _worded(value: Any) -> Any:
+    """Wordings of an answer: one, several, or TriviaQA's value with its aliases."""
+    if isinstance(value, dict) and "value" in value:
+        return [value["value"], *value.get("aliases", ())]
+    return _listed(value)
+
+
 class _LedgerRow(_Asking):
-    answer: Text
+    answer: Annotated[list[Text], BeforeValidator(_worded)] = Field(min_length=1)
     aliases: list[Text] = Field(default_factory=list)
+    answer_aliases: list[Text] = Field(default_factory=list)
 
     def wordings(self) -> list[str]:
-        return [self.answer, *self.aliases]
+        return [*dict.fromkeys([*self.answer, *self.aliases, *self.answer_aliases])]
 
 
 class _FlashRAGRow(_Asking):
-    golden_answers: list[Text] = Field(min_length=1)
+    golden_answers: _Listed = Field(min_length=1)
 
     def wordings(self) -> list[str]:
         return self.golden_answers
@@ -131,7 +152,8 @@ FORMS: dict[str, type[_Row]] = {
 }
 """Form of a line, by the field that holds its answers; of several, the first counts."""
 ANSWERS = (
-    "answers (ours), answer and aliases (`ssp questions`), golden_answers (FlashRAG), "
+    "answers (ours, DPR), answer and aliases (`ssp questions`, NQ-open, HotpotQA, TriviaQA, "
+    "MuSiQue), golden_answers (FlashRAG), "
     "reward_model.ground_truth.target (verl) or ground_truth (the paper)"
 )
 WANTED = f"question with {ANSWERS}; with verl's also a prompt"
@@ -147,14 +169,17 @@ def read_questions(path: str | Path, group: str = "all") -> tuple[Question, ...]
     The fields of each line say which form it has:
 
     - ``question`` and ``answers``, the canonical one first
-    - ``question``, ``answer`` and ``aliases``, as `ssp questions` writes them
+    - ``question``, ``answer`` and ``aliases``, as `ssp questions` writes them; ``answer`` may be a
+      list (NQ-open) or have a ``value`` and ``aliases`` (TriviaQA), or ``answer_aliases`` beside it
+      (MuSiQue)
+    - ``text`` and ``metadata.answer``, as BEIR has HotpotQA
     - ``question`` and ``golden_answers``, as FlashRAG has them
     - ``reward_model.ground_truth.target`` with a ``question`` (of its own, or in ``extra_info``) or
       a ``prompt``, as verl has them; of a prompt, what follows its last ``Question:`` counts
     - ``question`` and ``ground_truth``, as the paper's answers have it
 
     ``group``, or else ``data_source``, names the group; a line without either is in ``group``. A
-    line without ``id`` is called ``q<line number>``.
+    line without ``id`` or ``_id`` is called ``q<line number>``.
 
     >>> from tempfile import mkdtemp
     >>> file = Path(mkdtemp(), "mine.jsonl")
@@ -167,6 +192,11 @@ def read_questions(path: str | Path, group: str = "all") -> tuple[Question, ...]
         Question(name, row.asked(), tuple(row.wordings()), row.group or row.data_source or group)
         for name, row in rows
     )
+
+
+def check_first_question(path: str | Path) -> None:
+    """Raises what :func:`read_questions` would raise for the first row of a file, at once."""
+    next(_rows(path, asking=True), None)
 
 
 def read_answers(path: str | Path) -> tuple[tuple[GroundTruth, ...], dict[str, int]]:
@@ -186,7 +216,8 @@ def _split(wordings: Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def _rows(path: str | Path, *, asking: bool = False) -> Iterator[tuple[int, _Row]]:
-    for line, fields in read_table(path):
+    for line, row_fields in read_table(path):
+        fields = _unfolded(row_fields)
         form = next((kind for name, kind in FORMS.items() if name in fields), None)
         if form is None:
             raise DataError(path, f"no answer in it: {fields_of(fields)}; give {WANTED}", line)
@@ -198,6 +229,16 @@ def _rows(path: str | Path, *, asking: bool = False) -> Iterator[tuple[int, _Row
             # Files that join several data sets number each of them from 0.
             row = row.model_copy(update={"id": f"{row.data_source}/{row.id}"})
         yield line, row
+
+
+def _unfolded(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields with those of BEIR under our names."""
+    if "_id" in fields:
+        fields = {"id": fields["_id"], **fields}
+    about = fields.get("metadata")
+    if isinstance(about, dict) and "answer" in about and "text" in fields:
+        fields = {"question": fields["text"], "answer": about["answer"], **fields}
+    return fields
 
 
 # -- sets of questions ---------------------------------------------------------------------------

@@ -30,6 +30,7 @@ def trainer_of(
     rows: list[dict[str, Any]],
     kind: Any = None,
     cut_off: bool = False,
+    loss_type: str = "dapo",
     **more: Any,
 ) -> Any:
     """A trainer of a tiny model, for one step on all rows; ``cut_off``: TRL masks what is."""
@@ -63,6 +64,7 @@ def trainer_of(
         max_completion_length=12,
         scale_rewards="none",
         mask_truncated_completions=cut_off,
+        loss_type=loss_type,
         shuffle_dataset=False,
         logging_steps=1,
         report_to=[],
@@ -85,7 +87,7 @@ def packaged_tokenizer() -> Any:
 
 
 def batch_of(folder: Path, recorded: Recorded, **more: Any) -> dict[str, Any]:
-    """What TRL's loss gets of recorded games."""
+    """What TRL's loss gets of recorded games, and the ``loss``."""
     import trl_ssp
 
     def write(trainer: Any, turns: list[Any]) -> list[Any]:
@@ -98,9 +100,14 @@ def batch_of(folder: Path, recorded: Recorded, **more: Any) -> dict[str, Any]:
     trainer = trainer_of(folder, packaged_tokenizer(), rows, **given)
     seen: list[Any] = []
     compute = trainer._compute_loss
-    trainer._compute_loss = lambda model, inputs: (seen.append(inputs), compute(model, inputs))[1]
-    trainer.train()
 
+    def kept(model: Any, inputs: Any) -> Any:
+        loss = compute(model, inputs)
+        seen.append({**inputs, "loss": loss.item()})
+        return loss
+
+    trainer._compute_loss = kept
+    trainer.train()
     (batch,) = seen
     return dict(batch)
 
@@ -147,20 +154,47 @@ def test_what_trl_takes_for_cut_off_is_what_ran_out_of_tokens(tmp_path: Path) ->
     assert learnt(masked) == learnt(plain) == int(masked["num_items_in_batch"]) > 0
 
 
+def some(completions: Any, earned: Any, **_: Any) -> list[float | None]:
+    """Every other game is void."""
+    return [None if i % 2 else reward for i, reward in enumerate(earned)]
+
+
 def test_a_void_game_is_no_part_of_the_loss(tmp_path: Path) -> None:
     """Of which TRL's own trainer divides by its tokens."""
     import trl_ssp
 
     recorded = Recorded(ATTEMPTS, game={"attempts": ATTEMPTS})
-
-    def some(completions: Any, earned: Any, **_: Any) -> list[float | None]:
-        return [None if i % 2 else reward for i, reward in enumerate(earned)]
-
     theirs = batch_of(tmp_path / "theirs", recorded, reward_funcs=[some])
     ours = batch_of(tmp_path / "ours", recorded, reward_funcs=[some], kind=trl_ssp.Trainer)
     assert 0 < learnt(ours) < learnt(theirs)
     assert int(ours["num_items_in_batch"]) == learnt(ours)
     assert not ours["advantages"][ours["completion_mask"].sum(1) == 0].any()
+
+
+@pytest.mark.parametrize("loss_type", ["dapo", "grpo", "dr_grpo"])
+def test_no_loss_divides_by_void_games(loss_type: str, tmp_path: Path) -> None:
+    """At the first step, each token's loss is minus the advantage of its row."""
+    import trl_ssp
+
+    class Trainer(trl_ssp.Trainer):
+        def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
+            batch = super()._generate_and_score_completions(inputs)
+            return {**batch, "advantages": batch["advantages"] ** 2}  # their sum is not 0
+
+    recorded = Recorded(ATTEMPTS, game={"attempts": ATTEMPTS})
+    given = {"reward_funcs": [some], "kind": Trainer, "loss_type": loss_type}
+    batch = batch_of(tmp_path, recorded, **given)
+    mask = batch["completion_mask"] * batch["tool_mask"]
+    tokens, advantages = mask.sum(1), batch["advantages"]
+    counted = int((batch["completion_mask"].sum(1) > 0).sum())
+    assert 0 < counted < ROWS
+    expected = {
+        "dapo": float((advantages * tokens).sum() / tokens.sum()),
+        "grpo": float(advantages[tokens > 0].sum() / counted),
+        "dr_grpo": float((advantages * tokens).sum() / counted / 12),  # max_completion_length
+    }
+    assert expected[loss_type] != 0
+    assert batch["loss"] == pytest.approx(-expected[loss_type], abs=1e-6)
 
 
 def test_the_models_own_tokens_are_recorded(tmp_path: Path) -> None:

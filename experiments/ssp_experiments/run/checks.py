@@ -28,6 +28,7 @@ from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question
 from ssp_env.wording.normal import normalise
 from ssp_env.worlds import check_world
+from ssp_env.worlds.questions import check_first_question
 from ssp_experiments.config import (
     RunConfig,
     check_model_directory,
@@ -66,8 +67,14 @@ def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     check_search(config.search, config.game.tools)
 
 
-def check_places(chosen: Chosen, policies: Sequence[str] = (), files: Sequence[str] = ()) -> None:
-    """Looks whether what a command names is there: policies, files, and the settings' own.
+def check_places(
+    chosen: Chosen,
+    policies: Sequence[str] = (),
+    files: Sequence[str] = (),
+    questions: str | None = None,
+) -> None:
+    """Looks whether what a command names is there: policies, files, and the settings' own; and
+    whether a file of questions begins with one.
 
     What loads PyTorch takes many seconds, and some commands do before they look."""
     changes = chosen.changes()
@@ -77,9 +84,11 @@ def check_places(chosen: Chosen, policies: Sequence[str] = (), files: Sequence[s
             raise ModelError(f"{place} cannot be read: there is no such file")
         if policy and (place.is_dir() or not place.exists()):
             check_model_directory(place)
-    for file in files:
+    for file in [*files, *([questions] if questions else [])]:
         if not Path(file).exists():
             raise DataError(file, "cannot be read: there is no such file")
+    if questions:
+        check_first_question(questions)
     for name, value in changes.items():
         if name.startswith("world_options.") and name.endswith("_path") and value:
             check_file(name, value)

@@ -67,6 +67,7 @@ def train(
     planned = check_memory(config)
     rules, questions = open_training(config)
     directory = RunDirectory(out)
+    had_ended = directory.summary.exists()
     saved_rules = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
     with kept_open(), directory.claimed(config, resume) as steps_done:
         tell_lost_games(directory, steps_done)
@@ -90,19 +91,30 @@ def train(
                         progress.note(f"from here on, it is played by other {what} than before")
                 if stopped := directory.read_stopped():
                     progress.note(f"it was stopped after step {stopped.step}: {stopped}")
-                try:
-                    track = open_.enter_context(tracking(config, directory, steps_done))
-                except Exception as error:  # each library raises its own
-                    what = f"tracker {config.tracker} cannot be opened: {error}"
-                    raise RunError(what) from error
+                track = open_tracker(open_, config, directory, steps_done)
                 run = _Run(
                     planned, directory, saved_rules, questions, progress, track, report, began
                 )
                 run.play(steps_done)
 
+        elif not had_ended:
+            # Killed behind its last checkpoint: the tracker may lack what it had not written yet.
+            with ExitStack() as open_:
+                open_tracker(open_, config, directory, steps_done)
+
         summary = summarise(config, directory, rules)
         directory.write_summary(summary)
         return summary
+
+
+def open_tracker(
+    open_: ExitStack, config: RunConfig, directory: RunDirectory, steps_done: int
+) -> Show:
+    """The run's tracker, until the stack closes it."""
+    try:
+        return open_.enter_context(tracking(config, directory, steps_done))
+    except Exception as error:  # each library raises its own
+        raise RunError(f"tracker {config.tracker} cannot be opened: {error}") from error
 
 
 def tell_lost_games(directory: RunDirectory, steps_done: int) -> None:

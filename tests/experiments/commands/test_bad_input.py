@@ -298,15 +298,20 @@ def test_what_is_not_there_is_told_before_pytorch_is_loaded(place: Path) -> None
     commands = (
         "eval nope",
         "eval --questions nope",
+        "eval --questions nope.jsonl",
         f"eval {corpus}",
         f"train {corpus} --model run",
         "train --questions nope",
         "train --set game.prompts=nope",
+        "plan --preset nope",
+        "probe nope",
+        "report nope",
         "play --model nope",
         "league nope",
         "export nope -o new",
         "imitate --out new --games nope",
     )
+    (place / "nope.jsonl").write_text('{"query": "who?"}\n')  # no question in a form that is known
     command, text = [sys.executable, "-c", UNSEEN], "\n".join(commands)
     ran = subprocess.run(command, input=text, capture_output=True, text=True, cwd=place)
     assert ran.returncode == 0, ran.stderr

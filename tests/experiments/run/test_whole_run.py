@@ -5,18 +5,21 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from runs import all_games, games, metrics
+from shown import wandb_history
 
 from ssp_env.cli import main
 from ssp_env.replay import read_games
 from ssp_experiments.config import RunConfig, TrackerName, make_config
 from ssp_experiments.run.rundir import RunDirectory
-from ssp_experiments.run.trackers import plain, tracking
+from ssp_experiments.run.trackers import TRACKERS, Line, Log, plain, tracking
 
 
 def test_the_directory_holds_the_settings_and_what_was_reached(
@@ -89,6 +92,27 @@ def test_a_finished_run_is_summed_up_again_without_playing(whole_run: Path) -> N
     assert games(whole_run) == played
 
 
+def test_a_run_killed_behind_its_last_checkpoint_shows_what_its_tracker_lacks(
+    whole_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """wandb loses the end of what a killed run said."""
+    held: list[list[int]] = []
+
+    @contextmanager
+    def tracker(config: RunConfig, run: RunDirectory, before: Sequence[Line]) -> Iterator[Log]:
+        held.append([line["step"] for line in before])
+        yield lambda step, figures: None
+
+    monkeypatch.setitem(TRACKERS, "tensorboard", tracker)
+    run = tmp_path / "run"
+    shutil.copytree(whole_run, run)
+    (run / "summary.json").unlink()
+    for _ in range(2):  # a run that has ended shows nothing again
+        assert main(["train", "--resume", "--out", str(run)]) == 0
+    assert held == [[0, 1, 2, 3, 4]]
+    assert (run / "summary.json").read_bytes() == (whole_run / "summary.json").read_bytes()
+
+
 # -- trackers ----------------------------------------------------------------------------------
 
 
@@ -123,32 +147,6 @@ def test_wandb_shows_each_step_of_a_killed_run_once(
     (file,) = tmp_path.glob(f"wandb/offline-run-*-{name}/run-{name}.wandb")
     assert [step for step, _ in wandb_history(file)] == [0, 1, 2, 3, 4]
     assert {figures["valid_rate"] for _, figures in wandb_history(file)} == {0, 0.1, 0.2, 0.3, 0.4}
-
-
-def wandb_history(file: Path) -> list[tuple[int, dict[str, Any]]]:
-    """Steps and figures in the order in which a file holds them."""
-    from wandb.proto.wandb_internal_pb2 import Record
-
-    held, data, at = [], file.read_bytes(), 7
-    whole = b""
-    while at + 7 <= len(data):
-        # Blocks of 32 KiB of chunks: checksum, length, kind (1: whole, 2 to 4: its parts).
-        if (left := 2**15 - at % 2**15) < 7:
-            at += left
-            continue
-        size, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
-        whole += data[at + 7 : at + 7 + size]
-        at += 7 + size
-        if kind in (1, 4):
-            record = Record.FromString(whole)
-            whole = b""
-            if record.WhichOneof("record_type") == "history":
-                items = {
-                    item.key or ".".join(item.nested_key): json.loads(item.value_json)
-                    for item in record.history.item
-                }
-                held.append((record.history.step.num or items["_step"], items))
-    return held
 
 
 def test_mlflow_shows_each_step_of_a_killed_run_once(

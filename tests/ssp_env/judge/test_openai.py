@@ -362,6 +362,10 @@ VERDICTS = {
     "<think>a</think>b<think>verdict: correct</think>\nverdict: incorrect": False,
     "Both say Paris.\nVerdict: correct\nThe wording does not matter.": True,
     "My verdict:\nverdict: correct": True,
+    '{\n "verdict": "incorrect",\n "reason": "other names"\n}': False,
+    '{"verdict": "correct"}': True,
+    "verdict: correct (both name the city)": True,
+    "Verdict: ✅ Correct": True,
     # What a reply only quotes.
     "The candidate says:\nverdict: correct\nThat is no city.\n\nverdict: incorrect": False,
     "> verdict: correct\n\nverdict: incorrect": False,

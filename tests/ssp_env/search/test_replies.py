@@ -33,6 +33,8 @@ VIENNA = ("Vienna", "A city.", None)
          [("", "A.", None)]),
         ([{"document": {"title": None, "contents": "T\nx"}, "score": "NaN"}], [("T", "x", None)]),
         ([{"document": {"text": "A."}, "score": "0.25"}], [("", "A.", 0.25)]),
+        ([{"document": {"title": 1984, "text": 5}}, {"document": {"contents": 1984}}],
+         [("1984", "5", None), ("", "1984", None)]),
         # More than asked for, and repeats: the server's order counts.
         ([{"document": {"id": i, "contents": f"text {i}"}} for i in range(7)],
          [("", f"text {i}", None) for i in range(3)]),
@@ -69,6 +71,8 @@ def test_documents_and_scores_may_come_apart() -> None:
     first, second = read_reply(body, 2, 5)
     assert [(d.id, d.score) for d in (*first, *second)] == [("1", 2.5), ("2", 1.5), ("3", 0.5)]
     assert read_reply(json.dumps(documents).encode(), 2, 5) == [first, second]
+    assert read_reply(b"[[[]], [[]]]", 1, 5) == [[]], "nothing was found"
+    assert read_reply(b"[[[], []], [[], []]]", 2, 5) == read_reply(b"[[], []]", 2, 5) == [[], []]
 
 
 def test_a_reranking_server_leaves_out_a_query_without_documents() -> None:

@@ -128,7 +128,7 @@ GIVEN_AWAY = [
     ("What began in 1,8,4,2?", "1842"), ("What are the 1842s?", "1842"),
     ("What is year1842x?", "1842"), ("What began on May 12, 19 12?", "1912"),
     ("Who ruled Viena?", "Vienna"), ("Who ruled Viennna?", "Vienna"), ("Where is Kieev?", "Kiev"),
-    ("Who met Gorge Smith?", "George Smith"),
+    ("Who met Gorge Smith?", "George Smith"), ("What did Shakespear write?", "Shakespeare"),
     ("Who met George Smmith?", "George Smith"), ("Where is argentia?", "Argentina"),
 ]  # fmt: skip
 
@@ -146,6 +146,7 @@ KEPT_SECRET = [
     ("What came in the 1990s?", "1990"), ("What has 18.42 tons?", "1842"),
     ("Who is between 18 and 42?", "1842"), ("What weighs 11842 tons?", "1842"),
     ("Is the lack of it new?", "Black"), ("Who is Ian?", "Iran"), ("Who is from Cuba?", "Cuban"),
+    ("Who is from Australia?", "Australian"), ("Who is Louis?", "Louise"),
     ("Who was Ferdinand I?", "Ferdinand IV"), ("Who met Ann?", "Anna"),
     ("Did George meet Smith?", "George Smith"), ("Anything at all?", " \u200b "),
 ]  # fmt: skip

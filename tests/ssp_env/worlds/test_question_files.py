@@ -42,6 +42,16 @@ def write(path: Path, *rows: Any) -> Path:
         ({"question": "who wrote it?", "answer": "Jane", "aliases": ["J."], "games": []}, ANSWERED),
         ({"question": "who wrote it?", "golden_answers": ["Jane", "J."]}, ANSWERED),
         (VERL, Question("q1", "who wrote it?", ("Jane", "J."), "nq")),
+        ({"question": "who wrote it?", "answer": ["Jane", "J."]}, ANSWERED),
+        (
+            {"question": "who wrote it?", "answer": {"value": "Jane", "aliases": ["Jane", "J."]}},
+            ANSWERED,
+        ),
+        ({"question": "who wrote it?", "answer": "Jane", "answer_aliases": ["J."]}, ANSWERED),
+        (
+            {"_id": "5a8b", "text": "who?", "metadata": {"answer": "Jane", "facts": ["x"]}},
+            Question("5a8b", "who?", ("Jane",)),
+        ),
         # Search-R1's own files have all of it, and count each data set from 0.
         (
             {**VERL, "id": "train_0", "question": "who?", "golden_answers": ["Jane"]},
@@ -76,6 +86,47 @@ def test_the_fields_of_a_line_say_which_form_it_has(
     assert read_questions(table) == (found, Question("other", "what?", ("this",)))
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        # DPR's qas have no line of names; NQ's are quoted as a table wants it.
+        ("who wrote it?\t['Jane', \"J.\"]\nand \"this\"?\t\"[\"\"O'Hara\"\"]\"\n",
+         [ANSWERED, Question("q2", 'and "this"?', ("O'Hara",))]),
+        ("question\tanswers\nwho wrote it?\t[\"Jane\", \"J.\"]\n",
+         [Question("q2", "who wrote it?", ("Jane", "J."))]),
+        # HotpotQA, 2Wiki and DPR's training data are one array.
+        ('[{"question": "who wrote it?",\n "answer": ["Jane", "J."]},\n'
+         '{"_id": "x", "question": "what?", "answer": "y"}]',
+         [ANSWERED, Question("x", "what?", ("y",))]),
+    ],
+)  # fmt: skip
+def test_tables_without_names_and_arrays_are_read(
+    text: str, found: list[Question], tmp_path: Path
+) -> None:
+    file = tmp_path / "nq-test.csv"
+    file.write_text(text, encoding="utf-8")
+    assert read_questions(file) == tuple(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("query-id\tcorpus-id\tscore\n1\t2\t1\n", "the line has query-id, corpus-id, score"),
+        ("0\tThe Manhattan Project was.\n", "the line has id, text"),
+        ("who?\t['Jane'\n", "field 'answers': .*not \"\\['Jane'\""),
+        ('[{"question": "who?"}, 3]', "int in place of an object"),
+        ('[{"question": "who?"}', "one JSON array of objects"),
+    ],
+)
+def test_tables_and_arrays_without_answers_are_refused(
+    text: str, says: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "qrels.tsv"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=says):
+        read_questions(file)
+
+
 SEEN = "the line has query, reply"
 
 
@@ -84,7 +135,7 @@ SEEN = "the line has query, reply"
     [
         ({"query": "who?", "reply": "Jane"}, rf"{SEEN}; give question with answers \(ours"),
         ({"query": "who?", "reply": "Jane"}, r"golden_answers \(FlashRAG\).*target \(verl"),
-        ({"_id": "1", "text": "who?"}, "no answer in it: the line has _id, text"),
+        ({"_id": "1", "text": "who?", "metadata": {}}, "no answer in it: the line has .*text, met"),
         ({"answers": ["Jane"]}, "no question in it: the line has answers"),
         ({"question": " ", "answers": ["Jane"]}, "field 'question'"),
         ({"question": "who?", "golden_answers": []}, "field 'golden_answers': .*; not "),

@@ -1,0 +1,35 @@
+"""Ctrl-C at any moment of the first seconds of a command."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from runs import environment
+
+START = "import signal; print('begun', flush=True); from ssp_experiments.launch import script"
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.2, 0.4, 0.8])
+def test_ctrl_c_while_modules_are_imported_is_a_sentence(seconds: float) -> None:
+    command = [sys.executable, "-c", f"{START}; script()", "eval", "--per-group", "1"]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "begun\n"
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    assert process.returncode == 130, said
+    assert said.splitlines()[-1] == "ssp: interrupted"
+    assert "Traceback" not in said
