@@ -247,7 +247,9 @@ class GameBatch:
                 # Each in an order of its own: a verdict should not depend on what comes last.
                 order = game.shuffled(documents, number)
                 given: dict[str, Any] = {as_what: order}
-                ids = verification_prompt(prompts, config, question, order)
+                if config.sees_candidate:
+                    given["candidate"] = game.truth.answer
+                ids = verification_prompt(prompts, config, game, order)
                 limits = self.rules.limits[Role.VERIFIER]
                 game.verification_attempts.append(
                     Attempt(Trajectory(limits, ids, question, **given))

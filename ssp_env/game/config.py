@@ -9,7 +9,7 @@ from pydantic import NonNegativeInt, PositiveInt, model_validator
 from ssp_env.config import Settings
 from ssp_env.errors import ConfigError
 
-VerifierName = Literal["auto", "world", "policy", "openai", "none"]
+VerifierName = Literal["auto", "world", "policy", "frozen", "openai", "none"]
 FilterName = Literal[
     "empty_question",
     "no_search",
@@ -74,12 +74,14 @@ class GameConfig(Settings):
     """Filters that a question must pass, in order; see :mod:`ssp_env.game.filters`. ``None``: the
     first five, and where the policy verifies also ``unsolved``."""
     verifier: VerifierName = "policy"
-    """Verifier of questions: ``policy`` (Algorithm 1), ``world`` (its symbolic reader), ``openai``
-    (a model behind an API), ``none``, or ``auto``: ``world`` where it can read, else ``policy``."""
-    verification_prompt: Literal["solver", "documents", "attempt"] = "solver"
+    """Verifier of questions: ``policy`` (Algorithm 1), ``frozen`` (an earlier one, in training; see
+    ``learning.verifier_model`` and ``learning.verifier_refresh``), ``world`` (its symbolic reader),
+    ``openai`` (a model behind an API), ``none``, or ``auto``: ``world`` where it can read, else
+    ``policy``."""
+    verification_prompt: Literal["solver", "documents", "attempt", "candidate"] = "solver"
     """Form of a verifying model's documents: ``solver`` (as after a search for the question),
-    ``attempt`` (by searches of its own that find these alone) or ``documents`` (in a prompt of its
-    own)."""
+    ``attempt`` (by searches of its own that find these alone), ``documents`` (in a prompt of its
+    own) or, for comparison, ``candidate`` (with the answer, and it says yes or no)."""
     verifications: tuple[PositiveInt, PositiveInt] = (2, 3)
     """``(k, n)``: where the policy verifies, it reads the documents in n orders, at a temperature
     of .5 (of 1 for a single reading), and must be right k times. The paper: (1, 1)."""
@@ -113,6 +115,9 @@ class GameConfig(Settings):
         if self.asked_searches[1] > self.max_searches:
             fix = f"give no more than max_searches = {self.max_searches}"
             raise ConfigError("game.asked_searches", self.asked_searches, fix)
+        if self.verifier == "openai" and self.sees_candidate:
+            fix = "a policy alone reads so: verifier=policy or frozen, or another form"
+            raise ConfigError("game.verification_prompt", self.verification_prompt, fix)
         return self
 
     @property
@@ -126,6 +131,11 @@ class GameConfig(Settings):
     def verifies_by_attempt(self) -> bool:
         """True if verification is an attempt of the solver, among its documents alone."""
         return self.verification_prompt == "attempt"
+
+    @property
+    def sees_candidate(self) -> bool:
+        """True if a policy that verifies is shown the answer."""
+        return self.verification_prompt == "candidate"
 
     @property
     def verification_temperature(self) -> float:

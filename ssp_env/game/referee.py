@@ -20,7 +20,7 @@ from ssp_env.game.noise import NoiseDocument, Retrieved
 from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Ending, Outcome
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.game.verification import find_among, fit_documents
+from ssp_env.game.verification import find_among, fit_documents, says_yes
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
 from ssp_env.search.base import Results, all_found, search_each
 from ssp_env.search.pages import LONGEST
@@ -189,9 +189,8 @@ class Referee:
                 game.void(error)
                 continue
 
-            question, documents = game.question or "", game.materials
-            given = rules.prompts, rules.config, question, documents, game.noise
-            shown.append((game, fit_documents(*given, partial(self._orders, game))))
+            orders = partial(self._orders, game)
+            shown.append((game, fit_documents(rules.prompts, rules.config, game, orders)))
         return shown
 
     def _orders(self, game: Game, documents: Sequence[Document]) -> list[Sequence[Document]]:
@@ -211,12 +210,17 @@ class Referee:
             self.fail(game, UNVERIFIED)
 
     def judge_verifications(self, games: Iterable[Game]) -> None:
-        """Judges what the policy answered as the verifier, like any answer (Algorithm 1)."""
+        """Judges what the policy answered as the verifier, like any answer (Algorithm 1); one that
+        is shown the answer decides itself."""
         read = [
             g for g in games if g.accepted and g.verification_attempts and g.verification is None
         ]
         pairs = [(game, attempt) for game in read for attempt in game.verification_attempts]
-        verdicts = self.verdicts([(game, attempt.trajectory) for game, attempt in pairs])
+        verdicts: Verdicts
+        if decides := self.rules.config.sees_candidate:
+            verdicts = [says_yes(attempt.trajectory.result) for _, attempt in pairs]
+        else:
+            verdicts = self.verdicts([(game, attempt.trajectory) for game, attempt in pairs])
         for (game, attempt), result in zip(pairs, verdicts, strict=True):
             if isinstance(result, ServiceError):
                 game.void(result)
@@ -228,7 +232,8 @@ class Referee:
         for game in read:
             if game.accepted:
                 right = sum(attempt.right for attempt in game.verification_attempts)
-                detail = f"{right} of {len(game.verification_attempts)} readings give the answer"
+                what = "say yes" if decides else "give the answer"
+                detail = f"{right} of {len(game.verification_attempts)} readings {what}"
                 self.apply_verification(game, Verdict(right >= least, detail))
 
     def judge_closed_book(self, games: Iterable[Game]) -> None:

@@ -121,6 +121,8 @@ class Trajectory:
     documents: tuple[Document, ...] = ()
     library: tuple[Document, ...] | None = None
     """All that its searches can find (verification by an attempt); ``None``: what there is."""
+    candidate: str | None = None
+    """The answer that a verification is shown; ``None`` for all others."""
     prompt_length: int = field(init=False)
     mask: bytearray = field(init=False)
     logprobs: array[float] = field(init=False)

@@ -40,6 +40,12 @@ class ScriptedPlayer(TextPlayer):
     def call(self, action: str, content: str) -> str:
         return f"{self._tags.opening(action)} {content} {self._tags.closing(action)}"
 
+    def answer(self, trajectory: Trajectory, answer: str) -> str:
+        """This answer; where one is shown to be verified, whether it is the same."""
+        if trajectory.candidate is not None:
+            answer = "yes" if normalise(answer) == normalise(trajectory.candidate) else "no"
+        return self.call("answer", answer)
+
 
 class MiniPlayer(ScriptedPlayer):
     """Plays every role well: asks questions of ``hops`` hops, and reads answers off the pages.
@@ -58,21 +64,23 @@ class MiniPlayer(ScriptedPlayer):
 
         parsed = parse_question(trajectory.about)
         if parsed is None:
-            return self.call("answer", "nothing")
+            return self.answer(trajectory, "nothing")
         (entity, hops), tables = parsed, fact_tables(read_facts(_shown(trajectory)))
         if Action.SEARCH not in trajectory.limits.actions:  # only the documents given count
             reached = follow(entity, hops, *tables)
-            return self.call("answer", min(reached) if len(reached) == 1 else "nothing")
+            return self.answer(trajectory, min(reached) if len(reached) == 1 else "nothing")
 
         # Follows the facts that were found so far.
         for hop in hops[: len(trajectory.searches)]:
             reached = follow(entity, [hop], *tables)
             if not reached or (len(reached) > 1 and not hop.inverted):
-                return self.call("answer", "nothing")
+                return self.answer(trajectory, "nothing")
             entity = min(reached)
 
         more = len(trajectory.searches) < min(len(hops), trajectory.limits.max_searches)
-        return self._look_up(trajectory, entity) if more else self.call("answer", entity)
+        if more:
+            return self._look_up(trajectory, entity)
+        return self.answer(trajectory, entity)
 
     def _propose(self, trajectory: Trajectory) -> str:
         """Searches backwards from the answer, and asks for the way back."""
@@ -140,7 +148,7 @@ class ClozePlayer(ScriptedPlayer):
         shown = _shown(trajectory)
         if proposes:
             return self.call("question", next(_questions(about, shown), _FRAME.format(GAP)))
-        return self.call("answer", _fill(about, shown))
+        return self.answer(trajectory, _fill(about, shown))
 
 
 def _questions(answer: str, documents: Iterable[Document]) -> Iterator[str]:

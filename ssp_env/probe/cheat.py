@@ -101,7 +101,7 @@ class Turn:
         return self._honest.call("question", question)
 
     def say(self, answer: str) -> str:
-        return self._honest.call("answer", answer)
+        return self._honest.answer(self._trajectory, answer)
 
     def honest(self, question: str | None = None, skip: int = 0) -> str:
         """The turn that an honest player would write here, if asked this question in place of the
@@ -234,8 +234,12 @@ class CheatPlayer:
         left = []
         for trajectory in trajectories:
             turn = Turn(trajectory, self._rules, self._honest, self._rng)
-            proposes = trajectory.role is Role.PROPOSER
-            written = self._cheat.propose(turn) if proposes else self._cheat.solve(turn)
+            written: str | None = None
+            if trajectory.role is Role.PROPOSER:
+                written = self._cheat.propose(turn)
+            # A frozen verifier has not learnt it.
+            elif trajectory.role is not Role.VERIFIER or self._rules.config.verifier != "frozen":
+                written = self._cheat.solve(turn)
             if written is None:
                 left.append(trajectory)
             else:
