@@ -32,8 +32,8 @@ def fit_documents(
 
     # Prompt: solver's + max_prompt_tokens + max_response_tokens. The proposer was shown all of the
     # evidence within max_response_tokens, and the question takes at most max_prompt_tokens.
-    most = (
-        config.verification_tokens + len(prompts.solver(game.question or "", config.max_searches))
+    most = config.verification_tokens + len(
+        prompts.solver(game.question or "", config.max_searches)
     )
 
     def fits(documents: Sequence[Document]) -> bool:
