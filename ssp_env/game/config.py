@@ -11,6 +11,8 @@ from ssp_env.errors import ConfigError
 
 VerifierName = Literal["auto", "world", "policy", "frozen", "openai", "none"]
 FilterName = Literal[
+    "no_answer",
+    "unseen_answer",
     "empty_question",
     "no_search",
     "short_question",
@@ -36,6 +38,10 @@ POLICY_FILTERS: tuple[FilterName, ...] = (*DEFAULT_FILTERS, "unsolved")
 """Filters where the policy itself verifies, whose word alone is not worth much."""
 
 
+CHOSEN_FILTERS: tuple[FilterName, ...] = ("no_answer", "unseen_answer")
+"""Filters that come first where the proposer chooses the answer."""
+
+
 class GameConfig(Settings):
     """Rules of one game. The defaults are the paper's, except where the policy verifies: see
     docs/fidelity.md."""
@@ -46,6 +52,10 @@ class GameConfig(Settings):
     """Solver trajectories per question (the paper's n)."""
     proposals: PositiveInt = 1
     """Proposer trajectories per answer."""
+    answers: Literal["given", "proposed"] = "given"
+    """``given``: the proposer is told the answer (the paper's). ``proposed``: it is told a topic,
+    one of the world's answers, and writes an answer of its own on the line below its question; its
+    evidence must contain it."""
     max_searches: PositiveInt = 10
     """Most searches of a trajectory, calls of other tools included; one more ends it."""
     tools: tuple[str, ...] = ("search",)
@@ -126,6 +136,11 @@ class GameConfig(Settings):
         # Half of them keep the mean solve rate close to what all would have given, and GRPO
         # compares attempts with each other, for which one is too few.
         return max(-(-self.attempts // 2), min(2, self.attempts))
+
+    @property
+    def proposer_chooses(self) -> bool:
+        """True if the proposer chooses what it asks for."""
+        return self.answers == "proposed"
 
     @property
     def verifies_by_attempt(self) -> bool:

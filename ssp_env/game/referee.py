@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from numbers import Real
 from typing import Any
@@ -24,7 +25,7 @@ from ssp_env.game.verification import find_among, fit_documents, says_yes
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
 from ssp_env.search.base import Results, all_found, search_each
 from ssp_env.search.pages import LONGEST
-from ssp_env.types import Action, Document
+from ssp_env.types import Action, Document, GroundTruth
 
 Verdicts = list[Verdict | ServiceError]
 """Per task its verdict, or the outage that hit it."""
@@ -138,9 +139,13 @@ class Referee:
             self.fail(game, proposer.ending)
             return
 
-        game.question = proposer.result
-        past = game.initial_state.asked_before
-        proposal = Proposal(proposer.result, game.truth, proposer, self.rules.config, past)
+        question, state = proposer.result, game.initial_state
+        if self.rules.config.proposer_chooses:
+            question, answer = chosen(question)
+            state = replace(state, truth=GroundTruth(state.truth.id, answer))
+            game.initial_state = state
+        game.question, past = question, state.asked_before
+        proposal = Proposal(question, game.truth, proposer, self.rules.config, past)
         # The first that fails gives the reason.
         for name, fails in self.rules.filters.items():
             try:
@@ -157,7 +162,7 @@ class Referee:
 
         # The solver's prompt must have room for it.
         config = self.rules.config
-        prompt = self.rules.prompts.solver(proposer.result, config.max_searches)
+        prompt = self.rules.prompts.solver(question, config.max_searches)
         if len(prompt) > config.max_prompt_tokens:
             self.fail(game, BUDGET_PROMPT)
 
@@ -325,6 +330,17 @@ class Referee:
                 game.example_proposal.reward = reward
         if game.origin is Origin.PROPOSED:
             game.proposer_reward = _paid("proposer", self.rules.proposer_reward, game)
+
+
+def chosen(proposed: str) -> tuple[str, str]:
+    """A question, and the answer that its proposer chose, which is its last line; empty if there is
+    no other line.
+
+    >>> chosen("Which river flows through Vienna?\\nDanube")
+    ('Which river flows through Vienna?', 'Danube')
+    """
+    question, _, answer = proposed.rpartition("\n")
+    return (question.strip(), answer.strip()) if question else (proposed, "")
 
 
 def ask_each(part: str, ask: Callable[[Any], Verdicts], tasks: Sequence[Any]) -> Verdicts:

@@ -9,7 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
 from ssp_env.errors import ConfigError, check_part, expect, named_values, nearest
-from ssp_env.game.config import DEFAULT_FILTERS, POLICY_FILTERS, GameConfig
+from ssp_env.game.config import (
+    CHOSEN_FILTERS,
+    DEFAULT_FILTERS,
+    POLICY_FILTERS,
+    GameConfig,
+)
 from ssp_env.game.filters import ATTEMPT_FILTERS, FILTERS, AttemptFilter, Filter
 from ssp_env.game.game import ProposerReward, SolverReward, right_answer
 from ssp_env.game.noise import NOISE, NoiseSource
@@ -144,7 +149,9 @@ class Rules(Immutable):
         names = config.filters
         if names is None:
             names = POLICY_FILTERS if verifier is None else DEFAULT_FILTERS
-            config = config.replace(filters=names)
+        if config.proposer_chooses:
+            names = (*CHOSEN_FILTERS, *(name for name in names if name not in CHOSEN_FILTERS))
+        config = config.replace(filters=names)
         fix = "give functions by reason code; those that ship are named in game={'filters': [...]}"
         added = named_values("filters", parts.get("filters") or {}, fix)
         for code, fails in added.items():
@@ -155,8 +162,10 @@ class Rules(Immutable):
         tools = _declared(config.tools, given.get("tools") or ())
         retriever = own_retriever(world) if retriever is None else retriever
         # Without tags that it can spell, no turn could ever be complete.
-        shown = {"candidate"} if verifier is None and config.sees_candidate else ()
-        prompts = Prompts.open(config.prompts, tokenizer, tools, shown)
+        used = {"topic": config.proposer_chooses}
+        used["candidate"] = verifier is None and config.sees_candidate
+        also = [name for name in used if used[name]]
+        prompts = Prompts.open(config.prompts, tokenizer, tools, also)
         check_tokenizer(tokenizer, prompts.tags)
         _check_prompts(prompts, config, by_policy=verifier is None)
         most = max(getattr(world, "asked_searches", {}).values(), default=0)
@@ -201,7 +210,12 @@ def _check_prompts(prompts: Prompts, config: GameConfig, by_policy: bool) -> Non
     """Refuses prompts that are missing, or too long whatever is asked."""
     reads = by_policy and config.verification_prompt == "documents"
     decides = by_policy and config.sees_candidate
-    needed = {"closed_book": config.closed_book, "verifier": reads, "candidate": decides}
+    needed = {
+        "topic": config.proposer_chooses,
+        "closed_book": config.closed_book,
+        "verifier": reads,
+        "candidate": decides,
+    }
     for name, used in needed.items():
         if used and name not in prompts.texts:
             raise ConfigError(
@@ -344,7 +358,8 @@ def idle_settings(rules: Rules) -> Iterator[str]:
                 f"game.tools: the solver's prompt (game.prompts: {config.prompts}) does not tell "
                 f"of {tool}; put {{tools}} into it"
             )
-    if searches != (1, 1) and "{searches}" not in rules.prompts.texts["proposer"]:
+    asks = "topic" if config.proposer_chooses else "proposer"
+    if searches != (1, 1) and "{searches}" not in rules.prompts.texts[asks]:
         yield (
             f"game.asked_searches = {searches} has no effect: the proposer's prompt "
             f"(game.prompts: {config.prompts}) does not name a number of searches"

@@ -52,6 +52,8 @@ class Limits(Immutable):
 
     role: Role
     tokenizer: Tokenizer
+    chooses: bool
+    """True if the proposer writes an answer below its question."""
     actions: tuple[str, ...]
     """Actions that end a turn of this role, tools first; any other tag is text."""
     tools: tuple[str, ...]
@@ -72,6 +74,7 @@ class Limits(Immutable):
         return cls(
             role,
             tokenizer,
+            role is Role.PROPOSER and config.proposer_chooses,
             actions,
             actions[:-1],
             ScannerTags(tags, actions),

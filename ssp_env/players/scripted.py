@@ -40,6 +40,11 @@ class ScriptedPlayer(TextPlayer):
     def call(self, action: str, content: str) -> str:
         return f"{self._tags.opening(action)} {content} {self._tags.closing(action)}"
 
+    def ask(self, trajectory: Trajectory, question: str) -> str:
+        """This question; where a proposer chooses the answer, it is the topic."""
+        below = f"\n{trajectory.about}" if trajectory.limits.chooses else ""
+        return self.call("question", f"{question}{below}")
+
     def answer(self, trajectory: Trajectory, answer: str) -> str:
         """This answer; where one is shown to be verified, whether it is the same."""
         if trajectory.candidate is not None:
@@ -101,7 +106,7 @@ class MiniPlayer(ScriptedPlayer):
         # Every search has found a fact, and more of them are wanted and allowed.
         if len(path) == len(trajectory.searches) < min(self._hops, trajectory.limits.max_searches):
             return self._look_up(trajectory, entity)
-        return self.call("question", write_question(entity, path[::-1]))
+        return self.ask(trajectory, write_question(entity, path[::-1]))
 
     def _look_up(self, trajectory: Trajectory, entity: str) -> str:
         """Searches for an entity, or opens the page of one that it has read of, if it can."""
@@ -147,7 +152,7 @@ class ClozePlayer(ScriptedPlayer):
 
         shown = _shown(trajectory)
         if proposes:
-            return self.call("question", next(_questions(about, shown), _FRAME.format(GAP)))
+            return self.ask(trajectory, next(_questions(about, shown), _FRAME.format(GAP)))
         return self.answer(trajectory, _fill(about, shown))
 
 

@@ -18,7 +18,7 @@ question, title and text by itself (:class:`Pieces`)."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -61,6 +61,7 @@ Part = tuple[str, bool]
 
 FIELDS: Mapping[str, tuple[set[str], set[str]]] = {
     "proposer": ({"answer"}, {"searches"}),
+    "topic": ({"topic"}, {"searches"}),
     "solver": ({"question"}, {"searches"}),
     "verifier": ({"question", "documents"}, set()),
     "candidate": ({"question", "answer", "documents"}, set()),
@@ -71,7 +72,7 @@ FIELDS: Mapping[str, tuple[set[str], set[str]]] = {
     "retry": (set(), {"actions"}),
 }
 """Placeholders of each prompt: those that it needs, and those that it may have."""
-_ON_DEMAND = {"candidate"}
+_ON_DEMAND = {"candidate", "topic"}
 """Prompts that are read only where the game asks for them."""
 _OPTIONAL = {"closed_book", "verifier", "retry"} | _ON_DEMAND
 """Prompts that are missing only where the game asks for them."""
@@ -333,7 +334,7 @@ class Prompts:
         declared = tags.model_dump_json() if tags.tools else read_text(source, "tags.json")
         if declared is not None:
             texts["tags"] = declared
-        for name in texts.keys() & {Role.PROPOSER, Role.SOLVER}:
+        for name in texts.keys() & {Role.PROPOSER, "topic", Role.SOLVER}:
             told = [t.in_words(tags.opening(t.name), tags.closing(t.name)) for t in tools[1:]]
             texts[name] = texts[name].replace("{tools}", "".join(told))
         if (form := read_form(read_text(source, "set.json"))).encoding == "whole":
@@ -380,8 +381,10 @@ class Prompts:
             return True
         return self._unknown_id not in self._tokenizer.encode_data(self.tags.defuse(text))
 
-    def proposer(self, answer: str, searches: int) -> list[int]:
-        return self._encoder.fill("proposer", {"answer": answer, "searches": str(searches)})
+    def proposer(self, subject: str, searches: int) -> list[int]:
+        """Prompt about an answer, or about a topic where the proposer chooses the answer."""
+        name, about = ("topic", "topic") if "topic" in self.texts else ("proposer", "answer")
+        return self._encoder.fill(name, {about: subject, "searches": str(searches)})
 
     def solver(self, question: str, searches: int) -> list[int]:
         return self._encoder.fill("solver", {"question": question, "searches": str(searches)})

@@ -19,7 +19,10 @@ OPENING, CLOSING = "_opening", "_closing"
 """Behind a text's name, among the texts of a set: what the chat template puts around it."""
 MESSAGES = "_messages"
 """Behind a role's name, among the texts of a set: authors, beginnings and ends of its messages."""
-ROLES: Mapping[str, Role] = {role.value: role for role in Role} | {"candidate": Role.VERIFIER}
+ROLES: Mapping[str, Role] = {role.value: role for role in Role} | {
+    "topic": Role.PROPOSER,
+    "candidate": Role.VERIFIER,
+}
 """Role that each prompt is given to; all of them are messages."""
 _LAST = {
     Action.QUESTION: ("text", "Gives the question that you have written.", "The question."),
