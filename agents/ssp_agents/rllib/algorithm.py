@@ -56,6 +56,7 @@ from ssp_agents.rllib.module import (
     MODULE_ID,
     MODULES_FOLDER,
     describe,
+    unpack,
 )
 from ssp_agents.rllib.policies import VERIFIER
 from ssp_agents.rllib.results import evaluation_figures, log_learners, log_step
@@ -343,6 +344,8 @@ class SSP(HookedAlgorithm):
         copy: RLModule = self.config.module_spec_of(module_id).build().eval()
         published = self._publish(half=False)
         weights = ray.get(published) if isinstance(published, ray.ObjectRef) else published
+        if (frozen := self._runners.verifier) is not None:
+            weights = {**weights, VERIFIER: {name: unpack(w) for name, w in frozen.items()}}
         if module_id in weights:
             load_state(copy, weights[module_id])
         return copy

@@ -10,7 +10,7 @@ import torch
 from learning import Weights, distance
 from playful import GAME, LEARNING, WORLD, make_rules, playful_model
 
-from ssp_agents.models import load_model, shipped_directory, state_of
+from ssp_agents.models import lm_weights, load_model, shipped_directory, state_of
 from ssp_agents.rllib import SSP, SSPConfig
 from ssp_agents.rllib.policies import VERIFIER
 from ssp_agents.shipped.tiny.bootstrap import save_policy
@@ -55,6 +55,8 @@ def test_it_is_the_policy_before_training_until_it_is_refreshed(
             assert algorithm.env_runner.rules.verifier is None
             algorithm.save_to_path(tmp_path)
     games, end = algorithm.last_games, held(algorithm, "llm")
+    module = lm_weights(state_of(algorithm.get_module(VERIFIER)))
+    assert distance(module, end) == 0.0
     engine = algorithm.env_runner.engine
     if kind == "adapters":
         one, other = (e.model.get_input_embeddings().weight for e in engine.engines.values())
