@@ -44,7 +44,9 @@ class AnswerEverywhere(Chooser):
 
     def _word(self, turn: Turn) -> str:
         passages = turn.rules.corpus[:100]
-        words = Counter(w for d in passages for w in {*re.findall(r"\w{2,}", d.text.lower())})
+        words: Counter[str] = Counter(
+            w for d in passages for w in {*re.findall(r"\w{2,}", d.text.lower())}
+        )
         return max(words, key=lambda word: (words[word], word))
 
 

@@ -78,14 +78,15 @@ def test_it_is_the_policy_before_training_until_it_is_refreshed(
 
 @pytest.mark.usefixtures("cluster")
 def test_what_it_says_is_of_its_own_weights(model_dir: Path, tmp_path: Path) -> None:
-    """Of a named model, while the policy moves: the log-probabilities are that model's."""
+    """Of a named model: the log-probabilities are that model's."""
     other = playful_model(3)
     save_policy(other, tmp_path)
     algorithm = frozen(model_dir, verifier_model=str(tmp_path)).build_algo()
     algorithm.train()
     algorithm.train()
     games, gap = algorithm.last_games, algorithm.last_gap
-    assert distance(held(algorithm, "llm"), state_of(load_model(model_dir))) > 1e-4
+    assert distance(held(algorithm, VERIFIER), state_of(load_model(tmp_path))) == 0.0
+    assert distance(held(algorithm, VERIFIER), held(algorithm, "llm")) > 1e-4
     with pytest.raises(ConfigError, match="does not learn here"):
         algorithm.save_policy(tmp_path / "saved", VERIFIER)
     algorithm.stop()

@@ -80,7 +80,7 @@ def test_what_is_chosen_badly_is_refused(cities: World, proposed: str, reason: s
 
 
 def test_a_wrong_choice_is_not_verified(cities: World) -> None:
-    game = played(rules_of(cities, closed_book=False), f"{ASKED}\nriver")
+    game = played(rules_of(cities, closed_book=False), f"{ASKED}\nParis")
     assert game.reason == "unverified"
 
 

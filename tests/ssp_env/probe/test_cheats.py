@@ -82,14 +82,13 @@ def test_a_frozen_verifier_has_not_learnt_the_code(mini: MiniWorld) -> None:
         ("answer_nobody_saw", {"verifier": "policy"}, HELD, "unseen_answer"),
         ("wrong_answer", {"verifier": "policy"}, HELD, "unverified"),
         ("answer_too_long", {"verifier": "policy"}, HELD, "no_answer"),
-        ("hedge", {"verifier": "policy"}, HELD, None),
         ("wrong_question", {"verifier": "policy"}, HELD, "unverified"),
     ],
 )
 def test_proposers_that_choose_the_answer(
     mini: MiniWorld, cheat: str, game: dict[str, Any], finding: Finding | None, reason: str | None
 ) -> None:
-    """Cheats that this opens, and two that there were before."""
+    """Cheats that this opens, and one that there was before."""
     rules = rules_of(mini, spelled=True, game={"answers": "proposed", **game})
     result = result_of(rules, cheat)
     assert result.finding is (finding or Finding.HELD)
