@@ -74,6 +74,12 @@ class LearningConfig(Settings):
     partner: str = ""
     """Model directory of a frozen policy that plays the other role; empty: the policy plays both.
     """
+    verifier_model: str = ""
+    """Model directory of a frozen verifier (``game.verifier: frozen``); empty: the solver's policy
+    as it was before training."""
+    verifier_refresh: NonNegativeInt = 0
+    """Steps after which a frozen verifier becomes a copy of the solver's policy, again and again;
+    0: never."""
     proposer_algorithm: str = "reinforce"
     """``reinforce``; ``grpo``, ``dr_grpo``, ``gspo``, ``cispo`` or ``rloo``, which compare the
     proposals about one answer (``game.proposals`` above 1); or your own as ``module:NAME``, an
@@ -331,18 +337,38 @@ def check_settings(
         fix = f"of {batch} questions a step it comes to {fix}, or a larger learning.batch_size"
         raise ConfigError("learning.given_share", share, fix)
 
+    _check_verifier(game, learning)
     # REINFORCE and RLOO must not take games of one update ago for their own.
     without = {learning.algorithm(role) for role in learning.learning_roles} & WITHOUT_RATIO
     if compute.overlap and without and learning.importance_cap is None:
         fix = "games are one update old then: give learning.importance_cap, such as 2.0"
         raise ConfigError("compute.overlap", True, fix)
-    several = {"partner": learning.partner, "proposer_model": learning.proposer_model}
+    several: dict[str, Any] = {
+        f"learning.{name}": getattr(learning, name)
+        for name in ("partner", "proposer_model", "verifier_model")
+    }
     if learning.policies == "separate" and not learning.lora_rank:
-        several["policies"] = learning.policies
+        several["learning.policies"] = learning.policies
+    if game.verifier == "frozen" and not learning.lora_rank:
+        several["game.verifier"] = game.verifier
     for name, model in several.items() if engine.kind == "vllm" else ():
         if model:
             fix = "vLLM fills a GPU's memory for one model: let the engine transformers play"
-            raise ConfigError(f"learning.{name}", model, fix)
+            raise ConfigError(name, model, fix)
+
+
+def _check_verifier(game: GameConfig, learning: LearningConfig) -> None:
+    """Makes sure that a frozen verifier has something to read, and comes from one place."""
+    for name in ("verifier_model", "verifier_refresh") if game.verifier != "frozen" else ():
+        if value := getattr(learning, name):
+            fix = f"nobody reads it with game.verifier={game.verifier}: set that to frozen"
+            raise ConfigError(f"learning.{name}", value, fix)
+    if game.verifier == "frozen" and learning.share_given == 1:
+        fix = "all questions are given, so nothing is verified: leave it out"
+        raise ConfigError("game.verifier", game.verifier, fix)
+    if learning.verifier_model and learning.verifier_refresh:
+        fix = "a refresh puts the solver's policy in its place: leave one of them out"
+        raise ConfigError("learning.verifier_model", learning.verifier_model, fix)
 
 
 def _check_layout(engine: str, compute: ComputeConfig) -> None:

@@ -265,7 +265,7 @@ def _engine(
     longest, played = longest_row(game), played_at_once(game, learning)
     questions = played // game.attempts
     proposes = given_per_step(learning, game) < learning.batch_size
-    by_policy = proposes and game.verifier in ("policy", "auto")
+    by_policy = proposes and game.verifier in ("policy", "frozen", "auto")
     verifies = by_policy and not game.verifies_by_attempt
     verification = longest + game.verification_tokens if verifies else 0
 
@@ -275,6 +275,12 @@ def _engine(
         weights["partner's weights"] = weights["engine's weights"]  # taken for one of that size
     if learning.policies == "separate" and not (learning.lora_rank and not learning.proposer_model):
         weights["proposer's weights"] = weights["engine's weights"]
+    if game.verifier == "frozen":
+        apart = learning.verifier_model or not learning.lora_rank
+        own = size * (shape.parameters if apart else learning.lora_rank * shape.adapted)
+        weights["verifier's weights"] = own
+        if learning.verifier_refresh and compute.gpus == "none":
+            weights["copy of the verifier"] = own  # for env runners that come back
     if config.engine.kind == "vllm":
         row = size * shape.cached * max(longest, verification) // spread
         share = vllm_share(config.engine, compute.gpus == "shared")

@@ -67,6 +67,9 @@ def engine_of(config: RunConfig, rules: Rules, policy: Path | None = None) -> En
 
 def players_of(config: RunConfig, rules: Rules, policy: Path | None = None) -> Engine:
     """As :func:`engine_of`. Where the proposer has a policy beside the solver's, it proposes."""
+    if config.game.verifier == "frozen":
+        fix = "nothing is trained here, so there is no frozen policy: choose policy, world or none"
+        raise ConfigError("game.verifier", "frozen", fix)
     proposer = proposer_beside(policy or config.model_dir)
     solver = engine_of(config, rules, policy)
     if proposer is None:

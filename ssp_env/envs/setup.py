@@ -74,6 +74,7 @@ def set_up(setup: Setup) -> ResolvedSetup:
         if not isinstance(setup["rules"], Rules):
             fix = "give Rules, as Rules.build() makes them; settings of the rules are game={...}"
             raise ConfigError("rules", setup["rules"], fix)
+        _refuse_frozen(setup["rules"])
         view = _config(ViewConfig, setup.get("view"), ViewConfig())
         return ResolvedSetup(setup["rules"], view)
 
@@ -103,6 +104,7 @@ def set_up(setup: Setup) -> ResolvedSetup:
 
         parts["retriever"] = open_search(SearchConfig.of(setup["search"]), world)
     rules = Rules.build(world, tokenizer, game, **parts)
+    _refuse_frozen(rules)
 
     # The prompts have to be spelled in the world's own words.
     words_of_world = setup.get("tokenizer", "words") == "words" and isinstance(
@@ -113,6 +115,13 @@ def set_up(setup: Setup) -> ResolvedSetup:
         fix = f"the world has no words for its {strange}.txt; choose 'mini', or {other}"
         raise ConfigError("game.prompts", game.prompts, fix)
     return ResolvedSetup(rules, view)
+
+
+def _refuse_frozen(rules: Rules) -> None:
+    if rules.verifier is None and rules.config.verifier == "frozen":
+        fix = "an environment has no policy of its own to freeze, training has (`ssp train`, "
+        fix += "SSPConfig); choose policy, world or none, or pass a verifier"
+        raise ConfigError("game.verifier", "frozen", fix)
 
 
 def _config(kind: type[C], given: C | Mapping[str, Any] | None, default: C) -> C:

@@ -216,12 +216,14 @@ class GameBatch:
             self.games.append(Game(state))
 
     def _ask_proposers(self, games: Sequence[Game]) -> None:
-        for game in games:
-            if game.origin is Origin.PROPOSED:
-                prompt = self.rules.prompts.proposer(
-                    game.truth.answer, game.initial_state.asked_searches
-                )
-                game.proposer = self._trajectory(game, Role.PROPOSER, prompt)
+        for game in [game for game in games if game.origin is Origin.PROPOSED]:
+            if self.rules.config.proposer_chooses and not game.initial_state.topic:
+                topic = game.truth.answer
+                game.initial_state = replace(game.initial_state, topic=topic)
+            state = game.initial_state
+            subject = state.topic or state.truth.answer
+            prompt = self.rules.prompts.proposer(subject, state.asked_searches)
+            game.proposer = self._trajectory(game, Role.PROPOSER, prompt)
 
     def _filter_and_verify(self) -> None:
         # Games of earlier samplings have a question or an outcome already.
@@ -247,7 +249,9 @@ class GameBatch:
                 # Each in an order of its own: a verdict should not depend on what comes last.
                 order = game.shuffled(documents, number)
                 given: dict[str, Any] = {as_what: order}
-                ids = verification_prompt(prompts, config, question, order)
+                if config.sees_candidate:
+                    given["candidate"] = game.truth.answer
+                ids = verification_prompt(prompts, config, game, order)
                 limits = self.rules.limits[Role.VERIFIER]
                 game.verification_attempts.append(
                     Attempt(Trajectory(limits, ids, question, **given))
@@ -341,7 +345,8 @@ class GameBatch:
             self.referee.fail(game, BUDGET_PROMPT)
             return None
 
-        about = game.truth.answer if role is Role.PROPOSER else game.question
+        told = game.initial_state.topic or game.truth.answer
+        about = told if role is Role.PROPOSER else game.question
         return Trajectory(self.rules.limits[role], prompt, about or "")
 
 

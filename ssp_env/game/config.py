@@ -9,8 +9,10 @@ from pydantic import NonNegativeInt, PositiveInt, model_validator
 from ssp_env.config import Settings
 from ssp_env.errors import ConfigError
 
-VerifierName = Literal["auto", "world", "policy", "openai", "none"]
+VerifierName = Literal["auto", "world", "policy", "frozen", "openai", "none"]
 FilterName = Literal[
+    "no_answer",
+    "unseen_answer",
     "empty_question",
     "no_search",
     "short_question",
@@ -36,6 +38,10 @@ POLICY_FILTERS: tuple[FilterName, ...] = (*DEFAULT_FILTERS, "unsolved")
 """Filters where the policy itself verifies, whose word alone is not worth much."""
 
 
+CHOSEN_FILTERS: tuple[FilterName, ...] = ("no_answer", "unseen_answer")
+"""Filters that come first where the proposer chooses the answer."""
+
+
 class GameConfig(Settings):
     """Rules of one game. The defaults are the paper's, except where the policy verifies: see
     docs/fidelity.md."""
@@ -46,6 +52,10 @@ class GameConfig(Settings):
     """Solver trajectories per question (the paper's n)."""
     proposals: PositiveInt = 1
     """Proposer trajectories per answer."""
+    answers: Literal["given", "proposed"] = "given"
+    """``given``: the proposer is told the answer (the paper's). ``proposed``: it is told a topic,
+    one of the world's answers, and writes an answer of its own on the line below its question; its
+    evidence must contain it."""
     max_searches: PositiveInt = 10
     """Most searches of a trajectory, calls of other tools included; one more ends it."""
     tools: tuple[str, ...] = ("search",)
@@ -74,12 +84,14 @@ class GameConfig(Settings):
     """Filters that a question must pass, in order; see :mod:`ssp_env.game.filters`. ``None``: the
     first five, and where the policy verifies also ``unsolved``."""
     verifier: VerifierName = "policy"
-    """Verifier of questions: ``policy`` (Algorithm 1), ``world`` (its symbolic reader), ``openai``
-    (a model behind an API), ``none``, or ``auto``: ``world`` where it can read, else ``policy``."""
-    verification_prompt: Literal["solver", "documents", "attempt"] = "solver"
+    """Verifier of questions: ``policy`` (Algorithm 1), ``frozen`` (an earlier one, in training; see
+    ``learning.verifier_model`` and ``learning.verifier_refresh``), ``world`` (its symbolic reader),
+    ``openai`` (a model behind an API), ``none``, or ``auto``: ``world`` where it can read, else
+    ``policy``."""
+    verification_prompt: Literal["solver", "documents", "attempt", "candidate"] = "solver"
     """Form of a verifying model's documents: ``solver`` (as after a search for the question),
-    ``attempt`` (by searches of its own that find these alone) or ``documents`` (in a prompt of its
-    own)."""
+    ``attempt`` (by searches of its own that find these alone), ``documents`` (in a prompt of its
+    own) or, for comparison, ``candidate`` (with the answer, and it says yes or no)."""
     verifications: tuple[PositiveInt, PositiveInt] = (2, 3)
     """``(k, n)``: where the policy verifies, it reads the documents in n orders, at a temperature
     of .5 (of 1 for a single reading), and must be right k times. The paper: (1, 1)."""
@@ -113,6 +125,9 @@ class GameConfig(Settings):
         if self.asked_searches[1] > self.max_searches:
             fix = f"give no more than max_searches = {self.max_searches}"
             raise ConfigError("game.asked_searches", self.asked_searches, fix)
+        if self.verifier == "openai" and self.sees_candidate:
+            fix = "a policy alone reads so: verifier=policy or frozen, or another form"
+            raise ConfigError("game.verification_prompt", self.verification_prompt, fix)
         return self
 
     @property
@@ -123,9 +138,19 @@ class GameConfig(Settings):
         return max(-(-self.attempts // 2), min(2, self.attempts))
 
     @property
+    def proposer_chooses(self) -> bool:
+        """True if the proposer chooses what it asks for."""
+        return self.answers == "proposed"
+
+    @property
     def verifies_by_attempt(self) -> bool:
         """True if verification is an attempt of the solver, among its documents alone."""
         return self.verification_prompt == "attempt"
+
+    @property
+    def sees_candidate(self) -> bool:
+        """True if a policy that verifies is shown the answer."""
+        return self.verification_prompt == "candidate"
 
     @property
     def verification_temperature(self) -> float:

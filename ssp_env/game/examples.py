@@ -56,8 +56,9 @@ def play_examples(rules: Rules, games: Sequence[Game]) -> None:
             *searches, thought, answer = state.solution
             trajectory = Trajectory(rules.limits[Role.SOLVER], prompt, question)
             plays.append((game, trajectory, [*searches, f"{thought} {answer}".strip()]))
-        # Where actions are tool calls, tags would teach another format.
-        if state.proposal and rules.tags.call is None:
+        # Where actions are tool calls, tags would teach another format; and where proposers choose,
+        # a question that was put together has no topic.
+        if state.proposal and rules.tags.call is None and not rules.config.proposer_chooses:
             *searches, thought = state.proposal
             opening, closing = rules.tags.opening("question"), rules.tags.closing("question")
             asks = f"{thought} {opening} {question} {closing}".strip()

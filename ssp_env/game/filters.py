@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ssp_env.game.config import GameConfig
-from ssp_env.game.game import Game
+from ssp_env.game.game import Game, shows
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.types import Action, GroundTruth
 from ssp_env.wording.mention import mentions
@@ -38,6 +38,21 @@ class Proposal:
 
 Filter = Callable[[Proposal], bool]
 """True when the proposal *fails*; the filter's name is the reason code."""
+
+
+LONGEST_ANSWER = 10
+"""Words of an answer that the proposer chooses: a solver has to be able to give it."""
+
+
+def no_answer(proposal: Proposal) -> bool:
+    """No answer of at most ten words, where the proposer is to choose one."""
+    return not 0 < count_words(compatible(proposal.truth.answer)) <= LONGEST_ANSWER
+
+
+def unseen_answer(proposal: Proposal) -> bool:
+    """No passage that the proposer found shows the answer."""
+    found = (d for search in proposal.trajectory.searches for d in search.documents)
+    return not any(shows(document, proposal.truth.wordings) for document in found)
 
 
 def empty_question(proposal: Proposal) -> bool:
@@ -98,6 +113,8 @@ def past_question(proposal: Proposal) -> bool:
 FILTERS: dict[str, Filter] = {
     rule.__name__: rule
     for rule in (
+        no_answer,
+        unseen_answer,
         empty_question,
         no_search,
         short_question,

@@ -84,6 +84,9 @@ class InitialState(Immutable):
     """Turns that are shown to the solver and the proposer, as a pooled question holds them."""
     asked_before: tuple[str, ...] = ()
     """Questions about this answer that earlier steps asked, where they are remembered."""
+    topic: str = ""
+    """What the proposer is told where it chooses the answer, which is the ``truth`` as soon as it
+    has; empty where it is told that."""
 
 
 @dataclass

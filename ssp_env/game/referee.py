@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from numbers import Real
 from typing import Any
@@ -20,11 +21,11 @@ from ssp_env.game.noise import NoiseDocument, Retrieved
 from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Ending, Outcome
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.game.verification import find_among, fit_documents
+from ssp_env.game.verification import find_among, fit_documents, says_yes
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
 from ssp_env.search.base import Results, all_found, search_each
 from ssp_env.search.pages import LONGEST
-from ssp_env.types import Action, Document
+from ssp_env.types import Action, Document, GroundTruth
 
 Verdicts = list[Verdict | ServiceError]
 """Per task its verdict, or the outage that hit it."""
@@ -138,9 +139,13 @@ class Referee:
             self.fail(game, proposer.ending)
             return
 
-        game.question = proposer.result
-        past = game.initial_state.asked_before
-        proposal = Proposal(proposer.result, game.truth, proposer, self.rules.config, past)
+        question, state = proposer.result, game.initial_state
+        if self.rules.config.proposer_chooses:
+            question, answer = chosen(question)
+            state = replace(state, truth=GroundTruth(state.truth.id, answer))
+            game.initial_state = state
+        game.question, past = question, state.asked_before
+        proposal = Proposal(question, game.truth, proposer, self.rules.config, past)
         # The first that fails gives the reason.
         for name, fails in self.rules.filters.items():
             try:
@@ -157,7 +162,7 @@ class Referee:
 
         # The solver's prompt must have room for it.
         config = self.rules.config
-        prompt = self.rules.prompts.solver(proposer.result, config.max_searches)
+        prompt = self.rules.prompts.solver(question, config.max_searches)
         if len(prompt) > config.max_prompt_tokens:
             self.fail(game, BUDGET_PROMPT)
 
@@ -189,9 +194,8 @@ class Referee:
                 game.void(error)
                 continue
 
-            question, documents = game.question or "", game.materials
-            given = rules.prompts, rules.config, question, documents, game.noise
-            shown.append((game, fit_documents(*given, partial(self._orders, game))))
+            orders = partial(self._orders, game)
+            shown.append((game, fit_documents(rules.prompts, rules.config, game, orders)))
         return shown
 
     def _orders(self, game: Game, documents: Sequence[Document]) -> list[Sequence[Document]]:
@@ -211,12 +215,17 @@ class Referee:
             self.fail(game, UNVERIFIED)
 
     def judge_verifications(self, games: Iterable[Game]) -> None:
-        """Judges what the policy answered as the verifier, like any answer (Algorithm 1)."""
+        """Judges what the policy answered as the verifier, like any answer (Algorithm 1); one that
+        is shown the answer decides itself."""
         read = [
             g for g in games if g.accepted and g.verification_attempts and g.verification is None
         ]
         pairs = [(game, attempt) for game in read for attempt in game.verification_attempts]
-        verdicts = self.verdicts([(game, attempt.trajectory) for game, attempt in pairs])
+        verdicts: Verdicts
+        if decides := self.rules.config.sees_candidate:
+            verdicts = [says_yes(attempt.trajectory.result) for _, attempt in pairs]
+        else:
+            verdicts = self.verdicts([(game, attempt.trajectory) for game, attempt in pairs])
         for (game, attempt), result in zip(pairs, verdicts, strict=True):
             if isinstance(result, ServiceError):
                 game.void(result)
@@ -228,7 +237,8 @@ class Referee:
         for game in read:
             if game.accepted:
                 right = sum(attempt.right for attempt in game.verification_attempts)
-                detail = f"{right} of {len(game.verification_attempts)} readings give the answer"
+                what = "say yes" if decides else "give the answer"
+                detail = f"{right} of {len(game.verification_attempts)} readings {what}"
                 self.apply_verification(game, Verdict(right >= least, detail))
 
     def judge_closed_book(self, games: Iterable[Game]) -> None:
@@ -320,6 +330,17 @@ class Referee:
                 game.example_proposal.reward = reward
         if game.origin is Origin.PROPOSED:
             game.proposer_reward = _paid("proposer", self.rules.proposer_reward, game)
+
+
+def chosen(proposed: str) -> tuple[str, str]:
+    """A question, and the answer that its proposer chose, which is its last line; empty if there is
+    no other line.
+
+    >>> chosen("Which river flows through Vienna?\\nDanube")
+    ('Which river flows through Vienna?', 'Danube')
+    """
+    question, _, answer = proposed.rpartition("\n")
+    return (question.strip(), answer.strip()) if question else (proposed, "")
 
 
 def ask_each(part: str, ask: Callable[[Any], Verdicts], tasks: Sequence[Any]) -> Verdicts:

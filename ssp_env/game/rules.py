@@ -9,7 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
 from ssp_env.errors import ConfigError, check_part, expect, named_values, nearest
-from ssp_env.game.config import DEFAULT_FILTERS, POLICY_FILTERS, GameConfig
+from ssp_env.game.config import (
+    CHOSEN_FILTERS,
+    DEFAULT_FILTERS,
+    POLICY_FILTERS,
+    GameConfig,
+)
 from ssp_env.game.filters import ATTEMPT_FILTERS, FILTERS, AttemptFilter, Filter
 from ssp_env.game.game import ProposerReward, SolverReward, right_answer
 from ssp_env.game.noise import NOISE, NoiseSource
@@ -69,7 +74,8 @@ class Rules(Immutable):
     """What answers the calls of each tool of ``config.tools``, by its name."""
     judge: Judge
     verifier: Verifier | None
-    """``None``: the policy itself verifies, in a trajectory of the role ``verifier``."""
+    """``None``: the policy itself verifies, or an earlier one (``frozen``), in a trajectory of the
+    role ``verifier``."""
     limits: dict[Role, Limits]
     world: World
     filters: Mapping[str, Filter]
@@ -143,7 +149,9 @@ class Rules(Immutable):
         names = config.filters
         if names is None:
             names = POLICY_FILTERS if verifier is None else DEFAULT_FILTERS
-            config = config.replace(filters=names)
+        if config.proposer_chooses:
+            names = (*CHOSEN_FILTERS, *(name for name in names if name not in CHOSEN_FILTERS))
+        config = config.replace(filters=names)
         fix = "give functions by reason code; those that ship are named in game={'filters': [...]}"
         added = named_values("filters", parts.get("filters") or {}, fix)
         for code, fails in added.items():
@@ -154,7 +162,10 @@ class Rules(Immutable):
         tools = _declared(config.tools, given.get("tools") or ())
         retriever = own_retriever(world) if retriever is None else retriever
         # Without tags that it can spell, no turn could ever be complete.
-        prompts = Prompts.open(config.prompts, tokenizer, tools)
+        used = {"topic": config.proposer_chooses}
+        used["candidate"] = verifier is None and config.sees_candidate
+        also = [name for name in used if used[name]]
+        prompts = Prompts.open(config.prompts, tokenizer, tools, also)
         check_tokenizer(tokenizer, prompts.tags)
         _check_prompts(prompts, config, by_policy=verifier is None)
         most = max(getattr(world, "asked_searches", {}).values(), default=0)
@@ -198,7 +209,14 @@ def _declared(names: Sequence[str], given: Sequence[Tool]) -> list[Tool]:
 def _check_prompts(prompts: Prompts, config: GameConfig, by_policy: bool) -> None:
     """Refuses prompts that are missing, or too long whatever is asked."""
     reads = by_policy and config.verification_prompt == "documents"
-    for name, used in (("closed_book", config.closed_book), ("verifier", reads)):
+    decides = by_policy and config.sees_candidate
+    needed = {
+        "topic": config.proposer_chooses,
+        "closed_book": config.closed_book,
+        "verifier": reads,
+        "candidate": decides,
+    }
+    for name, used in needed.items():
         if used and name not in prompts.texts:
             raise ConfigError(
                 "game.prompts", config.prompts, f"{name}.txt is missing from it; plain has one"
@@ -207,6 +225,8 @@ def _check_prompts(prompts: Prompts, config: GameConfig, by_policy: bool) -> Non
     lengths = {"proposer": len(prompts.proposer("", config.asked_searches[0]))}
     if reads:
         lengths["verifier"] = len(prompts.verifier("", (), 1))
+    if decides:
+        lengths["verifier"] = len(prompts.candidate("", "", (), 1))
     for role, length in lengths.items():
         if length > config.max_prompt_tokens:
             fix = f"the {role}'s prompt alone takes {length} tokens; give more than that"
@@ -239,7 +259,7 @@ def resolve_verifier(name: str, world: World) -> str:
 
 def _verifier(name: str, world: World) -> Verifier | None:
     match resolve_verifier(name, world):
-        case "policy":
+        case "policy" | "frozen":
             return None
         case "world":
             return WorldVerifier(world)
@@ -264,12 +284,18 @@ def fingerprint(rules: Rules) -> dict[str, Any]:
         "max_searches": config.max_searches,
         "max_document_tokens": config.max_document_tokens,
         "judge": _part(rules.judge),
-        "verifier": "policy" if rules.verifier is None else _part(rules.verifier),
+        "verifier": _reader(config) if rules.verifier is None else _part(rules.verifier),
         "prompts": {"name": config.prompts, "digest": _digest(dict(rules.prompts.texts))},
     }
     more = {name: identify(each) for name, each in rules.retrievers.items() if name != "search"}
     parts |= {"tools": more} if more else {}
     return {**parts, "hash": _digest(parts)[:12]}
+
+
+def _reader(config: GameConfig) -> str:
+    """The policy that verifies."""
+    reader = "frozen" if config.verifier == "frozen" else "policy"
+    return f"{reader} (candidate)" if config.sees_candidate else reader
 
 
 def _part(part: object) -> str:
@@ -332,7 +358,8 @@ def idle_settings(rules: Rules) -> Iterator[str]:
                 f"game.tools: the solver's prompt (game.prompts: {config.prompts}) does not tell "
                 f"of {tool}; put {{tools}} into it"
             )
-    if searches != (1, 1) and "{searches}" not in rules.prompts.texts["proposer"]:
+    asks = "topic" if config.proposer_chooses else "proposer"
+    if searches != (1, 1) and "{searches}" not in rules.prompts.texts[asks]:
         yield (
             f"game.asked_searches = {searches} has no effect: the proposer's prompt "
             f"(game.prompts: {config.prompts}) does not name a number of searches"

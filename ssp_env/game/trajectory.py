@@ -52,6 +52,8 @@ class Limits(Immutable):
 
     role: Role
     tokenizer: Tokenizer
+    chooses: bool
+    """True if the proposer writes an answer below its question."""
     actions: tuple[str, ...]
     """Actions that end a turn of this role, tools first; any other tag is text."""
     tools: tuple[str, ...]
@@ -72,6 +74,7 @@ class Limits(Immutable):
         return cls(
             role,
             tokenizer,
+            role is Role.PROPOSER and config.proposer_chooses,
             actions,
             actions[:-1],
             ScannerTags(tags, actions),
@@ -121,6 +124,8 @@ class Trajectory:
     documents: tuple[Document, ...] = ()
     library: tuple[Document, ...] | None = None
     """All that its searches can find (verification by an attempt); ``None``: what there is."""
+    candidate: str | None = None
+    """The answer that a verification is shown; ``None`` for all others."""
     prompt_length: int = field(init=False)
     mask: bytearray = field(init=False)
     logprobs: array[float] = field(init=False)

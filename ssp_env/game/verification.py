@@ -9,37 +9,39 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ssp_env.game.config import GameConfig
-from ssp_env.game.noise import NoiseDocument
+from ssp_env.game.game import Game
 from ssp_env.game.prompts import Prompts
+from ssp_env.judge.base import Verdict
 from ssp_env.types import Document
+from ssp_env.wording.normal import normalise
 
 
 def fit_documents(
     prompts: Prompts,
     config: GameConfig,
-    question: str,
-    materials: tuple[Document, ...],
-    noise: Sequence[NoiseDocument],
+    game: Game,
     orders: Callable[[Sequence[Document]], Iterable[Sequence[Document]]] = lambda kept: (kept,),
 ) -> tuple[Document, ...]:
     """Documents for which a verification has room: all of the evidence, and as much noise as fits.
 
-    ``materials`` are both, in the order of reading; of the noise, the last one yields first.
-    ``orders`` gives all orders in which documents are going to be read: what a document takes
-    depends on its neighbours. The solver's prompt with the question fits ``max_prompt_tokens``."""
+    Of the game's noise, the last one yields first. ``orders`` gives all orders in which documents
+    are going to be read: what a document takes depends on its neighbours. The solver's prompt with
+    the question fits ``max_prompt_tokens``."""
     if config.verifies_by_attempt:
-        return materials
+        return game.materials
 
     # Prompt: solver's + max_prompt_tokens + max_response_tokens. The proposer was shown all of the
     # evidence within max_response_tokens, and the question takes at most max_prompt_tokens.
-    most = len(prompts.solver(question, config.max_searches)) + config.verification_tokens
+    most = config.verification_tokens + len(
+        prompts.solver(game.question or "", config.max_searches)
+    )
 
     def fits(documents: Sequence[Document]) -> bool:
-        read = (verification_prompt(prompts, config, question, o) for o in orders(documents))
+        read = (verification_prompt(prompts, config, game, o) for o in orders(documents))
         return all(len(ids) <= most for ids in read)
 
-    kept = list(materials)
-    for item in reversed(noise):
+    kept = list(game.materials)
+    for item in reversed(game.noise):
         if fits(tuple(kept)):
             break
         # Whole passages of noise are left out: a stump would give itself away.
@@ -48,10 +50,12 @@ def fit_documents(
 
 
 def verification_prompt(
-    prompts: Prompts, config: GameConfig, question: str, documents: Sequence[Document]
+    prompts: Prompts, config: GameConfig, game: Game, documents: Sequence[Document]
 ) -> list[int]:
     """Token ids that a verifying policy is given at first; none of them is its own."""
-    limit = config.max_document_tokens
+    question, limit = game.question or "", config.max_document_tokens
+    if config.sees_candidate:
+        return prompts.candidate(question, game.truth.answer, documents, limit)
     if config.verification_prompt == "documents":
         return prompts.verifier(question, documents, limit)
 
@@ -60,6 +64,12 @@ def verification_prompt(
         return prompt
     turn = prompts.search(question)
     return [*prompt, *turn, *prompts.information(documents, limit, question)]
+
+
+def says_yes(result: str | None) -> Verdict:
+    """The verdict of a policy that was shown the candidate answer."""
+    said = normalise(result or "")
+    return Verdict(said == "yes", "" if said in ("yes", "no") else "neither yes nor no")
 
 
 def find_among(

@@ -40,6 +40,17 @@ class ScriptedPlayer(TextPlayer):
     def call(self, action: str, content: str) -> str:
         return f"{self._tags.opening(action)} {content} {self._tags.closing(action)}"
 
+    def ask(self, trajectory: Trajectory, question: str) -> str:
+        """This question; where a proposer chooses the answer, it is the topic."""
+        below = f"\n{trajectory.about}" if trajectory.limits.chooses else ""
+        return self.call("question", f"{question}{below}")
+
+    def answer(self, trajectory: Trajectory, answer: str) -> str:
+        """This answer; where one is shown to be verified, whether it is the same."""
+        if trajectory.candidate is not None:
+            answer = "yes" if normalise(answer) == normalise(trajectory.candidate) else "no"
+        return self.call("answer", answer)
+
 
 class MiniPlayer(ScriptedPlayer):
     """Plays every role well: asks questions of ``hops`` hops, and reads answers off the pages.
@@ -58,21 +69,23 @@ class MiniPlayer(ScriptedPlayer):
 
         parsed = parse_question(trajectory.about)
         if parsed is None:
-            return self.call("answer", "nothing")
+            return self.answer(trajectory, "nothing")
         (entity, hops), tables = parsed, fact_tables(read_facts(_shown(trajectory)))
         if Action.SEARCH not in trajectory.limits.actions:  # only the documents given count
             reached = follow(entity, hops, *tables)
-            return self.call("answer", min(reached) if len(reached) == 1 else "nothing")
+            return self.answer(trajectory, min(reached) if len(reached) == 1 else "nothing")
 
         # Follows the facts that were found so far.
         for hop in hops[: len(trajectory.searches)]:
             reached = follow(entity, [hop], *tables)
             if not reached or (len(reached) > 1 and not hop.inverted):
-                return self.call("answer", "nothing")
+                return self.answer(trajectory, "nothing")
             entity = min(reached)
 
         more = len(trajectory.searches) < min(len(hops), trajectory.limits.max_searches)
-        return self._look_up(trajectory, entity) if more else self.call("answer", entity)
+        if more:
+            return self._look_up(trajectory, entity)
+        return self.answer(trajectory, entity)
 
     def _propose(self, trajectory: Trajectory) -> str:
         """Searches backwards from the answer, and asks for the way back."""
@@ -93,7 +106,7 @@ class MiniPlayer(ScriptedPlayer):
         # Every search has found a fact, and more of them are wanted and allowed.
         if len(path) == len(trajectory.searches) < min(self._hops, trajectory.limits.max_searches):
             return self._look_up(trajectory, entity)
-        return self.call("question", write_question(entity, path[::-1]))
+        return self.ask(trajectory, write_question(entity, path[::-1]))
 
     def _look_up(self, trajectory: Trajectory, entity: str) -> str:
         """Searches for an entity, or opens the page of one that it has read of, if it can."""
@@ -139,8 +152,8 @@ class ClozePlayer(ScriptedPlayer):
 
         shown = _shown(trajectory)
         if proposes:
-            return self.call("question", next(_questions(about, shown), _FRAME.format(GAP)))
-        return self.call("answer", _fill(about, shown))
+            return self.ask(trajectory, next(_questions(about, shown), _FRAME.format(GAP)))
+        return self.answer(trajectory, _fill(about, shown))
 
 
 def _questions(answer: str, documents: Iterable[Document]) -> Iterator[str]:

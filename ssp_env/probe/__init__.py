@@ -10,7 +10,7 @@ from copy import deepcopy
 
 from ssp_env.config import load
 from ssp_env.errors import ConfigError, nearest
-from ssp_env.probe import proposers, solvers
+from ssp_env.probe import choosers, proposers, solvers
 from ssp_env.probe.cheat import Cheat, CheatPlayer, HonestPlayer, Turn
 from ssp_env.probe.run import Finding, Report, Result, play, probe, tally
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 CHEATS: dict[str, Cheat] = {}
-for _part in (*vars(proposers).values(), *vars(solvers).values()):
+for _part in (each for part in (proposers, solvers, choosers) for each in vars(part).values()):
     if isinstance(_part, list):
         CHEATS |= {cheat.name: cheat for cheat in _part}
     elif isinstance(_part, type) and issubclass(_part, Cheat) and _part.closed_by:

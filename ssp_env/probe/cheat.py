@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ssp_env.game.referee import chosen
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import SearchRecord, Trajectory
 from ssp_env.players import scripted_player
@@ -67,7 +68,7 @@ class Turn:
 
     @property
     def answer(self) -> str:
-        """The ground truth that a proposer is given."""
+        """The ground truth that a proposer is given, or the topic."""
         return self._trajectory.about
 
     @property
@@ -97,11 +98,14 @@ class Turn:
     def search(self, query: str) -> str:
         return self._honest.call("search", query)
 
-    def ask(self, question: str) -> str:
-        return self._honest.call("question", question)
+    def ask(self, question: str, answer: str | None = None) -> str:
+        """A question; where the proposer chooses, with this answer, by default the topic."""
+        if answer is None:
+            return self._honest.ask(self._trajectory, question)
+        return self._honest.call("question", f"{question}\n{answer}")
 
     def say(self, answer: str) -> str:
-        return self._honest.call("answer", answer)
+        return self._honest.answer(self._trajectory, answer)
 
     def honest(self, question: str | None = None, skip: int = 0) -> str:
         """The turn that an honest player would write here, if asked this question in place of the
@@ -131,7 +135,10 @@ class Turn:
                 imagined.observe(found, ())
 
         documents = [d for search in imagined.searches for d in search.documents]
-        return Recalled(imagined.result or "", tuple(documents))
+        question = imagined.result or ""
+        if imagined.limits.chooses:
+            question, _ = chosen(question)
+        return Recalled(question, tuple(documents))
 
     def stranger(self) -> Document:
         corpus = self.rules.corpus
@@ -234,8 +241,12 @@ class CheatPlayer:
         left = []
         for trajectory in trajectories:
             turn = Turn(trajectory, self._rules, self._honest, self._rng)
-            proposes = trajectory.role is Role.PROPOSER
-            written = self._cheat.propose(turn) if proposes else self._cheat.solve(turn)
+            written: str | None = None
+            if trajectory.role is Role.PROPOSER:
+                written = self._cheat.propose(turn)
+            # A frozen verifier has not learnt it.
+            elif trajectory.role is not Role.VERIFIER or self._rules.config.verifier != "frozen":
+                written = self._cheat.solve(turn)
             if written is None:
                 left.append(trajectory)
             else:

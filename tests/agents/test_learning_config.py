@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from learning import learner_for, some_rows, update, weights_of
-from playful import LEARNING
+from playful import GAME, LEARNING
 
 from ssp_agents.config import LearningConfig
 from ssp_agents.models import tiny_directory
@@ -75,6 +75,16 @@ def played_on(config: SSPConfig, played: GameBatch, settings: Settings) -> Any:
     return games
 
 
+def verified_by(config: SSPConfig, played: GameBatch, settings: Settings) -> Any:
+    """Weights of a frozen verifier after a step."""
+    config.env_config["game"] = {**GAME, "verifier": "frozen"}
+    algorithm = config.training(**settings).build_algo()
+    algorithm.train()
+    weights = algorithm.env_runner.engine.engines["verifier"].model.state_dict().values()
+    algorithm.stop()
+    return sum(float(tensor.double().abs().sum()) for tensor in weights)
+
+
 KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, Settings]] = {
     "batch_size": (2, played_on),
     "round_size": (2, played_on),
@@ -86,6 +96,8 @@ KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, Settings]] = {
     "proposer_model": (str(tiny_directory()), learnt_by_each, {"policies": "separate"}),
     "proposer_lr": (1e-4, learnt_by_each, {"policies": "separate"}),
     "partner": (str(tiny_directory()), played_on, {"learning_roles": ("proposer",)}),
+    "verifier_model": (str(tiny_directory()), verified_by),
+    "verifier_refresh": (1, verified_by),
     "proposer_algorithm": ("grpo", learnt),
     "solver_algorithm": ("reinforce", learnt),
     "proposer_weight": (0.5, dealt),
@@ -115,6 +127,7 @@ UNCHANGED: dict[str, Any] = {}
 """What each probe finds with the usual settings."""
 
 
+@pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize("name", LearningConfig.model_fields)
 def test_a_setting_changes_something(
     name: str, algorithm_config: SSPConfig, played: GameBatch

@@ -101,6 +101,19 @@ def test_two_policies_have_two_optimizers_and_adapters_one_base() -> None:
     assert play == plays
 
 
+def test_a_frozen_verifier_is_a_model_more_and_with_adapters_almost_none() -> None:
+    def weights(**learning: Any) -> dict[str, int]:
+        config = run(learning=learning).replace(game=run().game.replace(verifier="frozen"))
+        return made(config)[-1].parts
+
+    play = weights()
+    assert play["verifier's weights"] == play["engine's weights"]
+    play = weights(lora_rank=2)
+    assert 0 < play["verifier's weights"] < play["engine's weights"] / 2
+    play = weights(lora_rank=2, verifier_model="another")
+    assert play["verifier's weights"] == play["engine's weights"]
+
+
 def test_what_a_learner_on_a_cpu_had_resident_is_what_is_planned() -> None:
     """Measured by `benchmarks/plan_memory.py`."""
     file = Path(__file__).parents[2] / "benchmarks/results/plan_memory.json"

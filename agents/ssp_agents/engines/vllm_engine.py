@@ -30,6 +30,7 @@ from ssp_agents.models import (
 )
 from ssp_env.errors import ModelError, ServiceError, UsageError
 from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.types import Role
 
 _CPU_CACHE_BYTES = 2**28
 _ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
@@ -315,7 +316,7 @@ def open_vllm(
         sleeps=sleeps,
         tensor_parallel=tensor_parallel,
     )
-    count = 1 if policy_of is None else 2
+    count = 1 if policy_of is None else len({policy_of(role) for role in Role})
     adapters = compat.adapter_arguments(model_dir, lora_rank, count, on_gpu=on_gpu)
     if policy_of and not adapters:
         what = f"vLLM plays no adapters of rank {lora_rank} beside the model in {model_dir}"

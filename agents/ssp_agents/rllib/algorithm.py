@@ -56,7 +56,9 @@ from ssp_agents.rllib.module import (
     MODULE_ID,
     MODULES_FOLDER,
     describe,
+    unpack,
 )
+from ssp_agents.rllib.policies import VERIFIER
 from ssp_agents.rllib.results import evaluation_figures, log_learners, log_step
 from ssp_agents.rllib.runners import Runners, check_cluster
 from ssp_agents.sharding import weights_folder
@@ -120,7 +122,8 @@ class SSP(HookedAlgorithm):
         check_cluster(self.config)
         self._given = self.config.given()
         self._policies = self.config.resolved_policies()
-        self._roles = {name: policy.roles for name, policy in self._policies.items()}
+        played = self._policies.items()
+        self._roles = {name: policy.roles for name, policy in played if name != VERIFIER}
         self._runners = Runners(self.config)
         super().setup(config)
 
@@ -191,7 +194,8 @@ class SSP(HookedAlgorithm):
         # Before this, nothing has changed but the learners.
         self._steps += 1
         self._strategy, self._ahead = strategy, ahead
-        self._hand_over_weights(self.env_runner_group)
+        every = self.config.verifier_refresh
+        self._hand_over_weights(self.env_runner_group, bool(every) and self._steps % every == 0)
         seconds = {
             "sample": sampled - began + played - learnt,
             "learn": learnt - sampled + time.perf_counter() - played,
@@ -340,6 +344,8 @@ class SSP(HookedAlgorithm):
         copy: RLModule = self.config.module_spec_of(module_id).build().eval()
         published = self._publish(half=False)
         weights = ray.get(published) if isinstance(published, ray.ObjectRef) else published
+        if (frozen := self._runners.verifier) is not None:
+            weights = {**weights, VERIFIER: {name: unpack(w) for name, w in frozen.items()}}
         if module_id in weights:
             load_state(copy, weights[module_id])
         return copy
@@ -366,8 +372,12 @@ class SSP(HookedAlgorithm):
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         return self._runners.revive(env_runner_group)
 
-    def _hand_over_weights(self, group: EnvRunnerGroup) -> None:
-        self._runners.hand_over(group, self._publish(self._runners.in_half), self._steps)
+    def _hand_over_weights(self, group: EnvRunnerGroup, refresh: bool = False) -> None:
+        """Gives the players the present weights, with ``refresh`` also as a frozen verifier's."""
+        published = self._publish(self._runners.in_half)
+        if refresh:
+            self._runners.keep_verifier(published, self._policies.playing("solver"))
+        self._runners.hand_over(group, published, self._steps)
 
     # -- checkpoints ---------------------------------------------------------------------------
 
@@ -409,6 +419,7 @@ class SSP(HookedAlgorithm):
             "given": self._given.digest(),
             # The weights that played them are gone, so they could not be played again.
             "ahead": self._ahead,
+            "verifier": self._runners.verifier,
         }
         return state
 
@@ -421,6 +432,7 @@ class SSP(HookedAlgorithm):
             self._strategy.set_state(state[STATE]["strategy"])
             # A run without overlap plays them again, by its present weights.
             self._ahead = state[STATE]["ahead"] if self.config.overlap else []
+            self._runners.verifier = state[STATE]["verifier"]
         if COMPONENT_LEARNER_GROUP in state:
             self._hand_over_weights(self.env_runner_group)
 

@@ -319,7 +319,7 @@ class SSPConfig(PoliciesConfig):
             fix = "learners leave no GPU to them; leave it at 0, and the env runners answer"
             count = self.evaluation_num_env_runners
             raise ConfigError("evaluation_num_env_runners", count, fix)
-        for name in ("partner", "proposer_model"):
+        for name in ("partner", "proposer_model", "verifier_model"):
             if other := getattr(learning, name):
                 check_same_tokens(f"learning.{name}", other, self.model_dir)
         check_tokenizer(

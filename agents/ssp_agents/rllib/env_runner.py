@@ -31,7 +31,7 @@ from ssp_agents.given import check_given
 from ssp_agents.models import lm_weights
 from ssp_agents.rllib.learner import freeze_collected
 from ssp_agents.rllib.module import LLMModule, module_spaces, multi_spec, unpack
-from ssp_agents.rllib.policies import Policies
+from ssp_agents.rllib.policies import VERIFIER, Policies
 from ssp_agents.rollout import EVALUATION, answer, play, sampled
 from ssp_agents.rows import Row, rows_of
 from ssp_env.errors import UsageError
@@ -127,7 +127,10 @@ class SSPEnvRunner(EnvRunner):
                 engine, self.learning.partner, self.tokenizer, stop, device=device
             )
             both, plays = {"policy": self.engine, "partner": partner}, self.learning.plays
-            self._players = ByRole(both, lambda role: "policy" if plays(role) else "partner")
+            frozen = {VERIFIER} & self._policies.keys()
+            self._players = ByRole(
+                both, lambda role: "policy" if plays(role) or role in frozen else "partner"
+            )
 
     def sample(
         self,
@@ -228,6 +231,9 @@ class SSPEnvRunner(EnvRunner):
         # In RLlib's own state, one of several learners has no weights.
         if not weights:
             return
+        if (copy := state.get(VERIFIER)) is not None:
+            copy = ray.get(copy) if isinstance(copy, ray.ObjectRef) else copy
+            weights = {**weights, VERIFIER: copy}
 
         version = int(state.get(WEIGHTS_SEQ_NO, self.engine.weights_version + 1))
         playing = {

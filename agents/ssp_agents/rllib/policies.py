@@ -36,6 +36,8 @@ def play_own(agent_id: str, *_: Any, **__: Any) -> str:
     return agent_id
 
 
+VERIFIER = "verifier"
+"""Name of a frozen policy that verifies (``game.verifier: frozen``)."""
 KINDS = {"shared": ((MODULE_ID,), play_both), "separate": (ROLES, play_own)}
 """Values of ``learning.policies``: names of policies, and who plays which role."""
 
@@ -45,7 +47,7 @@ class Policy:
     """A policy, before it is built."""
 
     roles: tuple[str, ...]
-    """Roles that it plays: ``proposer``, ``solver`` or both."""
+    """Roles that it plays: ``proposer``, ``solver`` or both; ``verifier`` if it is frozen."""
     model_dir: str
     """Directory of the causal LM that it begins with."""
     learning: LearningConfig | None
@@ -67,6 +69,9 @@ class Policies(Mapping[str, Policy]):
             overrides = config.algorithm_config_overrides_per_module.get(name, {})
             settings = learning.of_policy(roles).replace(**overrides) if trained else None
             self._policies[name] = Policy(roles, own or config.model_dir, settings)
+        if config.game().verifier == "frozen":
+            before = learning.verifier_model or self[self.playing("solver")].model_dir
+            self._policies[VERIFIER] = Policy((VERIFIER,), before, None)
 
     def __getitem__(self, name: str) -> Policy:
         return self._policies[name]
@@ -83,8 +88,10 @@ class Policies(Mapping[str, Policy]):
         return {name: p.learning for name, p in self.items() if p.learning is not None}
 
     def playing(self, role: str) -> str:
-        """Name of the policy that writes in a role, verification and closed book included, which
-        are the solver's."""
+        """Name of the policy that writes in a role. The closed book is the solver's, and so is
+        verification where no frozen policy has it."""
+        if role == Role.VERIFIER and VERIFIER in self:
+            return VERIFIER
         return self._of_role["proposer" if role == Role.PROPOSER else "solver"]
 
     def learns(self, role: str) -> bool:
@@ -141,6 +148,14 @@ def trained_roles(config: Any, roles: tuple[str, ...]) -> tuple[str, ...]:
 def check_policies(config: Any) -> None:
     """Refuses roles that nobody plays, and settings of single policies that nobody reads."""
     _mapped(config)
+    if config.game().verifier == "frozen":
+        if VERIFIER in config.policies:
+            fix = "a frozen verifier (game.verifier) has this name: choose another one"
+            raise ConfigError("policies", VERIFIER, fix)
+        policies = config.resolved_policies()
+        if config.verifier_refresh and policies.playing("solver") not in policies.trained:
+            fix = "the solver's policy does not learn: leave it out, or train the solver too"
+            raise ConfigError("learning.verifier_refresh", config.verifier_refresh, fix)
     for name, overrides in config.algorithm_config_overrides_per_module.items():
         if name not in config.policies:
             fix = f"no such policy; {nearest(name, config.policies)}"

@@ -11,6 +11,7 @@ from functools import partial
 from operator import methodcaller
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import ray
 import torch
 from ray.exceptions import RayError, RayTaskError
@@ -20,8 +21,10 @@ from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 from ray.util import get_current_placement_group
 
 from ssp_agents.config import check_processors
+from ssp_agents.models import as_tensor
 from ssp_agents.rllib.compat import workers_of
 from ssp_agents.rllib.module import pack
+from ssp_agents.rllib.policies import VERIFIER
 from ssp_env.errors import ConfigError, ServiceError
 
 T = TypeVar("T")
@@ -47,20 +50,41 @@ class Runners:
     def __init__(self, config: Any) -> None:
         self._config = config
         self._sent: dict[str, Any] = {}
+        self.verifier = None
         self.in_half = config.engine_config().in_half(config.num_gpus_per_env_runner > 0)
         """True where weights travel in bfloat16, as engines compute in it."""
 
     # -- weights -------------------------------------------------------------------------------
 
+    def keep_verifier(self, weights: Any, policy: str) -> None:
+        """Copies what a policy has of these weights, for the frozen verifier."""
+        weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
+        self.verifier = {
+            name: np.array(pack(name, as_tensor(tensor), self.in_half))
+            for name, tensor in weights[policy].items()
+        }
+
+    @property
+    def verifier(self) -> dict[str, np.ndarray] | None:
+        """Weights of a frozen verifier, packed; ``None`` while it is as it was loaded."""
+        return self._verifier
+
+    @verifier.setter
+    def verifier(self, weights: dict[str, np.ndarray] | None) -> None:
+        self._verifier, self._stored = weights, None
+
     def hand_over(self, group: EnvRunnerGroup, weights: Any, steps: int) -> None:
-        """Gives all env runners weights that have seen so many steps.
+        """Gives all env runners weights that have seen so many steps, and the verifier's.
 
         Synchronous, unlike RLlib's own: no runner may play the next step with old weights.
         """
-        state = {COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: steps}
+        state = {COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: steps, VERIFIER: self._verifier}
         if group.local_env_runner is not None:
             group.local_env_runner.set_state(state)
             return
+        if self._verifier is not None:
+            self._stored = self._stored or ray.put(self._verifier)
+            state[VERIFIER] = self._stored
         if not isinstance(weights, ray.ObjectRef):
             packed = {
                 policy: {n: pack(n, w, self.in_half) for n, w in tensors.items()}

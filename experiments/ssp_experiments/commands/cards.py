@@ -30,7 +30,9 @@ LICENCES = {
 }
 """Licence of what is taken from a world's text, as the hub names it and in words."""
 UNKNOWN = "That of the {}, which this card does not know: fill it in."
-PATHS = re.compile(r"(^model|_path|\.source|\.partner|\.proposer_model|\.questions)$")
+PATHS = re.compile(
+    r"(^model|_path|\.source|\.partner|\.proposer_model|\.verifier_model|\.questions)$"
+)
 """Settings of which it names the last part alone."""
 
 

@@ -14,7 +14,7 @@ from rich.panel import Panel
 
 from ssp_agents.engines.base import Engine
 from ssp_agents.rollout import play
-from ssp_env.errors import ServiceError
+from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.game import Game, InitialState, Origin
 from ssp_env.game.outcome import Ending, Outcome
@@ -43,6 +43,9 @@ def run(chosen: Chosen, *, role: str, games: int | None) -> int:
     """Plays until the person quits, or ``--games`` are played."""
     quiet_libraries()
     config = chosen.config(values=chosen.start())
+    if role == "proposer" and config.game.proposer_chooses:
+        fix = "a person is told the answer, and types one line: leave it out"
+        raise ConfigError("game.answers", config.game.answers, fix)
     rules, _ = open_run(config.replace(per_group=1))  # a question is needed for checks alone
     session = Session(rules, players_of(config, rules), config.seed, role)
     task = TASKS[role].format(attempts=config.game.attempts)

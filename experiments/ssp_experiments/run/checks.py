@@ -131,8 +131,9 @@ def open_policy(config: RunConfig) -> tuple[Any, Tokenizer]:
 def other_models(config: RunConfig) -> dict[str, Path]:
     """Model directories of policies beside the first one, by the setting that names them."""
     learning = config.learning
-    named = {"partner": learning.partner, "proposer_model": learning.proposer_model}
-    return {f"learning.{name}": Path(value) for name, value in named.items() if value}
+    named = ("partner", "proposer_model", "verifier_model")
+    given = {f"learning.{name}": getattr(learning, name) for name in named}
+    return {name: Path(value) for name, value in given.items() if value}
 
 
 def open_run(

@@ -18,14 +18,14 @@ question, title and text by itself (:class:`Pieces`)."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
 from ssp_env.errors import ConfigError, nearest
-from ssp_env.game.prompts.messages import CLOSING, OPENING, as_messages, in_messages
+from ssp_env.game.prompts.messages import CLOSING, OPENING, ROLES, as_messages, in_messages
 from ssp_env.game.prompts.sets import (
     BESIDE,
     FORMATS,
@@ -61,8 +61,10 @@ Part = tuple[str, bool]
 
 FIELDS: Mapping[str, tuple[set[str], set[str]]] = {
     "proposer": ({"answer"}, {"searches"}),
+    "topic": ({"topic"}, {"searches"}),
     "solver": ({"question"}, {"searches"}),
     "verifier": ({"question", "documents"}, set()),
+    "candidate": ({"question", "answer", "documents"}, set()),
     "closed_book": ({"question"}, set()),
     "information": ({"documents"}, {"about"}),
     "document": ({"text"}, {"number", "title"}),
@@ -70,7 +72,9 @@ FIELDS: Mapping[str, tuple[set[str], set[str]]] = {
     "retry": (set(), {"actions"}),
 }
 """Placeholders of each prompt: those that it needs, and those that it may have."""
-_OPTIONAL = {"closed_book", "verifier", "retry"}
+_ON_DEMAND = {"candidate", "topic"}
+"""Prompts that are read only where the game asks for them."""
+_OPTIONAL = {"closed_book", "verifier", "retry"} | _ON_DEMAND
 """Prompts that are missing only where the game asks for them."""
 _OURS = frozenset({"searches", "number", "actions"})
 """Placeholders for numbers and tags of our own."""
@@ -308,19 +312,29 @@ class Prompts:
         return type(self), (self.texts, self.frame, self._tokenizer)
 
     @classmethod
-    def open(cls, source: str, tokenizer: Tokenizer, tools: Sequence[Tool] = (SEARCH,)) -> Prompts:
+    def open(
+        cls,
+        source: str,
+        tokenizer: Tokenizer,
+        tools: Sequence[Tool] = (SEARCH,),
+        also: Collection[str] = (),
+    ) -> Prompts:
         """Reads a shipped set, ``NAME:FILE``, or a directory; a chat template frames the role
         prompts, and those of proposer and solver tell of tools beside search at ``{tools}``.
+        ``also`` names prompts that only some games have.
 
         ``TokenizerError`` if the set has messages that the chat template does not take."""
         texts = {
-            name: text for name in FIELDS if (text := read_text(source, f"{name}.txt")) is not None
+            name: text
+            for name in FIELDS
+            if name not in _ON_DEMAND or name in also
+            if (text := read_text(source, f"{name}.txt")) is not None
         }
         tags = tags_of(source, [tool.name for tool in tools])
         declared = tags.model_dump_json() if tags.tools else read_text(source, "tags.json")
         if declared is not None:
             texts["tags"] = declared
-        for name in texts.keys() & {Role.PROPOSER, Role.SOLVER}:
+        for name in texts.keys() & {Role.PROPOSER, "topic", Role.SOLVER}:
             told = [t.in_words(tags.opening(t.name), tags.closing(t.name)) for t in tools[1:]]
             texts[name] = texts[name].replace("{tools}", "".join(told))
         if (form := read_form(read_text(source, "set.json"))).encoding == "whole":
@@ -340,7 +354,7 @@ class Prompts:
     def frame_of(self, name: str) -> tuple[str, str]:
         """What a chat template puts before and after one of the set's texts: those of roles, of
         search results and of retries are messages."""
-        before, after = self.frame if name in {*Role} else ("", "")
+        before, after = self.frame if name in ROLES else ("", "")
         return self.texts.get(f"{name}{OPENING}", before), self.texts.get(f"{name}{CLOSING}", after)
 
     def unframed(self, text: str) -> str:
@@ -367,8 +381,10 @@ class Prompts:
             return True
         return self._unknown_id not in self._tokenizer.encode_data(self.tags.defuse(text))
 
-    def proposer(self, answer: str, searches: int) -> list[int]:
-        return self._encoder.fill("proposer", {"answer": answer, "searches": str(searches)})
+    def proposer(self, subject: str, searches: int) -> list[int]:
+        """Prompt about an answer, or about a topic where the proposer chooses the answer."""
+        name, about = ("topic", "topic") if "topic" in self.texts else ("proposer", "answer")
+        return self._encoder.fill(name, {about: subject, "searches": str(searches)})
 
     def solver(self, question: str, searches: int) -> list[int]:
         return self._encoder.fill("solver", {"question": question, "searches": str(searches)})
@@ -381,6 +397,13 @@ class Prompts:
     def verifier(self, question: str, documents: Sequence[Document], limit: int) -> list[int]:
         """Prompt of RAG verification in a form of its own: the question and the documents."""
         return self._encoder.fill("verifier", {"question": question}, documents, limit)
+
+    def candidate(
+        self, question: str, answer: str, documents: Sequence[Document], limit: int
+    ) -> list[int]:
+        """Prompt of a verification that is shown the answer."""
+        texts = {"question": question, "answer": answer}
+        return self._encoder.fill("candidate", texts, documents, limit)
 
     def closed_book(self, question: str) -> list[int]:
         return self._encoder.fill("closed_book", {"question": question})

@@ -19,6 +19,11 @@ OPENING, CLOSING = "_opening", "_closing"
 """Behind a text's name, among the texts of a set: what the chat template puts around it."""
 MESSAGES = "_messages"
 """Behind a role's name, among the texts of a set: authors, beginnings and ends of its messages."""
+ROLES: Mapping[str, Role] = {role.value: role for role in Role} | {
+    "topic": Role.PROPOSER,
+    "candidate": Role.VERIFIER,
+}
+"""Role that each prompt is given to; all of them are messages."""
 _LAST = {
     Action.QUESTION: ("text", "Gives the question that you have written.", "The question."),
     Action.ANSWER: ("text", "Gives your answer to the question.", "The answer, in a few words."),
@@ -30,7 +35,7 @@ arguments, within {} and {}:"
 def as_messages(texts: Mapping[str, str], text: str) -> list[dict[str, str]]:
     """A prompt, without what a chat template puts around it, as messages for a chat server: those
     of the set before the one that is filled in, which is the last."""
-    for role in Role:
+    for role in ROLES:
         places: list[tuple[str, int, int]] = json.loads(texts.get(f"{role}{MESSAGES}", "[]"))
         if places and text.startswith(texts[role][: places[-1][1]]):
             ends = [stop for _, _, stop in places[:-1]] + [len(text)]
@@ -74,9 +79,9 @@ def in_messages(
 
     # As the chat template would: it does not see the texts themselves.
     trims = getattr(tokenizer, "trims_messages", False)
-    for role in texts.keys() & {*Role}:
+    for role in texts.keys() & ROLES.keys():
         messages = authored(role, texts[role])
-        functions = functions_of(Role(role), tools) if calls else []
+        functions = functions_of(ROLES[role], tools) if calls else []
         given = {"functions": functions} if declared else {}
         opening, *between, closing = frame([author for author, _ in messages], **given)
         lines = [text.strip() if trims else text for _, text in messages]

@@ -102,7 +102,7 @@ def test_verification_looks_like_solving_in_messages(cities: World) -> None:
         solver, rules = batch.pending()[0], batch.rules
         solver.feed(tokenizer.encode(SEARCH.replace("river Paris", ASKED.text)))
         batch.advance()
-        read = verification_prompt(rules.prompts, rules.config, ASKED.text, [PAGE])
+        read = verification_prompt(rules.prompts, rules.config, batch.games[0], [PAGE])
         assert tokenizer.decode(read) == tokenizer.decode(solver.ids)
 
 

@@ -45,6 +45,7 @@ READS = by_role(propose(2), solve, say("<answer> nothing </answer>"))
 KNOBS: dict[str, tuple[Any, Script]] = {
     "attempts": (2, GOOD),
     "proposals": (2, GOOD),
+    "answers": ("proposed", by_role(say([1]))),
     "max_searches": (1, GOOD),
     "tools": (("search", "open"), MiniPlayer(OPENING, hops=2).write),
     "top_k": (1, GOOD),

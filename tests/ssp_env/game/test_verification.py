@@ -13,12 +13,16 @@ from hypothesis import strategies as st
 from scripted import again, begin, by_role, play, prompt_of, propose, records, rules_of, say, solve
 
 import ssp_env
-from ssp_env.game.batch import GameBatch
+from ssp_env.envs.setup import set_up
+from ssp_env.errors import ConfigError
+from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.game import Game, InitialState, Origin
 from ssp_env.game.noise import draw_noise
 from ssp_env.game.outcome import Outcome
+from ssp_env.game.rules import fingerprint
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Verdict, VerifyTask
+from ssp_env.players import scripted_player
 from ssp_env.tokenizers import BPETokenizer, ByteTokenizer, WordTokenizer
 from ssp_env.types import Document, Question, Role, World
 from ssp_env.worlds.mini import MiniWorld
@@ -84,6 +88,66 @@ def test_the_policy_reads_n_times_and_has_to_be_right_k_times(
         accepted = (True, None) if game.index >= 2 else (False, "unverified")
         assert record.verification is not None
         assert (record.verification.correct, record.reason) == accepted
+
+
+@pytest.mark.parametrize("prompts", ["plain", "few-shot"])
+@pytest.mark.parametrize(("says", "right"), [(" Yes. ", 2), ("no", 0), ("{}", 0)])
+def test_a_policy_that_is_shown_the_answer_says_yes_or_no(
+    mini: MiniWorld, prompts: str, says: str, right: int
+) -> None:
+    """What it says is the verdict, of which no judge is asked; the true answer is no verdict."""
+    changes: dict[str, Any] = {"verification_prompt": "candidate", "verifications": (2, 2)}
+    roomy = {**ROOMY, "prompts": prompts, "max_prompt_tokens": 5_000}
+    rules = rules_of(mini, ByteTokenizer(), verifier="policy", **changes, **roomy)
+    said = []
+
+    def verifier(trajectory: Trajectory) -> str:
+        read = prompt_of(trajectory)
+        assert trajectory.candidate is not None
+        assert trajectory.about in read
+        assert trajectory.candidate in read.replace(trajectory.about, "").rpartition("\n\n")[2]
+        said.append(says.format(trajectory.candidate))
+        return f"<answer> {said[-1]} </answer>"
+
+    played = play(begin(rules, num_games=2), by_role(propose(), solve, verifier))
+    assert len(said) == 4
+    for game in played.games:
+        record = again(game, rules).record
+        assert sum(attempt.right for attempt in game.verification_attempts) == right
+        assert record.verification is not None
+        assert record.verification.detail == f"{right} of 2 readings say yes"
+        assert record.reason == (None if right else "unverified")
+
+
+def test_a_scripted_player_says_yes_to_what_it_reads_itself(cities: World) -> None:
+    game = {"verification_prompt": "candidate", "verifier": "policy", "filters": ()}
+    rules = set_up({"world": cities, "game": game}).rules
+    for question, right in (("{}", 3), ('"Rome lies on the _____."', 0)):
+        played = GameBatch(rules, answers_of(cities), 1, [0])
+        player = scripted_player(rules)
+        while pending := played.pending():
+            for trajectory in pending:
+                written = player.write(trajectory)
+                if "<question>" in written and right == 0:
+                    written = f"<question> {question} </question>"
+                trajectory.feed_text(written)
+            played.advance()
+        (ended,) = played.games
+        assert sum(attempt.right for attempt in ended.verification_attempts) == right
+
+
+def test_a_frozen_verifier_reads_as_the_policy_does(mini: MiniWorld, words: WordTokenizer) -> None:
+    """Who writes its turns is for training to say; an environment has nobody."""
+    read = []
+    for name in ("policy", "frozen"):
+        rules = rules_of(mini, words, verifier=name)
+        assert fingerprint(rules)["verifier"] == name
+        read.append(records(play(begin(rules), by_role(propose(), solve))))
+    assert read[0] == read[1]
+    with pytest.raises(ConfigError, match="no policy of its own to freeze"):
+        ssp_env.env(world=mini, game={"verifier": "frozen"})
+    with pytest.raises(ConfigError, match="no policy of its own to freeze"):
+        ssp_env.env(rules=rules)
 
 
 @pytest.mark.parametrize("seed", [(), (7,), (7, 3), (1, 2, 3, 4)])

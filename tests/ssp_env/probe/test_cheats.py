@@ -29,6 +29,7 @@ from ssp_env.types import Role
 from ssp_env.worlds.mini import MiniWorld
 
 GAMES = 25
+PAYS, HELD, OPEN = Finding.PAYS, Finding.HELD, Finding.OPEN
 
 
 def rules_of(world: MiniWorld, *, spelled: bool = False, **parts: Any) -> Rules:
@@ -52,10 +53,46 @@ def test_every_cheat_plays_to_an_end(mini: MiniWorld, spelled: bool) -> None:
     rules = rules_of(mini, spelled=spelled, game={"attempts": 1, "closed_book": True})
     report = probe(rules, map(find_cheat, CHEATS), games=2)
     assert [result.name for result in report.cheats] == list(CHEATS)
-    assert len(CHEATS) == 34
-    for result in report.cheats:
+    assert len(CHEATS) == 34 + 7
+    for result in report.cheats[:34]:
         assert result.finding is not Finding.NOT_PLAYED
         assert (result.games, result.void) == (2, 0), result.name
+    assert {result.finding for result in report.cheats[34:]} == {Finding.NOT_PLAYED}
+
+
+def test_a_frozen_verifier_has_not_learnt_the_code(mini: MiniWorld) -> None:
+    """Where the policy verifies, a pair with a code is paid; an earlier one does not know it."""
+    found = {}
+    for verifier in ("policy", "frozen"):
+        game = rules_of(mini, spelled=True, game={"verifier": "policy"})
+        config = game.config.replace(verifier=verifier)
+        result = result_of(Rules.build(mini, game.tokenizer, config), "base64")
+        found[verifier] = result.finding, next(iter(result.stopped_by), None)
+    assert found == {"policy": (PAYS, None), "frozen": (HELD, "unverified")}
+
+
+@pytest.mark.parametrize(
+    ("cheat", "game", "finding", "reason"),
+    [
+        ("answer_everywhere", {"verifier": "policy"}, PAYS, None),
+        ("answer_everywhere", {"verifier": "world"}, HELD, "unverified"),
+        ("answer_everywhere", {"verifier": "policy", "closed_book": True}, None, "closed_book"),
+        ("guessable_answer", {"verifier": "policy"}, HELD, "unseen_answer"),
+        ("answer_in_question", {"verifier": "policy"}, HELD, "spoiler"),
+        ("answer_nobody_saw", {"verifier": "policy"}, HELD, "unseen_answer"),
+        ("wrong_answer", {"verifier": "policy"}, HELD, "unverified"),
+        ("answer_too_long", {"verifier": "policy"}, HELD, "no_answer"),
+        ("wrong_question", {"verifier": "policy"}, HELD, "unverified"),
+    ],
+)
+def test_proposers_that_choose_the_answer(
+    mini: MiniWorld, cheat: str, game: dict[str, Any], finding: Finding | None, reason: str | None
+) -> None:
+    """Cheats that this opens, and one that there was before."""
+    rules = rules_of(mini, spelled=True, game={"answers": "proposed", **game})
+    result = result_of(rules, cheat)
+    assert result.finding is (finding or Finding.HELD)
+    assert next(iter(result.stopped_by), None) == reason
 
 
 def test_a_probe_is_the_same_twice(mini: MiniWorld) -> None:
@@ -67,7 +104,6 @@ def test_a_probe_is_the_same_twice(mini: MiniWorld) -> None:
     assert report(3) != report(4)
 
 
-PAYS, HELD, OPEN = Finding.PAYS, Finding.HELD, Finding.OPEN
 PAPER = {"verifier": "policy", "filters": DEFAULT_FILTERS}
 GATE, PAST = {"closed_book": True}, {"filters": (*DEFAULT_FILTERS, "past_question")}
 
