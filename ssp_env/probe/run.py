@@ -166,7 +166,9 @@ def probe(
             finding, more = Finding.MOVES, others
         results.append(replace(result, finding=finding, more_than_honest=more))
 
-    counts = zip(*(astuple(result.gate)[:4] for result in [honest, *results]), strict=True)
+    # A world that finds no honest question sound does not read what these players write.
+    judged = [honest, *results] if honest.gate.accepted_sound else []
+    counts = [*zip(*(astuple(result.gate)[:4] for result in judged), strict=True)] or [()] * 4
     return Report(seed, margin, honest, results, Gate.of(*map(sum, counts)))
 
 

@@ -95,6 +95,16 @@ def test_proposers_that_choose_the_answer(
     assert next(iter(result.stopped_by), None) == reason
 
 
+def test_a_world_that_cannot_read_the_players_questions_says_nothing_of_the_gate(
+    mini: MiniWorld,
+) -> None:
+    read = probe(set_up({"world": mini}).rules, [], games=3).gate
+    assert (read.precision, read.recall) == (1, 1)
+    told = probe(set_up({"world": "wiki-sentences"}).rules, [], games=3)
+    assert told.honest.accepted > 0
+    assert (told.gate.precision, told.gate.recall) == (None, None)
+
+
 def test_a_probe_is_the_same_twice(mini: MiniWorld) -> None:
     def report(seed: int) -> Report:
         cheats = map(find_cheat, ["hedge", "wrong_question", "base64"])
