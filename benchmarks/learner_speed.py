@@ -21,8 +21,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from statistics import median
 from time import process_time
@@ -127,9 +128,8 @@ def one_side(
         texts[:, :prefix] = texts[0, :prefix]
         nobody = np.full(length, np.nan, dtype=np.float32)  # the importance ratio is 1
         learnt = [Row(ids, mask, nobody, "solver", 0, 1.0, weight=1 / own) for ids in texts]
-        result = learner.update(
-            batch=learner.policies.batches(learnt)[0], timesteps={"training_step": 1}
-        )
+        batch = batch_of(learner, learnt)
+        result = learner.update(batch=batch, timesteps={"training_step": 1})
         norm: dict[str, float] = {"grad_norm": float(result[MODULE_ID]["grad_norm"])}
         return norm
 
@@ -139,6 +139,14 @@ def one_side(
     norm = update(rows, tokens, own)
     spent = process_time() - began
     return {"seconds": spent, "peak_gib": resident("VmHWM"), "before_gib": before, **norm}
+
+
+def batch_of(learner: Any, rows: Sequence[Any]) -> Any:
+    """The batch of rows, with the code of whichever checkout this process runs."""
+    module = import_module("ssp_agents.rllib.module")
+    # Checkouts before there were two policies have a function in place of the learner's policies.
+    to_batch = getattr(module, "to_batch", None)
+    return learner.policies.batches(rows)[0] if to_batch is None else to_batch(rows)
 
 
 def resident(field: str) -> float:

@@ -77,8 +77,9 @@ def _lines(path: str | Path, raw: Iterator[bytes]) -> Iterator[tuple[int, dict[s
 def _array(path: str | Path, raw: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         rows = json.loads(raw.decode("utf-8"))
-        if strange := next((row for row in rows if not isinstance(row, dict)), None):
-            raise ValueError(f"{type(strange).__name__} in place of an object")
+        for row in rows:
+            if not isinstance(row, dict):
+                raise ValueError(f"{type(row).__name__} in place of an object")
     except (ValueError, RecursionError) as error:
         what = f"neither JSON Lines, nor one JSON array of objects, nor a table with tabs ({error})"
         raise DataError(path, what, 1) from error

@@ -115,6 +115,7 @@ def test_tables_without_names_and_arrays_are_read(
         ("0\tThe Manhattan Project was.\n", "the line has id, text"),
         ("who?\t['Jane'\n", "field 'answers': .*not \"\\['Jane'\""),
         ('[{"question": "who?"}, 3]', "int in place of an object"),
+        ("[null]", "NoneType in place of an object"),
         ('[{"question": "who?"}', "one JSON array of objects"),
     ],
 )
