@@ -1,16 +1,23 @@
-"""Rows of data files: JSON lines and tab-separated values, plain or gzip, and Parquet."""
+"""Rows of data files: JSON lines and tab-separated values, plain or gzip, and Parquet; and rows as
+models, where what is wrong with one is said with its number."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, StringConstraints, ValidationError
 
 from ssp_env.disk import open_maybe_gzip
 from ssp_env.errors import DataError
+
+Text = Annotated[str, StringConstraints(pattern=r"\S")]
+"""A string that is not blank."""
+M = TypeVar("M", bound=BaseModel)
 
 _PARQUET = b"PAR1"
 """First bytes of a Parquet file."""
@@ -40,6 +47,26 @@ def read_table(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def fields_of(row: Iterable[str]) -> str:
     """The fields of a row, in words."""
     return f"the line has {', '.join(map(str, row)) or 'no fields'}"
+
+
+def read_rows(path: str | Path, kind: type[M]) -> Iterator[tuple[int, M]]:
+    """Numbered rows of a file as models of this kind."""
+    for line, fields in read_table(path):
+        yield line, validated(path, line, fields, kind)
+
+
+def validated(path: str | Path, line: int, fields: Mapping[str, Any], kind: type[M]) -> M:
+    """A row as a model; a ``DataError`` names the field that is at fault."""
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        missing = first["type"] == "missing"
+        has = fields_of(fields) if missing else f"not {first['input']!r:.100}"
+        if first["type"] == "list_type" and isinstance(first["input"], str):
+            has += f", say {json.dumps([first['input']], ensure_ascii=False):.100}"
+        what = f"field {'.'.join(map(str, first['loc']))!r}: {first['msg']}; {has}"
+        raise DataError(path, what, line) from None
 
 
 def _rows(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:

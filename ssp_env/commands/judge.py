@@ -15,7 +15,7 @@ from ssp_env.judge.base import Judge
 from ssp_env.judge.chat import ChatClient, ChatConfig
 from ssp_env.judge.judges import Pair, measure, open_judge
 from ssp_env.judge.openai import OpenAIJudge
-from ssp_env.worlds.lines import read_rows
+from ssp_env.tables import read_rows
 
 
 def judge(

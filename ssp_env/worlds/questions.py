@@ -12,13 +12,12 @@ from typing import Annotated, Any
 from zlib import crc32
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, Field, PositiveInt
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, PositiveInt
 
 from ssp_env.errors import DataError
-from ssp_env.tables import fields_of, read_table
+from ssp_env.tables import Text, fields_of, read_table, validated
 from ssp_env.types import GroundTruth, Question
 from ssp_env.wording.normal import normalise
-from ssp_env.worlds.lines import Line, Text, identified, validated
 
 _CUE = "Question:"
 """Word that ends the instructions of a Search-R1 prompt; the question comes after it."""
@@ -27,9 +26,11 @@ _CUE = "Question:"
 # -- forms of a line -----------------------------------------------------------------------------
 
 
-class _Row(Line):
-    """What lines of all forms may have besides a question and its answers."""
+class _Row(BaseModel, strict=True):
+    """What lines of all forms may have besides a question and its answers; further fields are
+    ignored."""
 
+    id: str | int | None = None
     group: Text | None = None
     data_source: Text | None = None
 
@@ -57,14 +58,17 @@ def _written_list(value: Any) -> Any:
     return value
 
 
-_Listed = Annotated[list[Text], BeforeValidator(_written_list)]
-
-
-class _OwnRow(_Asking):
-    answers: _Listed = Field(min_length=1)
+class _ListedRow(_Asking):
+    answers: Annotated[list[Text], BeforeValidator(_written_list)] = Field(
+        min_length=1, validation_alias=AliasChoices("answers", "golden_answers")
+    )
 
     def wordings(self) -> list[str]:
         return self.answers
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
 
 
 def _worded(value: Any) -> Any:
@@ -74,24 +78,16 @@ def _worded(value: Any) -> Any:
     return _listed(value)
 
 
-class _LedgerRow(_Asking):
-    answer: Annotated[list[Text], BeforeValidator(_worded)] = Field(min_length=1)
+class _NamedRow(_Asking):
+    answer: Annotated[list[Text], BeforeValidator(_worded)] = Field(
+        min_length=1, validation_alias=AliasChoices("answer", "ground_truth")
+    )
     aliases: list[Text] = Field(default_factory=list)
     answer_aliases: list[Text] = Field(default_factory=list)
+    search_turns: PositiveInt | None = None
 
     def wordings(self) -> list[str]:
         return [*dict.fromkeys([*self.answer, *self.aliases, *self.answer_aliases])]
-
-
-class _FlashRAGRow(_Asking):
-    golden_answers: _Listed = Field(min_length=1)
-
-    def wordings(self) -> list[str]:
-        return self.golden_answers
-
-
-def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
 
 
 def _targeted(value: Any) -> Any:
@@ -135,20 +131,12 @@ class _VerlRow(_Row):
         return texts[0].rpartition(_CUE)[2].strip() if len(texts) == 1 else ""
 
 
-class _PaperRow(_Asking):
-    ground_truth: Annotated[list[Text], BeforeValidator(_listed)] = Field(min_length=1)
-    search_turns: PositiveInt | None = None
-
-    def wordings(self) -> list[str]:
-        return self.ground_truth
-
-
 FORMS: dict[str, type[_Row]] = {
-    "answers": _OwnRow,
-    "golden_answers": _FlashRAGRow,
+    "answers": _ListedRow,
+    "golden_answers": _ListedRow,
     "reward_model": _VerlRow,
-    "answer": _LedgerRow,
-    "ground_truth": _PaperRow,
+    "answer": _NamedRow,
+    "ground_truth": _NamedRow,
 }
 """Form of a line, by the field that holds its answers; of several, the first counts."""
 ANSWERS = (
@@ -187,7 +175,7 @@ def read_questions(path: str | Path, group: str = "all") -> tuple[Question, ...]
     >>> read_questions(file)
     (Question(id='q1', text='Who wrote Emma?', answers=('Jane Austen',), group='all'),)
     """
-    rows = identified(path, _rows(path, asking=True), "q")
+    rows = _identified(path, _rows(path, asking=True), "q")
     return tuple(
         Question(name, row.asked(), tuple(row.wordings()), row.group or row.data_source or group)
         for name, row in rows
@@ -205,14 +193,13 @@ def read_answers(path: str | Path) -> tuple[tuple[GroundTruth, ...], dict[str, i
 
     Also returns, by the answer's id, the number of searches that a row asks for (the paper's
     ``search_turns``). A line without ``id`` gets ``a<line number>``."""
-    rows = dict(identified(path, _rows(path), "a"))
-    truths = (GroundTruth(name, *_split(row.wordings())) for name, row in rows.items())
-    searches = ((name, getattr(row, "search_turns", None)) for name, row in rows.items())
-    return tuple(truths), {name: count for name, count in searches if count is not None}
-
-
-def _split(wordings: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    return wordings[0], tuple(wordings[1:])
+    truths, searches = list[GroundTruth](), dict[str, int]()
+    for name, row in _identified(path, _rows(path), "a"):
+        answer, *aliases = row.wordings()
+        truths.append(GroundTruth(name, answer, tuple(aliases)))
+        if (count := getattr(row, "search_turns", None)) is not None:
+            searches[name] = count
+    return tuple(truths), searches
 
 
 def _rows(path: str | Path, *, asking: bool = False) -> Iterator[tuple[int, _Row]]:
@@ -239,6 +226,22 @@ def _unfolded(fields: dict[str, Any]) -> dict[str, Any]:
     if isinstance(about, dict) and "answer" in about and "text" in fields:
         fields = {"question": fields["text"], "answer": about["answer"], **fields}
     return fields
+
+
+def _identified(
+    path: str | Path, rows: Iterable[tuple[int, _Row]], prefix: str
+) -> Iterator[tuple[str, _Row]]:
+    """Rows with their ids, no id twice, one row at least; a row without one is named after its
+    line, such as ``a3``."""
+    known: set[str] = set()
+    for line, row in rows:
+        name = f"{prefix}{line}" if row.id is None else str(row.id)
+        if name in known:
+            raise DataError(path, f"id {name!r} occurs twice", line)
+        known.add(name)
+        yield name, row
+    if not known:
+        raise DataError(path, "holds no line")
 
 
 # -- sets of questions ---------------------------------------------------------------------------
