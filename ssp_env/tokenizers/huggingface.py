@@ -13,7 +13,7 @@ from typing import Any
 
 from ssp_env.errors import MissingExtra, ModelError, TokenizerError
 from ssp_env.tokenizers.base import byte_level_alphabet, encodable
-from ssp_env.tokenizers.joining import Joiner, Parts, for_data
+from ssp_env.tokenizers.joining import Joiner, Joining, for_data
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 """A byte in a vocabulary with byte fallback."""
@@ -34,7 +34,7 @@ _MARKUP = re.compile(r"<.+>")
 ``<tool_call>``."""
 
 
-class HuggingFaceTokenizer:
+class HuggingFaceTokenizer(Joining):
     """Wraps a fast tokenizer of `transformers`.
 
     The bytes of a token are read off what the tokenizer itself decodes, so byte-level, metaspace
@@ -109,18 +109,6 @@ class HuggingFaceTokenizer:
     def encode(self, text: str) -> list[int]:
         """Ids of text that we wrote; special tokens in it are recognised, none is added."""
         return list(self.inner.encode(encodable(text), add_special_tokens=False))
-
-    def encode_data(self, text: str) -> list[int]:
-        """Ids of text from outside; special tokens in it are spelled out as plain text."""
-        return self._joiner.data(text)
-
-    def encode_parts(self, parts: Parts, continues: bool = False) -> list[int]:
-        """Ids of one text; see :func:`ssp_env.tokenizers.base.encode_parts`."""
-        return self._joiner.join(parts, continues)
-
-    def first_tokens(self, text: str, limit: int) -> str:
-        """The beginning of a text from outside, of this many tokens at most."""
-        return self._joiner.first(text, limit)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens included; the text that :meth:`encode` was given."""

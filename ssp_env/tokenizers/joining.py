@@ -47,17 +47,10 @@ class Joiner:
         self._inside = self._inside_data = None
         if (inner := _without_prefix(backend)) is not None:
             self._inside, self._inside_data = inner, _without_prefix(data)
-        self._divides = self._inside is not None and self._begins_anew(backend)
-
-    @property
-    def prefixes(self) -> bool:
+        self.prefixes = self._inside is not None
         """True if the tokenizer puts a space before a text."""
-        return self._inside is not None
-
-    @property
-    def divides(self) -> bool:
-        """True if the tokenizer puts a space behind an added token, as at the beginning."""
-        return self._divides
+        self.divides = self.prefixes and self._begins_anew(backend)
+        """True if it puts one behind an added token too, as at the beginning."""
 
     def join(self, parts: Parts, continues: bool) -> list[int]:
         """Ids of the parts as one text; ``continues``: it goes on a text, so that no space is put
@@ -160,7 +153,7 @@ class Joiner:
         """True if what follows these ids gets no space before it."""
         if not before:
             return continues
-        return not (self._divides and before[-1] in self._added)
+        return not (self.divides and before[-1] in self._added)
 
     def _harmless(self, ids: list[int]) -> list[int]:
         if self._reserved.isdisjoint(ids):
@@ -181,6 +174,24 @@ class Joiner:
             return False
         first, *rest = self._whole(f"{added}a").ids
         return first in self._added and rest == list(self._whole("a").ids)
+
+
+class Joining:
+    """Base of tokenizers that encode by a joiner."""
+
+    _joiner: Joiner
+
+    def encode_data(self, text: str) -> list[int]:
+        """Ids of text from outside; special tokens in it are spelled out as plain text."""
+        return self._joiner.data(text)
+
+    def encode_parts(self, parts: Parts, continues: bool = False) -> list[int]:
+        """Ids of one text; see :func:`ssp_env.tokenizers.base.encode_parts`."""
+        return self._joiner.join(parts, continues)
+
+    def first_tokens(self, text: str, limit: int) -> str:
+        """The beginning of a text from outside, of this many tokens at most."""
+        return self._joiner.first(text, limit)
 
 
 def for_data(backend: Any, markup: Callable[[str], bool]) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ssp_env.errors import TokenizerError
 from ssp_env.tokenizers.base import byte_level_alphabet, encodable
-from ssp_env.tokenizers.joining import Joiner, Parts, for_data
+from ssp_env.tokenizers.joining import Joiner, Joining, for_data
 
 PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
 WORD = r"\w+|[^\w\s]"
@@ -91,7 +91,7 @@ class WordTokenizer:
         return text if len(ends) <= limit else text[: ends[limit - 1] if limit else 0]
 
 
-class BPETokenizer:
+class BPETokenizer(Joining):
     """8,192 ids: padding, end, the ten tags under their default names, bytes, and merged bytes.
 
     Spells everything, in about a quarter of the tokens of bytes. It was fitted to the passages of
@@ -112,17 +112,6 @@ class BPETokenizer:
 
     def encode(self, text: str) -> list[int]:
         return list(self._inner.encode(encodable(text)).ids)
-
-    def encode_data(self, text: str) -> list[int]:
-        return self._joiner.data(text)
-
-    def encode_parts(self, parts: Parts, continues: bool = False) -> list[int]:
-        """Ids of one text; see :func:`ssp_env.tokenizers.base.encode_parts`."""
-        return self._joiner.join(parts, continues)
-
-    def first_tokens(self, text: str, limit: int) -> str:
-        """The beginning of a text from outside, of this many tokens at most."""
-        return self._joiner.first(text, limit)
 
     def decode(self, ids: Sequence[int]) -> str:
         text = b"".join(self.pieces[i] or (self._inner.id_to_token(i) or "").encode() for i in ids)
