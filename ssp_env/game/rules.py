@@ -9,12 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
 from ssp_env.errors import ConfigError, check_part, expect, named_values, nearest
-from ssp_env.game.config import (
-    CHOSEN_FILTERS,
-    DEFAULT_FILTERS,
-    POLICY_FILTERS,
-    GameConfig,
-)
+from ssp_env.game.config import CHOSEN_FILTERS, DEFAULT_FILTERS, POLICY_FILTERS, GameConfig
 from ssp_env.game.filters import ATTEMPT_FILTERS, FILTERS, AttemptFilter, Filter
 from ssp_env.game.game import ProposerReward, SolverReward, right_answer
 from ssp_env.game.noise import NOISE, NoiseSource
@@ -161,13 +156,11 @@ class Rules(Immutable):
 
         tools = _declared(config.tools, given.get("tools") or ())
         retriever = own_retriever(world) if retriever is None else retriever
+        needed = _needed_prompts(config, by_policy=verifier is None)
+        prompts = Prompts.open(config.prompts, tokenizer, tools, needed)
         # Without tags that it can spell, no turn could ever be complete.
-        used = {"topic": config.proposer_chooses}
-        used["candidate"] = verifier is None and config.sees_candidate
-        also = [name for name in used if used[name]]
-        prompts = Prompts.open(config.prompts, tokenizer, tools, also)
         check_tokenizer(tokenizer, prompts.tags)
-        _check_prompts(prompts, config, by_policy=verifier is None)
+        _check_prompts(prompts, config, needed)
         most = max(getattr(world, "asked_searches", {}).values(), default=0)
         if most > config.max_searches:
             fix = (
@@ -206,26 +199,28 @@ def _declared(names: Sequence[str], given: Sequence[Tool]) -> list[Tool]:
     return [known[name] for name in dict.fromkeys(["search", *names])]
 
 
-def _check_prompts(prompts: Prompts, config: GameConfig, by_policy: bool) -> None:
-    """Refuses prompts that are missing, or too long whatever is asked."""
-    reads = by_policy and config.verification_prompt == "documents"
-    decides = by_policy and config.sees_candidate
-    needed = {
+def _needed_prompts(config: GameConfig, by_policy: bool) -> list[str]:
+    """The prompts that these rules need beside those of every game."""
+    used = {
         "topic": config.proposer_chooses,
         "closed_book": config.closed_book,
-        "verifier": reads,
-        "candidate": decides,
+        "verifier": by_policy and config.verification_prompt == "documents",
+        "candidate": by_policy and config.sees_candidate,
     }
-    for name, used in needed.items():
-        if used and name not in prompts.texts:
-            raise ConfigError(
-                "game.prompts", config.prompts, f"{name}.txt is missing from it; plain has one"
-            )
+    return [name for name in used if used[name]]
+
+
+def _check_prompts(prompts: Prompts, config: GameConfig, needed: Sequence[str]) -> None:
+    """Refuses prompts that are missing, or too long whatever is asked."""
+    for name in needed:
+        if name not in prompts.texts:
+            fix = f"{name}.txt is missing from it; plain has one"
+            raise ConfigError("game.prompts", config.prompts, fix)
 
     lengths = {"proposer": len(prompts.proposer("", config.asked_searches[0]))}
-    if reads:
+    if "verifier" in needed:
         lengths["verifier"] = len(prompts.verifier("", (), 1))
-    if decides:
+    if "candidate" in needed:
         lengths["verifier"] = len(prompts.candidate("", "", (), 1))
     for role, length in lengths.items():
         if length > config.max_prompt_tokens:
