@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from importlib.metadata import version
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def played(engine: str, policy: Path, out: Path) -> list[list[list[int]]]:
     """The tokens that a policy writes in answer to the evaluation questions."""
     chosen = ("--set", f"engine.kind={engine}", "--per-group", "25")
     ssp("eval", "--preset", "tiny", "--model", str(policy), "--out", str(out), *chosen)
-    return [[list(t.policy_ids) for t in saved.record.trajectories] for saved in read_games(out)]
+    records = [saved.record for saved in read_games(out)]
+    return [[[*compress(t.ids, t.mask)] for t in record.trajectories] for record in records]
 
 
 def main() -> int:

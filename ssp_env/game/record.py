@@ -83,12 +83,6 @@ class TrajectoryRecord:
         return b"".join(bytes([s.by == POLICY]) * s.tokens for s in self.segments)
 
     @property
-    def policy_ids(self) -> tuple[int, ...]:
-        """The policy's token ids, in order; raises as ``ids`` does."""
-        by_policy = (known(segment.ids) for segment in self.segments if segment.by == POLICY)
-        return tuple(chain.from_iterable(by_policy))
-
-    @property
     def logprobs(self) -> tuple[float, ...]:
         """Behaviour log-probabilities of the policy's tokens, in nats; raises as ``ids`` does."""
         by_policy = (known(segment.logprobs) for segment in self.segments if segment.by == POLICY)
@@ -230,18 +224,14 @@ def record_game(
 
 def _trajectory(trajectory: Trajectory, **scored: Any) -> TrajectoryRecord:
     pieces, ids = trajectory.limits.tokenizer.pieces, trajectory.ids
-    runs = [
-        (
-            start,
-            stop,
-            POLICY if by_policy else RETRY if start in trajectory.retried else ENVIRONMENT,
-        )
-        for start, stop, by_policy in trajectory.runs()
-    ]
-
     # The prompt is always the first segment, even an empty one: what follows is the policy's.
+    runs = [(0, trajectory.prompt_length, PROMPT)]
+    for start, stop, by_policy in trajectory.runs():
+        other = RETRY if start in trajectory.retried else ENVIRONMENT
+        runs.append((start, stop, POLICY if by_policy else other))
+
     segments = []
-    for start, stop, author in [(0, trajectory.prompt_length, PROMPT), *runs]:
+    for start, stop, author in runs:
         text = b"".join(map(pieces.__getitem__, ids[start:stop])).decode("utf-8", "replace")
         logprobs = tuple(trajectory.logprobs[start:stop]) if author == POLICY else None
         written = tuple(map(int, ids[start:stop]))

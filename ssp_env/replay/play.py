@@ -13,13 +13,7 @@ from typing import Any
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.batch import GameBatch
 from ssp_env.game.filters import FILTERS, Filter, Proposal
-from ssp_env.game.game import (
-    Attempt,
-    Game,
-    ProposerReward,
-    SolverReward,
-    right_answer,
-)
+from ssp_env.game.game import Attempt, Game, ProposerReward, SolverReward, right_answer
 from ssp_env.game.noise import NoiseDocument, Retrieved
 from ssp_env.game.outcome import Ending, Outage, Outcome
 from ssp_env.game.prompts import Prompts

@@ -19,16 +19,7 @@ from typing import Any
 import httpx
 
 from ssp_env.errors import ServiceError, TransientServiceError
-from ssp_env.net import (
-    OVERLOADED,
-    Client,
-    by_proxy,
-    check_url,
-    http_client,
-    read_key,
-    retried,
-    run,
-)
+from ssp_env.net import OVERLOADED, Client, by_proxy, check_url, http_client, read_key, retried, run
 from ssp_env.search.base import Results, all_found, check_request, split_contents, well_formed
 from ssp_env.types import Document
 

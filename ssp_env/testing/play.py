@@ -6,13 +6,12 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ssp_env.envs.setup import set_up
-from ssp_env.game.batch import GameBatch
+from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.noise import NoiseDocument, NoiseSource
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.rules import Rules
@@ -21,7 +20,7 @@ from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.players import MiniPlayer
 from ssp_env.players.base import Player
 from ssp_env.testing.material import PASSAGES, check_unique, missing
-from ssp_env.types import Document, GroundTruth, Role, World
+from ssp_env.types import Document, GroundTruth, Role
 
 
 class PlayerTests:
@@ -74,7 +73,7 @@ class PlayerTests:
         game: dict[str, Any] = {"max_response_tokens": 2_000, **self.setup.get("game", {}), **gates}
         setup: Any = {**self.setup, "game": game}
         rules = set_up(setup).rules
-        return GameBatch(rules, partial(_answers, rules.world), games, [0])
+        return GameBatch(rules, answers_of(rules.world), games, [0])
 
 
 class NoiseSourceTests:
@@ -178,7 +177,7 @@ class BatchStrategyTests:
         rules = set_up({"world": "small", "game": {"attempts": 1}}).rules
         strategy, player = self.make_strategy(), MiniPlayer(rules.tags)
         for step in range(3):
-            batch = GameBatch(rules, partial(_answers, rules.world), 4, [step], strategy)
+            batch = GameBatch(rules, answers_of(rules.world), 4, [step], strategy)
             while pending := batch.pending():
                 for turn, trajectory in enumerate(pending):
                     if trajectory.role is Role.PROPOSER and turn % 2:
@@ -187,10 +186,6 @@ class BatchStrategyTests:
                         player.play([trajectory])
                 batch.advance()
             assert batch.done, "a batch of games with this strategy does not end"
-
-
-def _answers(world: World, rng: np.random.Generator, count: int) -> list[GroundTruth]:
-    return [world.answers[i] for i in rng.integers(len(world.answers), size=count)]
 
 
 def _questions(step: int) -> list[PooledQuestion]:

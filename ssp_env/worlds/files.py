@@ -12,12 +12,7 @@ from ssp_env.disk import cache_folder, made_once
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.search.base import Corpus, Retriever, read_corpus, read_passages
 from ssp_env.types import Analysis, Document, GroundTruth, Passages, Question
-from ssp_env.worlds.questions import (
-    read_answers,
-    read_questions,
-    sample_questions,
-    shared_answers,
-)
+from ssp_env.worlds.questions import read_answers, read_questions, sample_questions, shared_answers
 
 _WIKI = Path(__file__).parent / "data" / "wiki_mini"
 PASSAGES_FILE = _WIKI / "passages.jsonl.gz"

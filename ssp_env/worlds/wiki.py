@@ -22,12 +22,7 @@ from ssp_env.search.words import VERSION
 from ssp_env.types import Analysis, Document, GroundTruth, Question
 from ssp_env.worlds import wiki_language
 from ssp_env.worlds.files import PASSAGES_FILE, WikiMini, open_kept
-from ssp_env.worlds.questions import (
-    read_answers,
-    read_questions,
-    sample_questions,
-    shared_answers,
-)
+from ssp_env.worlds.questions import read_answers, read_questions, sample_questions, shared_answers
 from ssp_env.worlds.wiki_language import (
     BY_NAME,
     CHAINED,

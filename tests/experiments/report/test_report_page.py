@@ -10,6 +10,7 @@ import re
 import zlib
 from html import unescape
 from http.client import HTTPConnection
+from itertools import compress
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -62,7 +63,7 @@ def test_a_page_holds_every_game_with_its_tokens(page: Path, two_runs: list[str]
             r'<span class="own d\d" title="id (\d+); loss', games[str(record.index)]
         )
         assert [*map(int, marked)] == [
-            id_ for play in record.trajectories for id_ in play.policy_ids
+            id_ for play in record.trajectories for id_ in compress(play.ids, play.mask)
         ]
 
 
