@@ -166,7 +166,11 @@ def check_part(name: str, part: object, method: str) -> None:
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """A hint for an unknown name: the nearest known ones, or all of them if none is near."""
+    """A hint for an unknown name: the nearest known ones, or all of them if none is near.
+
+    >>> nearest("atempts", ["attempts", "top_k"]), nearest("x", ["attempts", "top_k"])
+    ("did you mean 'attempts'?", 'known: attempts, top_k')
+    """
     names = sorted(known)
     # `learning_rate` is nearer to `lr` than its letters say.
     initials = "".join(word[:1] for word in str(name).split("_"))

@@ -44,7 +44,23 @@ class GameBatch:
 
     Loop: while :meth:`pending` is not empty, give each of these trajectories tokens with
     :meth:`Trajectory.feed`, then call :meth:`advance`. All searches that became due are sent to the
-    retriever as one batch there."""
+    retriever as one batch there.
+
+    >>> from ssp_env.envs.setup import set_up
+    >>> from ssp_env.players import scripted_player
+    >>> rules = set_up({"world": "mini", "game": {"attempts": 2}}).rules
+    >>> batch, player = GameBatch(rules, answers_of(rules.world), 1), scripted_player(rules)
+    >>> while turns := batch.pending():
+    ...     print(batch.phase, len(turns))
+    ...     player.play(turns)
+    ...     batch.advance()
+    propose 1
+    propose 1
+    solve 2
+    solve 2
+    >>> batch.games[0].outcome, batch.games[0].solve_rate
+    (<Outcome.VALID: 'valid'>, 1.0)
+    """
 
     def __init__(
         self,

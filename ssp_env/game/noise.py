@@ -47,7 +47,14 @@ class NoiseSource(Protocol):
 def draw_noise(
     rng: Generator, count: int, evidence: Documents, others: Retrieved, corpus: Documents
 ) -> tuple[NoiseDocument, ...]:
-    """Noise from the other games of the batch, then from the corpus if they have too few."""
+    """Noise from the other games of the batch, then from the corpus if they have too few.
+
+    >>> from numpy.random import default_rng
+    >>> pages = [Document(str(i), f"Page {i}", "") for i in range(4)]
+    >>> rng, retrieved = default_rng(0), [(7, pages[0]), (7, pages[1])]
+    >>> [(n.document.id, n.origin) for n in draw_noise(rng, 2, pages[:1], retrieved, pages)]
+    [('1', 'game 7'), ('2', 'corpus')]
+    """
     # A document that several games retrieved counts for the first of them.
     pool: dict[str, tuple[int, Document]] = {}
     for retrieved in others:

@@ -38,14 +38,19 @@ class PooledQuestion:
 def compose(outer: PooledQuestion, inner: PooledQuestion) -> PooledQuestion | None:
     """One question that asks ``outer``, with ``inner`` in place of the name of its answer.
 
-    "Who led the country of Paris?" and "What is the capital of France?" become "Who led the country
-    of the capital of France?". An inner question that is no mere description is quoted: "Who led
-    the country of (the answer to: Which city hosted the games of 1924?)?".
+    >>> outer = PooledQuestion("Who led the country of Paris?", GroundTruth("1", "de Gaulle"))
+    >>> inner = PooledQuestion("What is the capital of France?", GroundTruth("2", "Paris"))
+    >>> hosts = PooledQuestion("Which city hosted the games?", GroundTruth("2", "Paris"))
+    >>> for each in (inner, hosts):
+    ...     print(compose(outer, each).question)
+    Who led the country of the capital of France?
+    Who led the country of (the answer to: Which city hosted the games?)?
 
-    The answer is the outer one's; nobody has verified the whole. Its solution looks up the inner
-    answer, thinks what that attempt thought last, and goes on as the outer one began. Its proposal
-    goes the other way, from the outer answer to the inner one. ``None`` where the outer question
-    does not name the inner one's answer, or the whole would give away either answer."""
+    An inner question that is no mere description is quoted. The answer is the outer one's; nobody
+    has verified the whole. Its solution looks up the inner answer, thinks what that attempt thought
+    last, and goes on as the outer one began. Its proposal goes the other way, from the outer answer
+    to the inner one. ``None`` where the outer question does not name the inner one's answer, or the
+    whole would give away either answer."""
     name = re.search(rf"(?<!\w)(?:the )?{re.escape(inner.truth.answer)}(?!\w)", outer.question)
     if name is None:
         return None
@@ -57,7 +62,7 @@ def compose(outer: PooledQuestion, inner: PooledQuestion) -> PooledQuestion | No
     if mentions(text, outer.truth.wordings) or mentions(text, inner.truth.wordings):
         return None
 
-    # The inner one's answer is dropped.
+    # Of the inner solution, the last turn gives the answer, which goes on as a query instead.
     solution = _joined(inner.solution[:-1], outer.solution)
     proposal = _joined(outer.proposal, inner.proposal)
     searches, parts = outer.searches + inner.searches, outer.parts + inner.parts

@@ -89,7 +89,11 @@ class Tags(Settings):
 
         Case, spaces, accents, wide letters, letters of other scripts, attributes and invisible
         characters do not matter. Half a tag at either end of the text is defused as well: with
-        what stands next to it in a prompt, it could be a whole one."""
+        what stands next to it in a prompt, it could be a whole one.
+
+        >>> Tags().defuse("1 < 2, </ Answer >, <b> and <sea")
+        '1 < 2, ‹/ Answer ›, <b> and ‹sea'
+        """
         if _BRACKET.search(text) is None:
             return text
 
@@ -162,7 +166,13 @@ class TurnScanner:
     counts as text: :meth:`end` then returns what it held back.
 
     Where the set has a tag for tool calls, the first JSON object that is a call counts wherever it
-    stands, at its last brace. Within the tag it counts once the tag is closed, or at the end."""
+    stands, at its last brace. Within the tag it counts once the tag is closed, or at the end.
+
+    >>> scanner = TurnScanner(ScannerTags(Tags(), ("search", "answer")))
+    >>> scanner.feed(b"<think> <answer> Eve </answer> </think> <search> Em")
+    >>> scanner.feed(b"ma </search> and more"), scanner.surplus
+    (Call(action='search', content='Emma'), 9)
+    """
 
     def __init__(self, tags: ScannerTags, thinking: bool = False) -> None:
         self.began_thinking = thinking

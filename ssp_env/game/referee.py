@@ -32,7 +32,19 @@ Verdicts = list[Verdict | ServiceError]
 
 
 class Referee:
-    """Applies the rules to games; it keeps no state of its own, so one can serve any number."""
+    """Applies the rules to games; it keeps no state of its own, so one can serve any number.
+
+    >>> from ssp_env.envs.setup import set_up
+    >>> from ssp_env.game.game import InitialState
+    >>> from ssp_env.types import Role
+    >>> rules = set_up({"world": "small"}).rules
+    >>> start = InitialState((0,), 0, 0, rules.world.answers[0], Origin.PROPOSED, question="who ?")
+    >>> game, limits = Game(start), rules.limits[Role.SOLVER]
+    >>> game.attempts = [Attempt(Trajectory(limits, []), Verdict(r)) for r in (True, False)]
+    >>> Referee(rules).finish(game)
+    >>> [attempt.reward for attempt in game.attempts], game.proposer_reward
+    ([1.0, 0.0], 0.5)
+    """
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules

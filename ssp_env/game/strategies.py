@@ -85,7 +85,14 @@ class ReplayBuffer(BatchStrategy):
     so it is filled with its own, and the batch is full all the same.
 
     A question played again does not enter the pool again, so that reuse cannot breed reuse, and
-    earns its proposer nothing."""
+    earns its proposer nothing.
+
+    >>> from ssp_env.types import GroundTruth
+    >>> strategy, rng = ReplayBuffer(), np.random.default_rng(0)
+    >>> strategy.keep([PooledQuestion("Who wrote Emma?", GroundTruth("1", "Jane Austen"))])
+    >>> [item.question for item in strategy.fill(rng, [], missing=2)]
+    ['Who wrote Emma?', 'Who wrote Emma?']
+    """
 
     def __init__(self, reset_every: int | None = None, examples: Sequence[Role] = ()) -> None:
         """``reset_every``: steps between two resets; ``None`` never resets (the paper's Full
@@ -195,7 +202,16 @@ class BalancedReuse(ReplayBuffer):
     itself, which is how the game gets beyond what the proposer can write; see
     :func:`~ssp_env.game.pool.compose`. A solver that leaves out a hop of a long question may be
     right by luck, and often enough to learn nothing else. So an attempt at a question that was put
-    together is right only with as many different searches as the proposers of its parts made."""
+    together is right only with as many different searches as the proposers of its parts made.
+
+    >>> from ssp_env.types import GroundTruth
+    >>> truth = GroundTruth("1", "Jane Austen")
+    >>> pool = [PooledQuestion(f"{i}: {n}?", truth, searches=n) for i in "abc" for n in (1, 2, 3)]
+    >>> strategy, fresh = BalancedReuse(), pool[:1]
+    >>> strategy.keep(pool)
+    >>> [item.searches for item in strategy.fill(np.random.default_rng(0), fresh, missing=5)]
+    [2, 3, 3, 2, 3]
+    """
 
     def __init__(self, examples: Sequence[Role] = (), compose_up_to: int = 0) -> None:
         """``compose_up_to``: most searches of a question that is put together: the solver's; 0:

@@ -221,7 +221,17 @@ class Trajectory:
         """Takes tokens that the policy sampled, at least one; returns whether they ended the turn.
 
         ``logprobs``: behaviour log-probability of each; zeros when not given. ``UsageError`` for
-        tokens that do not fit, such as some after the turn's end: nothing is taken then."""
+        tokens that do not fit, such as some after the turn's end: nothing is taken then.
+
+        >>> from ssp_env.tokenizers import ByteTokenizer
+        >>> tokenizer = ByteTokenizer()
+        >>> limits = Limits.of(Role.SOLVER, GameConfig(), tokenizer, Tags())
+        >>> attempt = Trajectory(limits, tokenizer.encode("Who wrote Emma?"))
+        >>> [attempt.feed(tokenizer.encode(text)) for text in ("<search> Emma </", "search>")]
+        [False, True]
+        >>> attempt.waiting, attempt.query
+        (<Waiting.SEARCH: 'search'>, 'Emma')
+        """
         whole, behaviour = self.limits.checked(ids, logprobs)
         if not whole:
             raise UsageError("a turn goes on with at least one token")

@@ -79,7 +79,14 @@ def find_among(
 
     Documents that it found and the library has come first, in the same order, so that a search for
     what is there looks as in solving. The rest of the library follows by BM25, then in its own
-    order."""
+    order.
+
+    >>> emma = Document("1", "Emma", "A novel by Jane Austen.")
+    >>> persuasion = Document("2", "Persuasion", "Another novel.")
+    >>> found = [Document("9", "Jane Austen", "She wrote Emma."), emma]
+    >>> [document.title for document in find_among([persuasion, emma], "Jane Austen", found)]
+    ['Emma', 'Persuasion']
+    """
     known = {document.id for document in library}
     first = [document for document in found if document.id in known]
     taken = {document.id for document in first}

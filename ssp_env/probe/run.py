@@ -253,7 +253,11 @@ def more_than(cheat: Sequence[float], honest: Sequence[float]) -> Interval:
 
     It is that of Agresti and Caffo (2000), for figures between bounds in place of shares: each
     sample is given one lowest and one highest value more, so that it has a width even where all
-    games pay alike."""
+    games pay alike.
+
+    >>> [round(each, 2) for each in more_than([1.0] * 50, [0.5] * 50)]
+    [0.5, 0.43, 0.53]
+    """
     bounds = [min(0.0, *cheat, *honest), max(1.0, *cheat, *honest)]
     left, right = np.array([*cheat, *bounds]), np.array([*honest, *bounds])
 

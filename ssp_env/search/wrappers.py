@@ -26,7 +26,15 @@ class HybridRetriever:
     Reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009): a document scores the sum, over the
     retrievers that list it, of ``weight / (60 + rank)``, ranks counted from 1. Only ranks count,
     so the retrievers' units need not agree. Documents are the same when their ids are; equal scores
-    are ordered by the first retriever that lists a document, then by its rank there."""
+    are ordered by the first retriever that lists a document, then by its rank there.
+
+    >>> from ssp_env.search.base import Corpus
+    >>> from ssp_env.search.bm25 import BM25Retriever
+    >>> corpus = Corpus([Document("1", "Graz", "On the Mur."), Document("2", "Mur", "A river.")])
+    >>> fused = HybridRetriever([BM25Retriever(corpus), BM25Retriever(corpus)])
+    >>> [(each.title, round(each.score * 61, 2)) for each in fused.search(["Graz"], 2)[0]]
+    [('Graz', 2.0)]
+    """
 
     def __init__(
         self, retrievers: Sequence[Retriever], weights: Sequence[float] | None = None

@@ -47,7 +47,12 @@ class WordTokenizer:
     """One id per word. Tags are single tokens; words outside the vocabulary become ``<unk>``.
 
     The ids are ``<pad>``, ``<eos>``, ``<unk>``, then the tags, then the words, each in the given
-    order."""
+    order.
+
+    >>> tokenizer = WordTokenizer(["who", "is", "Eve"], ["<answer>"])
+    >>> tokenizer.encode("<answer> Eve !"), tokenizer.encode_data("<answer> Eve !")
+    ([3, 6, 2], [2, 2, 2, 6, 2])
+    """
 
     pad_id = 0
     eos_id: int | None = 1

@@ -120,7 +120,11 @@ Facts = Mapping[tuple[str, Relation], Set[str]]
 
 
 def write_question(start: str, hops: Sequence[Hop]) -> str:
-    """The question that starts at ``start`` and follows ``hops``; the last hop is named first."""
+    """The question that starts at ``start`` and follows ``hops``; the last hop is named first.
+
+    >>> write_question("Ladorban", [Hop(RELATIONS[1]), Hop(RELATIONS[0])])
+    'what is the birthplace of the mentor of Ladorban ?'
+    """
     nouns = " of the ".join(hop.noun for hop in reversed(hops))
     return f"what is the {nouns} of {start} ?"
 

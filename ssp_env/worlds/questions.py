@@ -253,7 +253,12 @@ def sample_questions(
     """Draws up to ``per_group`` questions of each group; groups and questions keep their order.
 
     A group's sample depends on the seed and the group's own questions alone, and a larger sample
-    contains every smaller one of the same seed."""
+    contains every smaller one of the same seed.
+
+    >>> questions = [Question(str(i), "who?", ("Eve",), "ab"[i % 2]) for i in range(8)]
+    >>> [[q.id for q in sample_questions(questions, 0, most)] for most in (1, 2)]
+    [['6', '1'], ['2', '6', '1', '5']]
+    """
     groups: defaultdict[str, list[Question]] = defaultdict(list)
     for question in questions:
         groups[question.group].append(question)

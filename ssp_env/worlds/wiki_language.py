@@ -182,7 +182,11 @@ class Asked:
 
 
 def write_question(subject: str, path: Sequence[Relation]) -> str:
-    """``Who is the spouse of the director of X?`` for the director, then the spouse."""
+    """The question that follows a path of relations from a subject.
+
+    >>> write_question("Jaws", [BY_NAME["director"], BY_NAME["spouse"]])
+    'Who is the spouse of the director of Jaws?'
+    """
     inner = subject
     for relation in path[:-1]:
         inner = f"the {relation.name} of {inner}"
