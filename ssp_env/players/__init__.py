@@ -1,9 +1,9 @@
-"""Players that do not learn: scripted ones, a random one that makes legal moves, a chat model."""
+"""Players that do not learn: scripted ones, and a chat model."""
 
 from __future__ import annotations
 
 from ssp_env.game.rules import Rules
-from ssp_env.players.base import ChatPlayer, Player, RandomLegalPlayer, TextPlayer, play_by
+from ssp_env.players.base import ChatPlayer, Player, TextPlayer, play_by
 from ssp_env.players.scripted import ClozePlayer, MiniPlayer
 from ssp_env.worlds.mini import MiniWorld
 
@@ -12,7 +12,6 @@ __all__ = [
     "ClozePlayer",
     "MiniPlayer",
     "Player",
-    "RandomLegalPlayer",
     "TextPlayer",
     "play_by",
     "scripted_player",

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
 from ssp_env.errors import ServiceError
 from ssp_env.game.batch import GameBatch
-from ssp_env.game.legal import LegalMoves
-from ssp_env.game.rules import Rules
-from ssp_env.game.trajectory import Trajectory, Waiting
+from ssp_env.game.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from ssp_env.judge.chat import ChatClient
@@ -55,19 +51,6 @@ class TextPlayer:
     def write(self, trajectory: Trajectory) -> str:
         """The next turn of a trajectory."""
         raise NotImplementedError
-
-
-class RandomLegalPlayer:
-    """Draws every token evenly among the legal ones: the baseline that a learner has to beat."""
-
-    def __init__(self, rules: Rules, rng: np.random.Generator) -> None:
-        self._legal, self._rng = LegalMoves(rules), rng
-
-    def play(self, trajectories: Sequence[Trajectory]) -> None:
-        for trajectory in trajectories:
-            while trajectory.waiting is Waiting.POLICY:
-                legal = np.flatnonzero(self._legal.mask(trajectory))
-                trajectory.feed([int(self._rng.choice(legal))])
 
 
 class ChatPlayer:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from random_player import RandomLegalPlayer
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
@@ -24,7 +25,7 @@ import ssp_env
 import ssp_env.envs.rllib
 from ssp_env.envs.rllib import CountAbsentAgents, SearchSelfPlayMultiAgentEnv
 from ssp_env.errors import ServiceError
-from ssp_env.players import MiniPlayer, Player, RandomLegalPlayer
+from ssp_env.players import MiniPlayer, Player
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.types import World
 from ssp_env.worlds import open_world

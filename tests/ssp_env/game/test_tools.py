@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from random_player import RandomLegalPlayer
 from scripted import (
     OPENING,
     again,
@@ -35,7 +36,7 @@ from ssp_env.game.rules import Rules, idle_settings
 from ssp_env.game.tools import OPEN, SEARCH, Tool
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.game.transcript import render_ansi
-from ssp_env.players import MiniPlayer, RandomLegalPlayer, play_by
+from ssp_env.players import MiniPlayer, play_by
 from ssp_env.probe import probe
 from ssp_env.replay.files import game_lines
 from ssp_env.search.base import Corpus, Retriever

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from random_player import RandomLegalPlayer
 from scripted import begin, everything, rules_of, word_tokenizer
 
 import ssp_env
@@ -18,7 +19,7 @@ from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import Tags
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Limits, Trajectory
-from ssp_env.players import MiniPlayer, Player, RandomLegalPlayer
+from ssp_env.players import MiniPlayer, Player
 from ssp_env.tokenizers import Tokenizer, WordTokenizer
 from ssp_env.types import Role, World
 from ssp_env.worlds.mini import MiniWorld
