@@ -96,10 +96,13 @@ def objects_after(
             if byte == b"\n":  # no string of JSON goes over the end of a line
                 starts = []
         elif byte == b"{":
+            # An outermost one beyond the levels is forgotten, and never closed.
             starts = [*starts, at - 1][-_LEVELS:]
         elif byte == b'"':
             quoted = True
         elif byte == b"}":
+            # The innermost object ends here. Is it a call? Its reader decides, and the outer
+            # one goes on.
             begun = starts.pop()
             return at, Objects((*starts,), closed=begun)
         else:

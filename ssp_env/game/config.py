@@ -163,6 +163,7 @@ class GameConfig(Settings):
 
         They hold all that a proposer can have been shown; noise for which there is no room is left
         out. Verification by an attempt has the solver's budgets instead."""
+        # Evidence came within a response; a question takes no more than a prompt.
         return self.max_prompt_tokens + self.max_response_tokens
 
 

@@ -57,6 +57,7 @@ def unseen_answer(proposal: Proposal) -> bool:
 
 def empty_question(proposal: Proposal) -> bool:
     """Nothing to read between the question tags."""
+    # A question of marks alone, such as "???", is empty too.
     return re.search(r"\w", compatible(proposal.question)) is None
 
 
@@ -142,6 +143,7 @@ def outvoted(game: Game) -> bool:
     """More than half of the attempts that count agree on one wrong answer, in its normal form."""
     wrong = [a.trajectory.result for a in game.counted if a.trajectory.result and not a.right]
     votes = Counter(map(normalise, wrong))
+    # More than half of all, also of those that gave no answer or were right.
     return 2 * max(votes.values(), default=0) > len(game.counted)
 
 

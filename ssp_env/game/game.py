@@ -181,6 +181,7 @@ class Game:
 
     def verdict_on(self, attempt: Attempt, verdict: Verdict) -> Verdict:
         """The verdict on an attempt; one that took a short cut is wrong, whatever it answers."""
+        # The same query twice is one look-up.
         searches = len(attempt.trajectory.queries)
         if not verdict.correct or searches >= self.initial_state.least_searches:
             return verdict
@@ -194,11 +195,13 @@ class Game:
         return any(
             shows(document, said)
             for search in attempt.trajectory.searches
+            # Whoever names the answer in its query knew it: what that finds is no reading.
             if mentions(search.query, said) is None
             for document in search.documents
         )
 
     def trajectories(self) -> list[Trajectory]:
+        # In the order of play, which names and records count on.
         first = [] if self.proposer is None else [self.proposer]
         memory = [] if self.closed_book is None else [self.closed_book]
         verifiers = [attempt.trajectory for attempt in self.verification_attempts]

@@ -61,6 +61,7 @@ class LegalMoves:
 
         silent = {tokenizer.pad_id} | end_ids(tokenizer)
         silent |= {token for tag in tags.all() for token in tokenizer.encode(tag)}
+        # Tags, ends and padding are legal in their own places alone.
         text = [t for t, piece in enumerate(tokenizer.pieces) if t not in silent and _plain(piece)]
         self._text = self._of(text)
         self._spelling = [piece.decode("utf-8", "replace").strip() for piece in tokenizer.pieces]

@@ -86,6 +86,7 @@ class NearNoise:
     ) -> tuple[NoiseDocument, ...]:
         taken = {document.id for document in evidence}
         fresh = {document.id: document for _, document in others if document.id not in taken}
+        # The first that the search found are nearest to the question.
         near = [NoiseDocument(document, "near") for document in [*fresh.values()][:count]]
         return _filled_up(rng, count, near, evidence, corpus)
 

@@ -70,6 +70,7 @@ class Tags(Settings):
 
     @property
     def names(self) -> tuple[str, ...]:
+        # Their order is that of single-token vocabularies, by which policies were trained.
         called = () if self.call is None else (self.call,)
         five = (self.think, self.search, self.information, self.question, self.answer)
         return (*five, *called, *self.also, *self.tools)
@@ -268,6 +269,7 @@ class TurnScanner:
 
         # An opening inside a thought is text, and so is a closing outside of any.
         if tag == tags.think_opening:
+            # A thought within a thought is text: what was open before the outer one counts.
             self._outside = self._outside or state
         elif tag == tags.think_closing:
             if self._outside is not None:

@@ -186,6 +186,7 @@ def record_game(
     """The record of a game, which may still go on; the fields of a record explain the arguments."""
     analysis = rules.world.analyse(game.question) if game.question else None
     read = None if game.verification is None else game.materials
+    # Where the policy verifies, its trajectory holds what was left to read.
     for attempt in game.verification_attempts[:1]:
         library = attempt.trajectory.library
         read = attempt.trajectory.documents if library is None else library
@@ -269,6 +270,7 @@ def _walk(place: str, then: Any, now: Any) -> Iterator[str]:
             yield from _walk(f"{within}{f.name}", getattr(then, f.name), getattr(now, f.name))
     elif isinstance(then, tuple) and isinstance(now, tuple) and then and now:
         for i, (before, after) in enumerate(zip_longest(then, now)):
+            # Behind the first difference of a list, most of the rest differs with it.
             if differing := list(_walk(f"{place}[{i}]", before, after)):
                 yield from differing
                 return

@@ -146,6 +146,7 @@ class Rules(Immutable):
             names = POLICY_FILTERS if verifier is None else DEFAULT_FILTERS
         if config.proposer_chooses:
             names = (*CHOSEN_FILTERS, *(name for name in names if name not in CHOSEN_FILTERS))
+        # From here on, the config names the filters, also in the files of its games.
         config = config.replace(filters=names)
         fix = "give functions by reason code; those that ship are named in game={'filters': [...]}"
         added = named_values("filters", parts.get("filters") or {}, fix)
@@ -161,6 +162,7 @@ class Rules(Immutable):
         # Without tags that it can spell, no turn could ever be complete.
         check_tokenizer(tokenizer, prompts.tags)
         _check_prompts(prompts, config, needed)
+        # A world of files may ask for a number of searches, answer by answer.
         most = max(getattr(world, "asked_searches", {}).values(), default=0)
         if most > config.max_searches:
             fix = (
@@ -295,6 +297,7 @@ def _reader(config: GameConfig) -> str:
 
 def _part(part: object) -> str:
     """A judge or verifier: its class, and what it says of itself by its method ``describe``."""
+    # Without such a method, `dict` says nothing of a part.
     described: dict[str, Any] = getattr(part, "describe", dict)()
     settings = ", ".join(map(str, described.values()))
     name = type(part).__name__
@@ -313,6 +316,7 @@ def is_remote(part: object) -> bool:
     said = getattr(part, "remote", None)
     if isinstance(said, bool):
         return said
+    # Wrappers have one retriever or several.
     inner = getattr(part, "retriever", None)
     several = getattr(part, "retrievers", None) or ([] if inner is None else [inner])
     return any(map(is_remote, several))

@@ -36,6 +36,7 @@ def at_step(config: GameConfig, schedules: Schedules, step: int) -> GameConfig:
         name: [value for start, value in points if start <= step]
         for name, points in schedules.items()
     }
+    # The latest point that the step has reached; before the first one, the setting itself.
     changes = {name: values[-1] for name, values in passed.items() if values}
     return config.replace(**changes) if changes else config
 
@@ -68,6 +69,7 @@ def _check(name: str, points: Sequence[tuple[int, Value]], config: GameConfig) -
     if not steps or steps != sorted({*steps}):
         fix = "give points as [[step, value], ...], each step once and in their order"
         raise ConfigError(field, points, fix)
+    # Memory is planned, and evaluation played, by the setting.
     most = getattr(config, name)
     for _, value in points:
         if isinstance(most, tuple) != isinstance(value, tuple):

@@ -291,6 +291,7 @@ class _Drawer:
 
     def _rarest(self, questions: Sequence[PooledQuestion]) -> PooledQuestion:
         """Of a few that are drawn, the one whose words have been asked least."""
+        # With replacement, so that any number of questions will do.
         places: list[int] = self._rng.integers(len(questions), size=_DRAWN).tolist()
         return min((questions[place] for place in places), key=self._how_common)
 

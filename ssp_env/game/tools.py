@@ -31,6 +31,7 @@ class Tool(Immutable):
 
     def in_words(self, opening: str, closing: str) -> str:
         """The sentence that tells of it in a prompt."""
+        # The sentence goes on behind the call: "<open> title </open> reads the page ...".
         does = self.purpose[:1].lower() + self.purpose[1:]
         return f" Besides, {opening} {self.argument} {closing} {does}"
 

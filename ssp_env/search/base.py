@@ -50,6 +50,7 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
         except ServiceError as error:
             if len(queries) == 1:
                 return [error]
+            # The error does not say whose query it was.
             return [result for query in queries for result in search_each(retriever, [query], k)]
 
     whole = isinstance(results, list | tuple) and len(results) == len(queries)
@@ -128,6 +129,7 @@ def digest_of(documents: Iterable[Document]) -> str:
     """The digest of a corpus, such as :meth:`Corpus.digest`, from passages one after the other."""
     sha = hashlib.sha256()
     for document in documents:
+        # A zero behind each part: "ab" and "c" are not "a" and "bc".
         sha.update(b"".join(part + b"\0" for part in encode(document)))
     return sha.hexdigest()
 
@@ -194,5 +196,6 @@ def well_formed(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
+        # Two halves that belong together become the character that they spell.
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text

@@ -46,6 +46,7 @@ class BM25Retriever:
         builds one in memory."""
         self.corpus = corpus
         self._index = BM25Index(corpus) if index is None else index
+        # Policies ask the same again and again. A cache of the object, so that it goes with it.
         self._ranked = lru_cache(_CACHED)(self._index.best)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
@@ -108,6 +109,7 @@ def build(folder: Path, passages: Passages) -> None:
     schema.add_integer_field("position", fast=True)
     try:
         index = tantivy.Index(schema.build(), path=str(folder))
+        # One thread: several would deal passages out to segments as time has it.
         writer = index.writer(heap_size=_MEMORY, num_threads=1)
         for position, document in enumerate(track(passages, "words", len(passages))):
             words = " ".join(tokenize(passage_text(document)))

@@ -200,6 +200,7 @@ def _is_pair(result: Any, count: int) -> bool:
     """True for the documents of all queries, and their scores."""
     if not isinstance(result, list) or len(result) != 2:
         return False
+    # Rankings of two queries are a list of two as well: of a pair, the second holds numbers.
     documents, scores = result
     return (
         isinstance(documents, list)
@@ -220,6 +221,7 @@ def _ranking(hits: Iterable[Any], k: int) -> list[Document]:
     ranking: dict[str, Document] = {}
     for document in different:
         if document.id in ranking:
+            # Two passages of one id could not be told apart in a game's evidence.
             document = replace(document, id=f"{document.id}/{_digest(document)}")
         ranking.setdefault(document.id, document)
     return list(ranking.values())[:k]

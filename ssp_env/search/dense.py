@@ -90,6 +90,7 @@ class DenseRetriever:
     def _scored(self, vector: NDArray[np.float32], places: NDArray[np.int64]) -> Ranking:
         """Passages with their cosines, best first, equal ones by position."""
         cosines = (self._vectors.reconstruct_batch(places) * vector).sum(axis=1)
+        # By the last key first: cosines, then positions.
         order = np.lexsort((places, -cosines))
         return list(zip(places[order].tolist(), cosines[order].tolist(), strict=True))
 

@@ -123,6 +123,7 @@ def indexes_of(directory: str | Path) -> tuple[Path, list[Path]]:
     """The directory with the passages, and the folders of the indexes that are meant: all of them,
     or the one that is named."""
     named = Path(directory)
+    # `DIR/bm25` is an index of DIR, unless it holds passages itself.
     one = named.name in KINDS and not (named / PASSAGES).exists()
     root = named.parent if one else named
     read_manifest(root / PASSAGES)
@@ -233,6 +234,7 @@ def _check_suits(retriever: Retriever, directory: str, world: World) -> None:
         return document.title or document.text[:200]
 
     if not world.can_read:
+        # Titles from all over the corpus, which may be ordered by them.
         step = -(-len(corpus) // _LOOKED_UP)
         titles = [title_of(corpus[place]) for place in range(0, len(corpus), step)]
         found = zip(titles, retriever.search(titles, 10), strict=True)

@@ -66,12 +66,14 @@ class BM25Index:
         self._parts = np.empty(self._starts[-1], np.float32)
         self._count = len(lengths)
 
+        # The 1 within keeps idf above 0, also of a word that most passages have.
         idf = [log(1 + (self._count - df + 0.5) / (df + 0.5)) for df in frequencies.tolist()]
         average = lengths.mean() if size else 1.0
         norms = k1 * ((1 - b) + b * kept_lengths(lengths) / average)
         self._fill(blocks, np.array(idf, np.float32), norms)
         # What it takes to add a word's parts up, and the most that it can add to a score.
         self._costs = np.minimum(frequencies, int(_FREQUENT * self._count)).tolist()
+        # Every word has a posting: reduceat would take the next word's for one that has none.
         every = self._starts[:-1]
         self._most = np.maximum.reduceat(self._parts, every) if size else self._parts
         self._columns: dict[int, NDArray[np.float32]] = {}
@@ -99,6 +101,8 @@ class BM25Index:
         self, blocks: list[_Words], idf: NDArray[np.float32], norms: NDArray[np.float64]
     ) -> None:
         """Puts the blocks' words behind one another, word by word; empties ``blocks``."""
+        # heads[word]: where the next block's postings of a word begin. A block is ordered by word,
+        # so a row stands as far behind the head as behind the first row of its word.
         heads = self._starts[:-1].copy()
         for words, passages, counts in iter(lambda: blocks.pop(0) if blocks else None, None):
             per_word = np.bincount(words, minlength=len(heads))
@@ -117,6 +121,7 @@ class BM25Index:
     def best(self, query: str, k: int) -> Ranking:
         """The ``k`` best passages; those without any word of the query are left out."""
         numbers = [self._numbers[word] for word in query_words(query) if word in self._numbers]
+        # Where there is little to add up, bounds would cost more than they save.
         if sum([self._costs[number] for number in numbers]) <= _FEW:
             scores = np.zeros(self._count, np.float32)
             for number in numbers:
@@ -141,6 +146,7 @@ class BM25Index:
         order = sorted(numbers, key=lambda number: -self._most[number])
         # Sums in another order differ in their last bits.
         more = 1 + 1e-6 * (1 + len(order))
+        # left[i]: the most that the words from the i-th on can add to a score together.
         left = np.cumsum([0.0, *self._most[order[::-1]]])[::-1] * more
 
         scores = np.zeros(self._count, np.float32)
@@ -148,6 +154,7 @@ class BM25Index:
         while read < len(order) and left[read] >= enough:
             changed = self._add(order[read], scores)
             read += 1
+            # What is read adds up to left[0] - left[read] at most: before, no score can be enough.
             if left[read] < left[0] - left[read]:
                 enough = max(enough, _reached(changed, k))
 
@@ -178,6 +185,7 @@ class BM25Index:
             return column[places]
         begin, end = self._starts[number], self._starts[number + 1]
         holding = self._passages[begin:end]
+        # A position behind the last posting is compared with that one, and differs.
         at = np.minimum(np.searchsorted(holding, places), len(holding) - 1)
         return np.where(holding[at] == places, self._parts[begin:end][at], np.float32(0))
 
@@ -189,6 +197,7 @@ def kept_lengths(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     [40, 40, 96, 984]
     """
     above = np.maximum(lengths - _EXACT, 0)
+    # frexp gives the number of bits, of which the first four stay.
     dropped = np.maximum(np.frexp(above)[1] - 4, 0)
     kept: NDArray[np.int64] = np.minimum(lengths, _EXACT) + (above >> dropped << dropped)
     return kept
@@ -197,6 +206,8 @@ def kept_lengths(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 def _counted(ids: array[int], lengths: array[int], first: int) -> _Words:
     """The distinct words of passages that follow one another, the ``first`` on."""
     passages = np.repeat(np.arange(len(lengths)), lengths)
+    # One number for word and passage: sorted by word, then by passage, and equal ones are the
+    # occurrences of one word in one passage.
     keys = np.array(ids, np.int64) * _BLOCK + passages
     keys, counts = np.unique(keys, return_counts=True)
     words, places = (keys // _BLOCK).astype(np.int32), (keys % _BLOCK + first).astype(np.int32)
@@ -207,6 +218,8 @@ def _reached(scores: NDArray[np.float32], k: int) -> float:
     """A score above 0 that at least ``k`` of the scores above 0 reach, if there are as many.
 
     It is the k-th best of the maxima of slices, which is a little less than that of all."""
+    # Slices share no passage, so k maxima are scores of k passages: the k-th best of all is no less
+    # than the least of them.
     width = len(scores) // max(_SLICES, 16 * k)
     if width > 1:
         scores = scores[: len(scores) // width * width].reshape(width, -1).max(axis=0)

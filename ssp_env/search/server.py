@@ -82,6 +82,8 @@ def build_app(retriever: Retriever, token: str | None = None) -> FastAPI:
             request: Request, go_on: Callable[[Request], Awaitable[Response]]
         ) -> Response:
             """Asks for the token, before the body is read."""
+            # compare_digest takes as long whatever is wrong, so that no letter can be
+            # guessed by time.
             given = request.headers.get("authorization", "").encode("latin-1")
             if request.url.path == _PROBE or hmac.compare_digest(given, bearer):
                 return await go_on(request)
@@ -200,6 +202,8 @@ class Batcher:
             while not self._inbox.empty():
                 pending.append(self._inbox.get())
 
+            # The oldest decides about k. What has another one, or finds no room, is for
+            # the next call.
             k, room = pending[0].k, MAX_BATCH
             batch, left = list[_Request](), deque[_Request]()
             for request in pending:

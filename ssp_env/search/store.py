@@ -168,6 +168,7 @@ class PassageStore(Passages):
         return self.manifest.passages
 
     def __getitem__(self, index: Any) -> Any:
+        # A range knows about negative positions, slices and the end.
         place = range(len(self))[index]
         if isinstance(place, range):
             return [self[each] for each in place]

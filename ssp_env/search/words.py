@@ -76,6 +76,7 @@ def _folded(piece: str) -> tuple[Run, ...]:
         else:
             characters = tuple(character.findall(match[1]))
             runs.append((characters, tuple(one + other for one, other in pairwise(characters))))
+    # Also without these letters, as most people type the word.
     joined = tuple(plain(word.translate(_LEFT_OUT)).casefold() for word in _OKINA.findall(piece))
     return (*runs, ((), joined))
 
@@ -86,6 +87,7 @@ _kept = lru_cache(2**14)(_folded)
 @cache
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     """A run of letters, with a group where its script has no spaces; and a character of one."""
+    # Combining marks belong to the character before them, in Thai and Hindi as in Latin.
     character = rf"(?=\w){UNSPACED}[{marks()}]*"
     letter = rf"(?!{UNSPACED})[\w{marks()}]"
     return re.compile(rf"((?:{character})+)|(?=\w)(?:{letter})+"), re.compile(character)

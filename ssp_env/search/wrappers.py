@@ -113,6 +113,7 @@ class RerankedRetriever:
         results = search_each(self.retriever, queries, max(k, self.depth))
         found = [[] if isinstance(each, ServiceError) else each for each in results]
         pairs = [(q, each) for q, ranking in zip(queries, found, strict=True) for each in ranking]
+        # All pairs in one call, since models work in batches; then each ranking takes its share.
         scores = [float(score) for score in self.reranker.scores(pairs)] if pairs else []
 
         scored = (replace(d, score=score) for (_, d), score in zip(pairs, scores, strict=True))
