@@ -75,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             if gone := COMMANDS.get(arguments[0] if arguments else ""):
                 raise UsageError(f"there is no command {arguments[0]} any more: {gone}")
+            # Errors of cyclopts are printed below, in the form of all others.
             status = make_app()(arguments, exit_on_error=False, print_error=False) or 0
             sys.stdout.flush()
             return status

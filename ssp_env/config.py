@@ -133,6 +133,7 @@ def own_code(field: str, name: str) -> Iterator[None]:
     except SSPError:
         raise
     except Exception as error:
+        # The way from here to the user's code is of no use to the user.
         frames, ours = error.__traceback__, ("ssp_env", "ssp_experiments", "importlib", "pkgutil")
         while frames and frames.tb_frame.f_globals["__name__"].partition(".")[0] in ours:
             frames = frames.tb_next

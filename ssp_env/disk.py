@@ -95,6 +95,7 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
             yield file
 
             file.flush()
+            # Before the rename: a crash could leave the new name with an empty file behind it.
             os.fsync(file.fileno())
         new.replace(path)
         sync(path.parent)
@@ -155,6 +156,7 @@ def make_directories(path: Path) -> list[Path]:
     missing, there = [], path
     try:
         while not there.exists() and there != there.parent:
+            # Deepest first, so that they can be removed in this order.
             missing.append(there)
             there = there.parent
         path.mkdir(parents=True, exist_ok=True)

@@ -70,6 +70,7 @@ class Client(Generic[T]):
     def connected(self) -> T:
         """The connections of the running loop."""
         loop = asyncio.get_running_loop()
+        # Connections of another loop are those of the process that has forked this one.
         if not self._open or self._open[0][0] is not loop:
             self._open[:] = [(loop, self._make())]
         return self._open[0][1]
@@ -154,6 +155,7 @@ def by_proxy(url: str) -> str:
 def _proxy_of(url: str) -> str | None:
     """The proxy that the environment names for an address, without user and password."""
     parts, proxies = urlsplit(url), getproxies()
+    # As httpx chooses: the variable of the scheme, else ALL_PROXY.
     proxy = proxies.get(parts.scheme) or proxies.get("all")
     if not proxy or _is_here(parts.hostname) or proxy_bypass(parts.netloc):
         return None

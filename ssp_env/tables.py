@@ -114,6 +114,7 @@ def _array(path: str | Path, raw: bytes) -> Iterator[tuple[int, dict[str, Any]]]
 
 
 def _tabbed(path: str | Path, raw: Iterator[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+    # By default, csv refuses fields of more than 128 kB, and passages may be longer.
     csv.field_size_limit(2**31 - 1)
     rows = csv.reader((line.decode("utf-8") for line in raw), delimiter="\t")
     try:

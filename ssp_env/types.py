@@ -82,6 +82,7 @@ class GroundTruth(Immutable):
 
     def __post_init__(self) -> None:
         _check_strings("GroundTruth", id=(self.id,), answer=(self.answer,), aliases=self.aliases)
+        # The way to set a field of a frozen dataclass; a list would not be hashable.
         object.__setattr__(self, "aliases", tuple(self.aliases))
 
     @property

@@ -63,6 +63,7 @@ def judge(
         | {"reason": measured.details[at]}
         for at in measured.errors
     ]
+    # Behind ", as" a reason names the alias that fitted, another one for each pair.
     reasons = Counter(detail.partition(", as ")[0] for detail in measured.details)
     if json:
         failed = [str(error) for error in measured.failed]

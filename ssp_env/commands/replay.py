@@ -88,6 +88,7 @@ def replay(
     console, most = Console(), limit or None
     judging = None if judge is None else open_judge(judge)
     games = _games(path, chosen)
+    # One more than is printed in full tells whether there are more, without reading all.
     first = [] if check else list(islice(games, IN_FULL + 1))
     games = chain(first, games)
     status = 0
@@ -166,6 +167,7 @@ def _list(console: Console, games: Iterator[_Found], most: int | None) -> None:
     shown = 0
     for number, step, game in islice(games, most):
         shown, record = shown + 1, game.record
+        # Void attempts do not count in what was solved.
         words = [_word(attempt) for attempt in record.attempts]
         solved = f"{words.count('right')}/{len(words) - words.count('void')}" if words else ""
         paid = "" if record.proposer_reward is None else f"{record.proposer_reward:.2f}"

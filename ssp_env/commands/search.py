@@ -42,6 +42,7 @@ class Source:
         from ssp_env.search.client import HTTPRetriever
         from ssp_env.search.index import PATIENCE, SearchConfig, in_memory, open_search
 
+        # A world's name comes first: a folder of that name is ./NAME.
         folder = self.place not in WORLDS and Path(self.place).is_dir()
         source = self.place if folder or "://" in self.place else ""
         config = SearchConfig(
@@ -132,6 +133,7 @@ def index(
     elif prefixes is not None or adopt is not None:
         raise UsageError("--query-prefix, --passage-prefix and --adopt go with --encoder")
 
+    # Asked before it is built.
     whole = "already complete, " if (out / kind).exists() else ""
     folder = build_index(corpus, out, kind, encoder=model, adopt=adopt)
     manifest = read_manifest(folder)

@@ -135,6 +135,7 @@ async def play_chat(
         async def write(trajectory: Trajectory, text: str) -> str:
             messages = said[trajectory.key]
             prompt = [{"role": "user", "content": text}]
+            # The first text is a prompt, which may have a system message and worked examples.
             messages += prompt if messages else driver.rules.prompts.chat(text)
             body = {"model": model, "messages": messages, **(sampling or {})}
             choice = await retried(lambda: _complete(client, base_url, api_key, body), RETRIES)

@@ -74,6 +74,7 @@ class GameDriver:
             raise ConfigError("world.answers", [], fix)
 
         if role is Role.SOLVER and rules.config.attempts > 1:
+            # An episode is one trajectory: nobody would play the other attempts.
             rules = replace(rules, config=rules.config.replace(attempts=1))
         self.rules, self.role, self.render_mode = rules, role, render_mode
         self.other = None if role is None else other or scripted_player(rules)

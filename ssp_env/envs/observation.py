@@ -37,6 +37,7 @@ class Observer(Immutable):
 
         length = self.view.window or rules.longest_trajectory
         self.padding = np.full(length, pad, dtype=np.int32)
+        # An agent that has had no turn sees something all the same: spaces have no empty array.
         self.nothing = [pad if eos is None else eos]
         self._mask = np.ones(size, dtype=np.int8)
         if pad != eos:

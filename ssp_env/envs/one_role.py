@@ -158,6 +158,7 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         bool (num_envs,), says which envs begin anew."""
         if not isinstance(seed, list):
             first = None if seed is None else whole_number("seed", seed, 0)
+            # As SyncVectorEnv seeds its envs.
             seed = [None if first is None else first + i for i in range(self.num_envs)]
         if len(seed) != self.num_envs:
             raise ConfigError("seed", seed, f"give one number, or one for each of {self.num_envs}")
@@ -227,6 +228,7 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         seen = [_look(*pair) for pair in zip(self._watchers, self.drivers, strict=True)]
         infos: dict[str, Any] = {}
         for i in np.flatnonzero(chosen).tolist():
+            # Both are of the same step: how an episode ended, and how the next one begins.
             infos = self._add_info(infos, final[i], i) if i in final else infos
             infos = self._add_info(infos, seen[i][1], i)
         return {name: np.stack([o[name] for o, _ in seen]) for name in seen[0][0]}, infos

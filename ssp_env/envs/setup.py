@@ -89,6 +89,7 @@ def set_up(setup: Setup) -> ResolvedSetup:
     elif not hasattr(world, "corpus"):
         raise ConfigError("world", world, f"give a World, or the name of one: {', '.join(WORLDS)}")
 
+    # A world of yours that has the name of one that ships gets its rules too.
     default_game, default_view = world_defaults(named if isinstance(named, str) else world.name)
     game = _config(GameConfig, setup.get("game"), default_game)
     view = _config(ViewConfig, setup.get("view"), default_view)

@@ -186,6 +186,7 @@ class _TextTurns:
             return ""
         # What follows the last token that was written was added by the environment.
         trajectory = self._driver.turn
+        # Of a trajectory without a turn, rfind gives -1: all of it is new.
         return trajectory.text_from(trajectory.mask.rfind(1) + 1)
 
 

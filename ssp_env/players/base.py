@@ -66,6 +66,7 @@ class ChatPlayer:
         transcripts = []
         for trajectory in trajectories:
             text = trajectory.limits.tokenizer.decode(trajectory.ids)
+            # A chat model takes a transcript that breaks off for one to talk about.
             begun = len(trajectory.ids) > trajectory.prompt_length
             transcripts.append(text + _CONTINUE if begun else text)
 

@@ -93,6 +93,7 @@ class MiniPlayer(ScriptedPlayer):
         path: list[Hop] = []
 
         for search in trajectory.searches:
+            # The last fact found is where the question begins: only there may it be ambiguous.
             last = len(path) + 1 == self._hops
             nation = nation_of(search.documents, entity) if last and self._citizens else None
             facts = backwards(search.documents, entity, seen)
@@ -163,6 +164,7 @@ def _questions(answer: str, documents: Iterable[Document]) -> Iterator[str]:
     mention = re.compile(before + re.escape(answer) + after, re.IGNORECASE)
     sentences = (s for document in documents for s in _SENTENCE_END.split(document.text))
     telling = [sentence for sentence in sentences if len(mention.findall(sentence)) == 1]
+    # Sorting is stable: False before True, otherwise as they were found.
     for sentence in sorted(telling, key=lambda s: not _SHORTEST <= len(s) <= _LONGEST):
         yield _FRAME.format(mention.sub(GAP, " ".join(sentence.split())))
 

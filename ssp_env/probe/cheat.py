@@ -40,6 +40,7 @@ class HonestPlayer(ScriptedPlayer):
         """True if it finds the answer in this trajectory."""
         if trajectory.role is not Role.SOLVER and trajectory.library is None:
             return True
+        # Drawn once: a trajectory is sure in all of its turns, or in none.
         if trajectory.key not in self._sure:
             self._sure[trajectory.key] = bool(self._rng.random() < SKILL)
         return self._sure[trajectory.key]
@@ -132,6 +133,7 @@ class Turn:
             if imagined.query is not None:
                 retriever, k = self.rules.retrievers[imagined.tool], self.rules.config.top_k
                 (found,) = all_found(search_each(retriever, [imagined.query], k))
+                # Nobody reads its tokens: documents alone count.
                 imagined.observe(found, ())
 
         documents = [d for search in imagined.searches for d in search.documents]

@@ -47,6 +47,7 @@ class AnswerEverywhere(Chooser):
         words: Counter[str] = Counter(
             w for d in passages for w in {*re.findall(r"\w{2,}", d.text.lower())}
         )
+        # The word itself decides between equal counts: sets have no order to go by.
         return max(words, key=lambda word: (words[word], word))
 
 
@@ -89,6 +90,7 @@ class AnswerInQuestion(Chooser):
     def choose(self, turn: Turn) -> str:
         question = turn.recall().question
         found = " ".join(document.text for document in turn.documents)
+        # Evidence has to contain it, or the filter unseen_answer comes first.
         words = [w for w in re.findall(r"\w{3,}", question) if mentions(found, [w])]
         return turn.ask(question, words[-1] if words else question.split()[-1])
 

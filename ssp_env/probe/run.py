@@ -159,6 +159,7 @@ def probe(
         gains, other = cheat.gains.value, OTHER[cheat.gains]
         finding, more = find(pays[gains], honest_pays[gains], margin, result.void)
         moved, others = find(pays[other], honest_pays[other], margin, result.void)
+        # What one role gains and the other loses is no gain of the network that plays both.
         both, _ = find(_sums(pays), _sums(honest_pays), margin, result.void)
         if finding is Finding.PAYS and cheat.opt_in and cheat.opt_in not in rules.filters:
             finding = Finding.OPEN
@@ -185,6 +186,7 @@ def play(
 
     for start in range(0, games, SIDE_BY_SIDE):
         count, strategy = min(SIDE_BY_SIDE, games - start), Remembering(BatchStrategy())
+        # The second batch asks about the same answers, and knows what the first one asked.
         for _ in range(2 if cheat.opt_in else 1):
             player = CheatPlayer(rules, cheat, (seed, start), partner)
             batch = play_by(GameBatch(rules, answers, count, (seed, start), strategy), player)
@@ -242,6 +244,7 @@ def find(
     if more.low > margin:
         return Finding.PAYS, more
 
+    # Whether the cheat has voided them is not known: the worst case counts.
     best = max(1.0, *cheat)
     if more_than([*cheat, *[best] * void], honest).high <= margin:
         return Finding.HELD, more

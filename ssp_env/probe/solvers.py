@@ -49,6 +49,7 @@ def _from_base64(code: str) -> str:
 
 
 def _to_acrostic(answer: str) -> str:
+    # A word for each letter, a sentence for each word; "th" behind a figure.
     endings = {True: "ing", False: "th"}
     words = [" ".join(f"{x}{endings[x.isalpha()]}" for x in word) for word in answer.split()]
     return ". ".join(words) + "."
@@ -105,6 +106,8 @@ class SpacesBeside(Cheat):
     def ask(self, turn: Turn) -> str | None:
         answers = [truth.answer for truth in turn.rules.world.answers]
         words = turn.recall().question.split()
+        # Place of the answer, from 1, in base 4: a digit a gap, the lowest first, as digit + 1
+        # spaces. Where words run out, nothing can be coded.
         number, coded = answers.index(turn.answer) + 1, words[0]
         for word in words[1:]:
             number, digit = divmod(number, 4)
@@ -143,6 +146,7 @@ def _names(turn: Turn) -> list[str]:
 
 def _joined(turn: Turn, separator: str, names: list[str]) -> str:
     """An answer of names with a separator, or one that the mini-wiki's vocabulary has as well."""
+    # Closed vocabularies have neither "or" nor a comma.
     known = separator if turn.rules.prompts.can_spell(separator) else " ; "
     return turn.say(known.join(names) or "nothing")
 

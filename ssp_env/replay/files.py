@@ -117,6 +117,7 @@ def _packaged(kind: str, words: tuple[str, ...], tags: tuple[str, ...]) -> Token
 
 @lru_cache(maxsize=4)
 def _sha256(tokenizer: Any) -> str:
+    # With their lengths, since pieces alone could be cut up in another way.
     lengths = json.dumps([tokenizer.eos_id, tokenizer.pad_id, *map(len, tokenizer.pieces)])
     return hashlib.sha256(lengths.encode() + b"".join(tokenizer.pieces)).hexdigest()
 
@@ -240,6 +241,7 @@ def game_lines(games: Iterable[SavedGame], *, tokens: bool = True) -> Iterator[s
     for game in games:
         bare = not (tokens and game.rules.tokens)
         rules = replace(game.rules, tokens=False) if bare else game.rules
+        # Most games have the very object of the one before, which is compared in no time.
         if header is None or (rules is not header and rules != header):
             header, header_json = rules, _json(rules)
             yield f"{header_json.decode()}\n"

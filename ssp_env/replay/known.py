@@ -23,6 +23,7 @@ class Known:
 
     def __init__(self, path: Path) -> None:
         places = (path, *path.resolve().parents[:2])
+        # The folder itself, or that of a file in RUN/games.
         run = next((place for place in places if (place / "config.yaml").is_file()), path)
         self._settings = _settings(run / "config.yaml")
         self._staleness = dict(_staleness(run / "metrics.jsonl"))
@@ -30,6 +31,7 @@ class Known:
     def version(self, step: int | None) -> int | None:
         """Steps that the weights of a step's games had learnt from; ``None``: not known."""
         stale = None if step is None else self._staleness.get(step)
+        # Weights of n - 1 steps play step n, less the steps by which they are stale.
         return None if step is None or stale is None else step - 1 - stale
 
     def world(self, saved: SavedGame) -> World | None:
@@ -84,6 +86,7 @@ def group_of(record: GameRecord, world: World | None) -> str | None:
     if record.initial_state.origin is not Origin.GIVEN:
         return None
     asked: Any = world  # hashed by identity
+    # Questions are drawn by the seed of the evaluation, the first number of its games' seeds.
     known = {} if asked is None else _groups(asked, record.initial_state.seed[0])
     return known.get((record.initial_state.truth.id, record.question), record.question_group)
 

@@ -175,6 +175,7 @@ def recorded_rules(
     the second result, by their part."""
     config, parts, record = saved.rules.config, saved.rules.parts, saved.record
     filters, as_saved = dict[str, Filter](), dict[str, str]()
+    # A filter of this name may be the user's, or one of an earlier version of ours.
     for code, function in parts.filters.items():
         is_added = code not in FILTERS or dotted(FILTERS[code]) != function
         filters[code] = partial(_failed, record, code) if is_added else FILTERS[code]
@@ -194,6 +195,7 @@ def recorded_rules(
         return 0.0 if then is None or then.reward is None else then.reward
 
     unsaved: Any = _Unsaved(parts.world)
+    # From the file: the set may have changed, or be gone.
     prompts = Prompts(saved.rules.prompts, saved.rules.frame, tokenizer)
     shipped = PROPOSER_REWARDS.get(parts.proposer_reward, paid_proposer)
     rules = Rules(
@@ -389,6 +391,7 @@ def _judge(played: Sequence[Replay], judge: Judge) -> None:
         raise failed[0]
 
     for (one, attempt), result in zip(asked, results, strict=True):
+        # Paid anew below, by the new verdict.
         attempt.reward = None
         Referee(one.rules).record_verdicts([(one.game, attempt)], [result])
 

@@ -69,6 +69,7 @@ class PlayerTests:
 
     def _begin(self, games: int) -> GameBatch:
         """Games by the rules of ``setup``, with both of the gates that a policy plays in."""
+        # Room for both gates, whatever the budgets of the world are.
         gates = {"verifier": "policy", "closed_book": True, "max_prompt_tokens": 20_000}
         game: dict[str, Any] = {"max_response_tokens": 2_000, **self.setup.get("game", {}), **gates}
         setup: Any = {**self.setup, "game": game}
@@ -202,6 +203,7 @@ def _decide(
     for step in range(first, first + steps):
         strategy.begin_step()
         more = bool(strategy.wants_more(2, 4, 1))
+        # A new generator for every step: what is drawn earlier does not shift what is drawn later.
         decided.append((more, strategy.fill(np.random.default_rng(step), _questions(step), 2)))
         strategy.keep(_questions(step))
     return decided

@@ -47,6 +47,7 @@ class RetrieverTests(_ServiceTests):
         missing("make_retriever(self)")
 
     def test_one_ranking_per_query_in_order(self) -> None:
+        # The first one twice: equal queries get equal answers.
         queries = [self._answerable()[0], *self._answerable()]
         for query, ranking in zip(queries, self._search(queries), strict=True):
             assert ranking, f"nothing was found for {query!r}; choose other queries, or see why"

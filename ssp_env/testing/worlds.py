@@ -161,6 +161,7 @@ class TokenizerTests:
     def test_data_never_becomes_a_special_token(self) -> None:
         tokenizer = self.make_tokenizer()
         special = {tokenizer.pad_id, tokenizer.eos_id} - {None}
+        # What each special token looks like, which outside text may spell.
         texts = {tokenizer.decode([i]): i for i in special if i is not None}
         for tag in self.tags.all():
             ids = tokenizer.encode(tag)

@@ -95,6 +95,7 @@ def encodable(text: str) -> str:
 
 def byte_level_alphabet() -> dict[str, int]:
     """Bytes by the characters that stand for them in byte-level vocabularies."""
+    # GPT-2's table: printable characters stand for themselves, all other bytes for 256 and on.
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     stand_ins = {chr(256 + place): byte for place, byte in enumerate(others)}

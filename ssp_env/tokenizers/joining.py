@@ -59,6 +59,7 @@ class Joiner:
         for text, ours in parts:
             text = encodable(text)
             if merged and ours and merged[-1][1]:
+                # Our own texts may make up a tag together; outside texts may not, and stay apart.
                 merged[-1] = merged[-1][0] + text, True
             elif text:
                 merged.append((text, ours))
@@ -100,6 +101,7 @@ class Joiner:
         start = 0
         for place in [*sorted(stake), len(parts)]:
             if start < place:
+                # Between two of them, what is left is a text again, and is looked at anew.
                 joined += self._join(parts[start:place], self._goes_on(joined, continues))
             if place < len(parts):
                 joined += self._apart(parts[place][0], self._goes_on(joined, continues))

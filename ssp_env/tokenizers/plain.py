@@ -73,6 +73,7 @@ class WordTokenizer:
             raise TokenizerError("a word or tag occurs twice in the vocabulary")
 
         tag_pieces = (tag.encode() for tag in self.tags)
+        # A word brings its space along, so that the pieces of a turn spell it as decode() does.
         word_pieces = (b" " + word.encode() for word in self.words)
         self.pieces: Sequence[bytes] = (b"", b"", b" <unk>", *tag_pieces, *word_pieces)
 

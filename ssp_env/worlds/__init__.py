@@ -58,6 +58,7 @@ def _checked(name: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     module, _, attribute = WORLDS[name].partition(":")
     factory = getattr(import_module(module), attribute)
 
+    # The signature is the schema: options are checked like settings, before anything is read.
     hints = get_type_hints(factory.__init__)
     fields: dict[str, Any] = {
         option: (hints[option], ... if parameter.default is parameter.empty else parameter.default)

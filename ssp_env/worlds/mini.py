@@ -58,6 +58,7 @@ class Graph:
     ) -> tuple[str, tuple[Relation, ...], str] | None:
         """A random chain of ``hops`` functional facts without a repeated entity, or ``None``: a
         start, the relations to follow in order, and the entity reached."""
+        # Drawn without a look ahead: a chain that comes to nothing is drawn anew by the caller.
         entity = start = list(self.entities)[int(rng.integers(len(self.entities)))]
         path, seen = [], {start}
         for _ in range(hops):
@@ -95,9 +96,11 @@ def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = Tru
         relations = [relation for relation in RELATIONS if relation.subject == kind]
         kept = [relation for relation in relations if rng.random() < _FACT_CHANCE]
         for relation in kept or [relations[int(rng.integers(len(relations)))]]:
+            # Nobody is his own mentor.
             others = [other for other in by_kind[relation.value] if other != name]
             graph.facts[name][relation] = others[int(rng.integers(len(others)))]
         if one_to_many and kind == "person":
+            # One country for all, so that any two persons are rivals for "the citizen of" it.
             graph.facts[name][NATION] = by_kind["country"][0]
 
     return graph
@@ -235,6 +238,7 @@ class MiniWorld:
         questions: dict[str, Question] = {}
         in_vain = 0
         while len(questions) < wanted:
+            # The more are known, the more draws give a known one: patience grows with them.
             if in_vain == 50 * (100 + len(questions)):
                 what = f"this graph has only about {len(questions)} {hops}-hop questions"
                 fix = f"{what}: ask for fewer"

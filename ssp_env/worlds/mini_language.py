@@ -165,6 +165,7 @@ def count_hops(start: str, hops: Sequence[Hop], forward: Facts, backward: Facts)
         if not reached:
             return len(hops)
         if reached in path:
+            # It has been here before: what lies between was a detour.
             del path[path.index(reached) :]
         path.append(reached)
     return len(path) - 1
@@ -190,6 +191,7 @@ def _stages(
     for hop in hops:
         table = backward if hop.inverted else forward
         onwards = {entity: table.get((entity, hop.relation), frozenset()) for entity in reached}
+        # All branches at once: a question may lead to several entities at every hop.
         reached = frozenset().union(*onwards.values())
         yield reached, frozenset(entity for entity, after in onwards.items() if not after)
 
@@ -236,6 +238,7 @@ def _read_sentence(sentence: str) -> Fact | None:
     if len(words) < 3:
         return None
 
+    # Both ends of a sentence are entities; what stands between says how they are related.
     name, *head, last = words
     if not (name[0].isupper() and last[0].isupper()):
         return None

@@ -279,6 +279,7 @@ def shared_answers(
 
     Stricter than exact match: besides case, accents, punctuation and articles, spaces do not tell
     two wordings apart either ("H.W." is "H. W.")."""
+    # By wording, so that each answer is one look-up.
     evaluated = {_key(wording): question for question in questions for wording in question.answers}
     for truth in answers:
         asked = [evaluated[_key(w)] for w in truth.wordings if _key(w) in evaluated]

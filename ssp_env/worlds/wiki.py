@@ -185,6 +185,7 @@ def _write(folder: Path) -> None:
     documents, facts = [], list[tuple[Document, list[Stated]]]()
     for i, (title, text, first) in enumerate(_sentences(read_passages(PASSAGES_FILE))):
         subject = subject_of(title)
+        # A sentence is found, and understood, by its subject, which "He was born" does not name.
         prefix = "" if text.startswith(subject) else f"{subject} : "
         documents.append(Document(str(i), title, prefix + text))
         stated = [
@@ -226,6 +227,7 @@ def _write(folder: Path) -> None:
         rows = ({"id": q.id, "question": q.text, "answers": q.answers, "group": q.group}
                 for q in questions)  # fmt: skip
         _write_lines(folder / f"{split}.jsonl", rows)
+    # Of both splits and of all benchmarks: training must not know what evaluation asks for.
     taken = {truth.id for truth, _ in shared_answers(truths, evaluated)}
     rows = ({"id": t.id, "answer": t.answer} for t in truths if t.id not in taken)
     _write_lines(folder / _ANSWERS, rows)

@@ -101,6 +101,7 @@ def _read_relations() -> Iterator[Relation]:
 
     listed = dict(table["kinds"])
     for kind, column in (("COUNTRY", "name"), ("NATION", "people")):
+        # Longest first: of alternatives, the first that fits is taken ("Guinea-Bissau").
         listed[kind] = sorted(map(re.escape, names_of(column)), key=len, reverse=True)
     kinds |= {kind: f"(?:{'|'.join(words)})" for kind, words in listed.items()}
     for name, row in table["relations"].items():
@@ -198,6 +199,7 @@ def parse_question(question: str) -> Asked | None:
     text = " ".join(question.split())
     for relation in RELATIONS:
         before, _, after = relation.question.partition("{}")
+        # Policies write punctuation apart, as their passages have it.
         for ending in (after, apart(after)):
             if not (text.startswith(before) and text.endswith(ending)):
                 continue
