@@ -132,7 +132,11 @@ class GameConfig(Settings):
 
     @property
     def fewest_attempts(self) -> int:
-        """Number of attempts that have to count; a game of which an outage leaves fewer is void."""
+        """Number of attempts that have to count; a game of which an outage leaves fewer is void.
+
+        >>> [GameConfig(attempts=n).fewest_attempts for n in (1, 2, 5, 8)]
+        [1, 2, 3, 4]
+        """
         # Half of them keep the mean solve rate close to what all would have given, and GRPO
         # compares attempts with each other, for which one is too few.
         return max(-(-self.attempts // 2), min(2, self.attempts))

@@ -172,7 +172,11 @@ _WANTED = 'a passage needs "id" or "_id", and "contents", or "text" and "title",
 
 
 def split_contents(contents: str) -> tuple[str, str]:
-    """Title and text. Contents of a single line have no title."""
+    """Title and text. Contents of a single line have no title.
+
+    >>> split_contents('"Graz"\\nA city.'), split_contents("A city.")
+    (('Graz', 'A city.'), ('', 'A city.'))
+    """
     head, newline, text = contents.partition("\n")
     if not newline:
         return "", contents

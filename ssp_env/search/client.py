@@ -175,7 +175,11 @@ def read_reply(raw: bytes, count: int, k: int) -> list[list[Document]]:
     null. Of documents that share an id, such as pieces of a page, all but the first get one of
     their own. What a search may come to find is never an error: nothing, null, an empty text.
 
-    ``ValueError`` for anything else: it is no answer of such a server."""
+    ``ValueError`` for anything else: it is no answer of such a server.
+
+    >>> read_reply(b'{"result": [[{"id": 7, "contents": "A city."}, null]]}', count=1, k=3)
+    [[Document(id='7', title='', text='A city.', score=None)]]
+    """
     try:
         result = json.loads(raw)
         result = result["result"] if isinstance(result, dict) else result

@@ -76,7 +76,12 @@ def decode_rest(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
 def first_tokens(tokenizer: Tokenizer, text: str, limit: int) -> str:
     """The beginning of a text from outside, of this many tokens at most, without half letters.
 
-    By the tokenizer's own method ``first_tokens(text, limit)``, if it has one."""
+    By the tokenizer's own method ``first_tokens(text, limit)``, if it has one.
+
+    >>> from ssp_env.tokenizers import ByteTokenizer
+    >>> first_tokens(ByteTokenizer(), "Rhône", 4)
+    'Rhô'
+    """
     method = getattr(tokenizer, "first_tokens", None)
     if method is not None:
         return str(method(text, limit))

@@ -53,7 +53,11 @@ def apart(text: str) -> str:
 
 @lru_cache(4096)
 def subject_of(title: str) -> str:
-    """Name of a page's subject: its title without what tells it from its namesakes."""
+    """Name of a page's subject: its title without what tells it from its namesakes.
+
+    >>> subject_of("Jaws (film)")
+    'Jaws'
+    """
     return apart(re.sub(r"\s*\([^()]*\)$", "", title.replace('"', "")) or title)
 
 
@@ -146,6 +150,9 @@ def facts_of(title: str, sentence: str, first: bool = False) -> Iterator[Stated]
         title: of the page.
         sentence: as :func:`sentences` spells it.
         first: the page begins with it, so that it is about the subject whatever it begins with.
+
+    >>> [(f.relation, f.value) for f in facts_of("Jaws", "It was directed by Steven Spielberg .")]
+    [('director', 'Steven Spielberg')]
     """
     subject = subject_of(title)
     # A surname or a film's first word stands for it, but "The" and "Al" may begin anything.

@@ -387,6 +387,15 @@ class Prompts:
         return self._encoder.fill(name, {about: subject, "searches": str(searches)})
 
     def solver(self, question: str, searches: int) -> list[int]:
+        """Prompt of an attempt at a question, which may make this many searches.
+
+        >>> from ssp_env.tokenizers import ByteTokenizer
+        >>> tokenizer = ByteTokenizer()
+        >>> prompt = Prompts.open("compact", tokenizer).solver("Who wrote <answer>?", 2)
+        >>> print(tokenizer.decode(prompt))
+        Who wrote ‹answer›?
+        Look up: <search> words </search>. Then reply: <answer> a few words </answer>
+        """
         return self._encoder.fill("solver", {"question": question, "searches": str(searches)})
 
     def search(self, query: str) -> list[int]:
