@@ -44,11 +44,6 @@ class Turn:
         """All tokens of the trajectory so far: prompt, turns, observations."""
         return self.trajectory.ids
 
-    @property
-    def action_mask(self) -> NDArray[np.int8]:
-        """int8 (vocabulary,): 1 on every token that may begin the turn; see :meth:`mask_after`."""
-        return self.mask_after(())
-
     def mask_after(self, written: Sequence[int]) -> NDArray[np.int8]:
         """int8 (vocabulary,): 1 on every token that may follow ``written``, the turn so far.
 

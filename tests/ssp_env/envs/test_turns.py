@@ -169,7 +169,6 @@ def test_turns_carry_the_mask_of_legal_moves() -> None:
         while env.trajectory is trajectory and len(turn.ids) + len(written) == len(trajectory.ids):
             mask = turn.mask_after(written)
             assert (mask == env.observe(env.agent_selection)["action_mask"]).all()
-            assert written or (turn.action_mask == mask).all()
             written.append(int(rng.choice(np.flatnonzero(mask))))
             env.step(written[-1])
         turns = batch.step([written])
