@@ -22,6 +22,7 @@ FilterName = Literal[
     "few_searches",
     "repeated_query",
     "past_question",
+    "one_document",
     "unsolved",
     "outvoted",
 ]

@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game, shows
 from ssp_env.game.trajectory import Trajectory
+from ssp_env.search.base import passage_text
+from ssp_env.search.words import query_words
 from ssp_env.types import Action, GroundTruth
-from ssp_env.wording.mention import mentions
+from ssp_env.wording.mention import FUNCTION_WORDS, mentions
 from ssp_env.wording.normal import compatible, count_letters, count_words, nearly_same, normalise
 
 
@@ -111,6 +113,21 @@ def past_question(proposal: Proposal) -> bool:
     return any(nearly_same(proposal.question, past) for past in proposal.past)
 
 
+def one_document(proposal: Proposal) -> bool:
+    """One passage that the proposer found shows the answer and all that the question names, so that
+    no chain of documents is needed (after SearchMaster, 2608.01822).
+
+    Names are words with a capital letter, and numbers; without any, all words are. Those that no
+    passage has do not count."""
+    found = [d for search in proposal.trajectory.searches for d in search.documents]
+    words = {d.id: set(query_words(passage_text(d))) for d in found}
+    written = re.findall(r"\w+", proposal.question)
+    names = " ".join(word for word in written if word != word.lower() or word.isdigit())
+    named = {*query_words(names or proposal.question)} - FUNCTION_WORDS
+    named &= set().union(*words.values())
+    return any(named <= words[d.id] and shows(d, proposal.truth.wordings) for d in found)
+
+
 FILTERS: dict[str, Filter] = {
     rule.__name__: rule
     for rule in (
@@ -125,6 +142,7 @@ FILTERS: dict[str, Filter] = {
         few_searches,
         repeated_query,
         past_question,
+        one_document,
     )
 }
 

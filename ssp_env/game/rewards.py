@@ -11,7 +11,7 @@ name                    reward                                         from
 ``min(p,1-p)``          min(p, 1 - p)                                  R-Zero, 2508.05004
 ``(n-k)/(n-1)``         (n - k) / (n - 1), and 0 for k = 0 or n        Dr. Zero, 2601.07055
 ``depth``               .2 + .8 min(h / H, 1), and .2 for k = 0 or n   SearchMaster, 2608.01822
-``evidence``            p' - p, p' with the evidence at hand           EVE-Agent, 2605.22905
+``evidence``            p' - p, p' with the evidence at hand           after EVE-Agent, 2605.22905
 ``band``                1 for .2 <= p <= .8, else 0                    prime-rl's difficulty pools
 ======================  =============================================  =========================
 

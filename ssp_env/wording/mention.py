@@ -21,7 +21,7 @@ _FUNCTION_WORD_LIST = """
     off on onto out over to under up upon with about after before between during not now here
     there yes too very just only also each every both
 """
-_FUNCTION_WORDS = frozenset(_FUNCTION_WORD_LIST.split())
+FUNCTION_WORDS = frozenset(_FUNCTION_WORD_LIST.split())
 """Alone, one of these is an answer ("The Who", "It", "US") only where it is written like a name."""
 
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
@@ -117,7 +117,7 @@ def _is_in(wording: str, text: str) -> bool:
         body = _GAP.join(map(re.escape, solid))
         return re.search(figure + before + body + after, text, re.IGNORECASE) is not None
 
-    if solid.lower() in _FUNCTION_WORDS:
+    if solid.lower() in FUNCTION_WORDS:
         return _is_named(solid, text)
     numbers = solid.isdecimal() or not any(map(str.isalpha, solid))
     forms = {target} if numbers else {target, _tight(wording)}

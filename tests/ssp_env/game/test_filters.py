@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import WRITTEN
+from scripted import WRITTEN, begin, by_role, play, propose, rules_of, word_tokenizer
 
 from ssp_env.game.config import DEFAULT_FILTERS, MINI_GAME, FilterName
 from ssp_env.game.filters import ATTEMPT_FILTERS, FILTERS, Proposal
@@ -18,6 +18,7 @@ from ssp_env.game.trajectory import Limits, SearchRecord, Trajectory
 from ssp_env.judge.base import Verdict
 from ssp_env.tokenizers import ByteTokenizer
 from ssp_env.types import Document, GroundTruth, Role
+from ssp_env.worlds.mini import MiniWorld
 
 CONFIG = MINI_GAME.replace(question_chars=(10, 20))
 TRUTH = GroundTruth("g", "New York", ("NYC", "Big Apple"))
@@ -73,6 +74,34 @@ def test_past_questions_are_known_again_in_slightly_other_words() -> None:
     assert fails(rule, past.replace("river", "ri\u200bver"), past=(past,))
     assert not fails(rule, past)
     assert not fails(rule, past.replace("the old town of ", ""), past=(past,))
+
+
+def test_one_document_that_answers_is_no_chain() -> None:
+    rule, question = "one_document", "What is the largest city of the State that Albany governs?"
+    state = Document("s", "State of New York", "Its largest city is New York; it has 62 counties.")
+    albany = Document("a", "Albany", "Albany governs the state of New York, whose city is NYC.")
+    capital = Document("c", "Albany", "Albany is the capital of a state.")
+    assert fails(rule, question, SearchRecord("x", (state, albany)))
+    assert not fails(rule, question, SearchRecord("x", (state,)), SearchRecord("y", (capital,)))
+    assert fails(rule, "in which city of 62 counties?", SearchRecord("x", (state,))), "no names"
+    assert not fails(rule, question, EMPTY)
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3])
+def test_one_document_knows_which_pages_of_the_mini_wiki_answer(hops: int) -> None:
+    """In questions as an honest proposer asks them. Pages are read from both ends: the page in the
+    middle of two hops names both of them."""
+    rules = rules_of(MiniWorld(), word_tokenizer())
+    games = play(begin(rules, num_games=20), by_role(propose(hops))).games
+    refused = []
+    for game in games:
+        assert game.question is not None
+        assert game.proposer is not None
+        proposal = Proposal(game.question, game.truth, game.proposer, CONFIG)
+        refused.append(FILTERS["one_document"](proposal))
+        read = (rules.world.read(game.question, [page]) for page in game.evidence)
+        assert refused[-1] == any(answers == {game.truth.answer} for answers in read)
+    assert all(refused) == (hops < 3)
 
 
 def test_searches() -> None:
