@@ -7,7 +7,7 @@ OFF: tuple[object, ...] = (None, "", 0.0, False, (), [], (0.0, 0.0), [0.0, 0.0])
 """Values by which a setting did nothing. Files of older versions hold them, and are read."""
 SETTINGS = {
     "learning.privileged": "leave it out: it did not help (docs/findings/teachers.md)",
-    "learning.turn_credit": "leave it out: it did not help (docs/findings/teachers.md)",
+    "learning.turn_credit": "name a function as learning.credit (docs/algorithms.md)",
     "game.gate_errors": "leave it out (docs/findings/gate.md has what it showed)",
 }
 """By dotted name."""

@@ -13,7 +13,7 @@ from ssp_agents.rows import ROLE_IDS, Row
 
 Columns = dict[str, Any]
 """One array or tensor per column, all with the same first dimension (rows)."""
-PADDED = ("ids", "loss_mask", "behaviour_logprobs")
+PADDED = ("ids", "loss_mask", "behaviour_logprobs", "credit")
 """Columns with a second dimension, the longest row's length; micro-batches cut it to their own."""
 MAX_PADDING = 1.15
 """A micro-batch holds at most this many padded tokens per true token. Padding costs as much
@@ -25,9 +25,10 @@ def columns_of(rows: Sequence[Row]) -> dict[str, np.ndarray]:
 
     Returns:
         ``ids`` int64, ``loss_mask`` and ``behaviour_logprobs`` float32, all (rows, longest);
-        ``lengths`` and ``role`` int64, ``advantages`` and ``weights`` float32, all (rows,).
+        ``lengths`` and ``role`` int64, ``advantages`` and ``weights`` float32, all (rows,); where a
+        row has one, also ``credit`` float32 (rows, longest).
     """
-    return {
+    columns = {
         # Any id pads: the loss mask is 0 there, and layers are causal.
         "ids": _padded([row.ids for row in rows], np.int64),
         "loss_mask": _padded([row.mask for row in rows], np.float32),
@@ -37,6 +38,10 @@ def columns_of(rows: Sequence[Row]) -> dict[str, np.ndarray]:
         "advantages": np.array([row.advantage for row in rows], dtype=np.float32),
         "weights": np.array([row.weight for row in rows], dtype=np.float32),
     }
+    if any(row.credit is not None for row in rows):
+        full = [np.ones(len(row.ids)) if row.credit is None else row.credit for row in rows]
+        columns["credit"] = _padded(full, np.float32)
+    return columns
 
 
 def _padded(texts: Sequence[Sequence[float] | np.ndarray], dtype: type) -> np.ndarray:
@@ -121,5 +126,5 @@ def zero_weight_pass(part: Columns) -> Columns:
     last = {name: column[-1:] for name, column in part.items()}
     longest = int(last["lengths"])
 
-    last |= {name: last[name][:, :longest] for name in PADDED}
+    last |= {name: last[name][:, :longest] for name in PADDED if name in last}
     return {**last, "weights": torch.zeros_like(last["weights"])}

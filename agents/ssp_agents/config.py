@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -24,10 +24,10 @@ from ssp_env.game.schedule import all_rules
 from ssp_env.game.strategies import StrategyName
 from ssp_env.types import Question
 
-ALGORITHMS = ("grpo", "reinforce", "dr_grpo", "gspo", "cispo", "rloo")
+ALGORITHMS = ("grpo", "reinforce", "rae", "dr_grpo", "gspo", "cispo", "rloo")
 """Algorithms that ship; `ssp_agents.losses.ALGORITHMS` holds the functions."""
 Aggregation = Literal["sequence", "token", "sum", "constant"]
-WITHOUT_RATIO = frozenset({"reinforce", "rloo"})
+WITHOUT_RATIO = frozenset({"reinforce", "rae", "rloo"})
 """Those that have no importance ratio without ``importance_cap``."""
 TrainedRole = Literal["proposer", "solver"]
 ROLES: tuple[TrainedRole, ...] = ("proposer", "solver")
@@ -81,11 +81,15 @@ class LearningConfig(Settings):
     """Steps after which a frozen verifier becomes a copy of the solver's policy, again and again;
     0: never."""
     proposer_algorithm: str = "reinforce"
-    """``reinforce``; ``grpo``, ``dr_grpo``, ``gspo``, ``cispo`` or ``rloo``, which compare the
-    proposals about one answer (``game.proposals`` above 1); or your own as ``module:NAME``, an
+    """``reinforce``; ``rae``, which takes a moving average from its rewards; ``grpo``, ``dr_grpo``,
+    ``gspo``, ``cispo`` or ``rloo``, which compare the proposals about one answer
+    (``game.proposals`` above 1); or your own as ``module:NAME``, an
     :class:`ssp_agents.losses.Algorithm`."""
     solver_algorithm: str = "grpo"
     """The same for the solver, whose attempts are compared (``game.attempts`` above 1)."""
+    credit: str | Callable[..., Any] = ""
+    """Share of each turn of a trajectory in its advantage, as a function ``module:NAME``
+    (:data:`ssp_agents.rows.Credit`); in Python, also the function itself. Empty: 1 each."""
     proposer_aggregation: Aggregation | None = None
     """Token losses are summed (``sum``; equation 5), averaged within each trajectory
     (``sequence``; equation 4) or over all tokens of the role (``token``), or summed and divided by
@@ -95,7 +99,7 @@ class LearningConfig(Settings):
     proposer_weight: NonNegativeFloat = 1.0
     """Factor on the proposer's loss; both roles share one step of Adam."""
     importance_cap: Annotated[float, Field(ge=1)] | None = 2.0
-    """Bound of importance ratios. ``None``: no bound, and REINFORCE and RLOO have no ratio."""
+    """Bound of importance ratios. ``None``: no bound, and REINFORCE, RAE and RLOO have no ratio."""
     lr: NonNegativeFloat = 1e-6
     """Learning rate of Adam."""
     proposer_lr: NonNegativeFloat | None = None
@@ -284,7 +288,7 @@ def compares(learning: LearningConfig, role: str) -> bool:
     """True if a role's algorithm compares rewards within groups."""
     algorithm = learning.algorithm(role)
     if algorithm in ALGORITHMS:
-        return algorithm != "reinforce"
+        return algorithm not in ("reinforce", "rae")
     return bool(getattr(load(f"learning.{role}_algorithm", algorithm), "grouped", False))
 
 
@@ -338,7 +342,7 @@ def check_settings(
         raise ConfigError("learning.given_share", share, fix)
 
     _check_verifier(game, learning)
-    # REINFORCE and RLOO must not take games of one update ago for their own.
+    # REINFORCE, RAE and RLOO must not take games of one update ago for their own.
     without = {learning.algorithm(role) for role in learning.learning_roles} & WITHOUT_RATIO
     if compute.overlap and without and learning.importance_cap is None:
         fix = "games are one update old then: give learning.importance_cap, such as 2.0"

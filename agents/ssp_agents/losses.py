@@ -38,7 +38,7 @@ class Tokens(NamedTuple):
     behaviour: Tensor
     """Log-probabilities under the policy that sampled."""
     advantages: Tensor
-    """Advantage of each token's trajectory."""
+    """Advantage of each token's trajectory, times its turn's share (``learning.credit``)."""
     rows: Tensor
     """int64: that trajectory's place in the micro-batch, from 0."""
 
@@ -65,8 +65,13 @@ class Algorithm:
     clips: Callable[[Tokens], Tensor] | None = None
     """Log ratios (tokens,) beyond which the loss stops gradients, for the figure
     ``clipped_share``; ``None``: it stops none."""
+    baseline: float | None = None
+    """Decay, in [0, 1), of the moving average of the role's rewards that is taken from them before
+    ``advantage`` gets them, see :func:`less_average`; ``None``: nothing is."""
 
     def __post_init__(self) -> None:
+        if self.baseline is not None and not 0 <= self.baseline < 1:
+            raise ConfigError("baseline", self.baseline, "a decay is at least 0, and below 1")
         if self.aggregation not in get_args(Aggregation):
             fix = f"choose one of {', '.join(get_args(Aggregation))}"
             raise ConfigError("aggregation", self.aggregation, fix)
@@ -122,6 +127,17 @@ def reinforce_advantages(
     """Equation 5: A = R, without a baseline."""
     # R_i is what the game has paid: 1 - mean r, or game.invalid_reward (ssp_env/game/game.py).
     return rewards
+
+
+def less_average(rewards: np.ndarray, average: float, decay: float) -> tuple[np.ndarray, float]:
+    """Rewards (trajectories,) of a role, each less the average b of those before it, and the
+    average after them: A_i = R_i - b, then b <- decay b + (1 - decay) R_i (RAE, 2506.24119)."""
+    # As in SPIRAL's code, a reward is no part of its own baseline.
+    less = np.empty(len(rewards), dtype=np.float64)
+    for i, reward in enumerate(rewards.tolist()):
+        less[i] = reward - average
+        average = decay * average + (1.0 - decay) * reward
+    return less, average
 
 
 def rloo_advantages(
@@ -269,14 +285,16 @@ def kl_k3(logprobs: Tensor, reference_logprobs: Tensor, cap: float | None = None
 # -- the table ---------------------------------------------------------------------------------
 
 _grpo = Algorithm(grpo_advantages, grpo_loss, grouped=True, kl=True, clips=token_log_ratios)
+_reinforce = Algorithm(reinforce_advantages, reinforce_loss, False, False, aggregation="sum")
 
 ALGORITHMS = {
     # Equation 4: 1/B sum over questions, 1/n sum_i, 1/|y_i| sum_t of -r_it (R_i - mean R).
     "grpo": _grpo,
     # Equation 5: 1/B sum over proposals, sum_t of -R_i log pi(y_it).
-    "reinforce": Algorithm(
-        reinforce_advantages, reinforce_loss, grouped=False, kl=False, aggregation="sum"
-    ),
+    "reinforce": _reinforce,
+    # Role-conditioned advantages (RAE), SPIRAL, 2506.24119: equation 5 with R_i - b, where b is an
+    # exponential moving average of the role's rewards.
+    "rae": replace(_reinforce, baseline=0.95),
     # Dr. GRPO, 2503.20783: equation 4 with 1/L in place of 1/|y_i|, L the most tokens that a
     # response may have. A mean over each trajectory favours long wrong ones.
     "dr_grpo": replace(_grpo, aggregation="constant"),

@@ -6,19 +6,25 @@ need the rows of the whole step. No Ray.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from ssp_agents.config import ROLES, Aggregation, LearningConfig, given_per_step
-from ssp_agents.losses import find_algorithm
+from ssp_agents.losses import find_algorithm, less_average
+from ssp_env.config import load, own_code
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import TrajectoryRecord
 from ssp_env.game.trajectory import Trajectory
+
+Credit = Callable[[Game, Trajectory, int], Sequence[float]]
+"""A finished game, one of its trajectories, and how many turns the policy wrote in it -> the factor
+on the advantage of each turn's tokens, in order; 1 for each is as without."""
 
 ROLE_IDS: dict[str, int] = {role: number for number, role in enumerate(ROLES)}
 
@@ -44,6 +50,8 @@ class Row:
     reward: float = 0.0
     group: str = ""
     """Rewards are compared within one role and group."""
+    credit: np.ndarray | None = None
+    """float32 (length,): factor on the advantage of each token; ``None``: 1."""
 
     @property
     def tokens(self) -> int:
@@ -57,6 +65,7 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
     """Rows of one runner's games, without advantages; void games give none."""
     # Answers from memory, at the closed-book gate, are never paid: nothing is learnt from them.
     proposals, attempts, examples = [], [], []
+    row_of = partial(_row, credit=find_credit(config))
     for game in games:
         # R = 1 - mean solve rate for a valid question (or as game.proposer_reward says), and
         # game.invalid_reward for an invalid one. A question that is reused, or put together from
@@ -64,22 +73,22 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
         decided = game.outcome in (Outcome.VALID, Outcome.INVALID)
         if decided and game.origin is Origin.PROPOSED and game.proposer is not None:
             group = f"answer {game.initial_state.seed} {game.initial_state.group}"
-            proposals.append(_row(game, game.proposer, "proposer", game.proposer_reward, group))
+            proposals.append(row_of(game, game.proposer, "proposer", game.proposer_reward, group))
 
         # r = 1 for a right answer, compared among the n attempts at one question.
         question = f"question {game.initial_state.seed} {game.index}"
         if game.outcome is Outcome.VALID:
             for a in game.counted:
-                attempts.append(_row(game, a.trajectory, "solver", a.reward, question))
+                attempts.append(row_of(game, a.trajectory, "solver", a.reward, question))
         if game.outcome is Outcome.VALID and (example := game.example) is not None:
             # A right attempt that nobody sampled joins the group of those that were.
-            row = _row(game, example.trajectory, "solver", example.reward, question)
+            row = row_of(game, example.trajectory, "solver", example.reward, question)
             examples.append(replace(row, logprobs=np.full_like(row.logprobs, np.nan)))
         example, compared = game.example_proposal, find_algorithm(config, "proposer").grouped
         if game.outcome is Outcome.VALID and example is not None and not compared:
             # Paid as if the proposer had written it; there is none that it could be compared with.
             group = f"example {game.initial_state.seed} {game.index}"
-            row = _row(game, example.trajectory, "proposer", example.reward, group)
+            row = row_of(game, example.trajectory, "proposer", example.reward, group)
             proposals.append(replace(row, logprobs=np.full_like(row.logprobs, np.nan)))
 
     kept = proposals if "proposer" in config.learning_roles else []
@@ -88,7 +97,24 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
     return kept
 
 
-def _row(game: Game, trajectory: Trajectory, role: str, reward: float | None, group: str) -> Row:
+def find_credit(learning: LearningConfig) -> Credit | None:
+    """The function that ``learning.credit`` names, which every process imports."""
+    given = learning.credit
+    credit = load("learning.credit", given) if isinstance(given, str) and given else given
+    if credit and not callable(credit):
+        fix = f"is of type {type(credit).__name__}, not a function"
+        raise ConfigError("learning.credit", given, fix)
+    return credit or None
+
+
+def _row(
+    game: Game,
+    trajectory: Trajectory,
+    role: str,
+    reward: float | None,
+    group: str,
+    credit: Credit | None = None,
+) -> Row:
     return Row(
         np.asarray(trajectory.ids, dtype=np.int32),
         np.frombuffer(bytes(trajectory.mask), dtype=np.uint8),
@@ -98,7 +124,21 @@ def _row(game: Game, trajectory: Trajectory, role: str, reward: float | None, gr
         0.0,
         reward=float(reward or 0.0),
         group=group,
+        credit=None if credit is None else _credit_of_tokens(credit, game, trajectory),
     )
+
+
+def _credit_of_tokens(credit: Credit, game: Game, trajectory: Trajectory) -> np.ndarray:
+    """The factor of each token of a trajectory: float32 (length,), 1 where it is not of a turn."""
+    turns = [slice(start, stop) for start, stop, by_policy in trajectory.runs() if by_policy]
+    with own_code("learning.credit", getattr(credit, "__name__", str(credit))):
+        shares = np.asarray(credit(game, trajectory, len(turns)), dtype=np.float32)
+        if shares.shape != (len(turns),) or not np.isfinite(shares).all():
+            raise ValueError(f"{len(turns)} finite numbers are wanted, one a turn: not {shares}")
+    of_tokens = np.ones(len(trajectory.ids), dtype=np.float32)
+    for turn, share in zip(turns, shares, strict=True):
+        of_tokens[turn] = share
+    return of_tokens
 
 
 def recorded_row(played: TrajectoryRecord, role: str, game: int = 0) -> Row:
@@ -112,12 +152,16 @@ def recorded_row(played: TrajectoryRecord, role: str, game: int = 0) -> Row:
 # -- advantages, over a whole step -------------------------------------------------------------
 
 
-def with_advantages(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
+def with_advantages(
+    rows: Sequence[Row], config: LearningConfig, averages: dict[str, float] | None = None
+) -> list[Row]:
     """Rows with advantages, without those that nothing is learnt from.
 
     Left out are uniform groups (``drop_uniform_groups``) and rows that have neither advantage nor
-    KL, unless their tokens count in a denominator. ``rows`` are all of the step.
+    KL, unless their tokens count in a denominator. ``rows`` are all of the step. ``averages`` of
+    each role's rewards move on with them, where its algorithm has such a baseline; they begin at 0.
     """
+    averages = {} if averages is None else averages
     advantages, kept = np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
     for role in ROLES:
         # of_role: bool (rows,); rewards, groups and computed: (rows of this role,).
@@ -127,6 +171,9 @@ def with_advantages(rows: Sequence[Row], config: LearningConfig) -> list[Row]:
         _, groups = np.unique(group_names, return_inverse=True)
 
         algorithm = find_algorithm(config, role)
+        if algorithm.baseline is not None:
+            before = averages.get(role, 0.0)
+            rewards, averages[role] = less_average(rewards, before, algorithm.baseline)
         computed = algorithm.advantage(rewards, groups, config)
         if np.shape(computed) != rewards.shape:
             fix = f"its advantages have to be {rewards.shape}, one a trajectory, "

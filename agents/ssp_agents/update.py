@@ -179,6 +179,8 @@ class Update:
         role, advantages, weights = (
             part[name].repeat_interleave(counts) for name in ("role", "advantages", "weights")
         )
+        if "credit" in part:  # of the token's turn
+            advantages = advantages * part["credit"][:, 1:][by_policy]
         rows = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
         behaviour = part["behaviour_logprobs"][:, 1:][by_policy]  # (tokens,)
         # What nobody sampled is learnt from as if the policy had, with a ratio of 1.

@@ -54,7 +54,9 @@ def dealt(config: SSPConfig, played: GameBatch, settings: Settings) -> Any:
     updates = []
     for part, size in split_updates(rows, learning):
         weighted = with_loss_weights(part, learning, size, config.game())
-        updates.append([(r.role, r.game, r.advantage, r.weight) for r in weighted])
+        updates.append(
+            [(r.role, r.game, r.advantage, r.weight, r.credit is None) for r in weighted]
+        )
     return updates
 
 
@@ -100,6 +102,7 @@ KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, Settings]] = {
     "verifier_refresh": (1, verified_by),
     "proposer_algorithm": ("grpo", learnt),
     "solver_algorithm": ("reinforce", learnt),
+    "credit": (lambda game, trajectory, turns: [0.5] * turns, dealt),
     "proposer_weight": (0.5, dealt),
     "lr": (2e-3, learnt),
     "warmup_steps": (5, learnt),

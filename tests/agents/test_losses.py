@@ -87,6 +87,15 @@ def reinforce(questions: list[Question]) -> Any:
     return loss
 
 
+def rae(questions: list[Question]) -> Any:
+    loss, baseline = 0.0, 0.0
+    for question in questions:
+        for reward, new, _ in question:
+            loss -= (reward - baseline) * sum(new) / len(question) / SLOTS
+            baseline = 0.95 * baseline + 0.05 * reward
+    return loss
+
+
 def gspo(questions: list[Question]) -> Any:
     loss = 0.0
     for question in questions:
@@ -117,7 +126,7 @@ def rloo(questions: list[Question]) -> Any:
     return loss
 
 
-ORACLES = {o.__name__: o for o in (grpo, reinforce, dr_grpo, gspo, cispo, rloo)}
+ORACLES = {o.__name__: o for o in (grpo, reinforce, rae, dr_grpo, gspo, cispo, rloo)}
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

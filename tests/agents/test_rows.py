@@ -22,6 +22,7 @@ from ssp_agents.rows import (
     with_advantages,
     with_loss_weights,
 )
+from ssp_env.errors import ConfigError
 from ssp_env.game.batch import GameBatch
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Attempt, Game, InitialState, Origin
@@ -89,6 +90,30 @@ def test_an_example_joins_the_attempts_at_its_question() -> None:
     assert rows_of([played], only_proposer.replace(proposer_algorithm="grpo")) == []
     played.outcome = Outcome.VOID
     assert rows_of([played], config) == []
+
+
+def by_searches(game: Game, trajectory: Trajectory, turns: int) -> list[float]:
+    """Nothing for the turn that ends a trajectory, and equal shares for the others."""
+    return [*[1 / turns] * (turns - 1), 0.0]
+
+
+def test_credit_is_dealt_to_the_tokens_of_turns(played: GameBatch) -> None:
+    for credit in (by_searches, f"{__name__}:by_searches"):
+        rows = rows_of(played.games, LearningConfig(credit=credit))
+        assert {len(np.unique(row.credit[row.mask == 1])) for row in rows} >= {1, 2}
+        by_text = {(row.role, row.ids.tobytes()): row for row in rows}
+        for game in played.games:
+            for trajectory in (attempt.trajectory for attempt in game.counted):
+                row = by_text["solver", np.asarray(trajectory.ids, dtype=np.int32).tobytes()]
+                turns = [row.credit[a:b] for a, b, own in trajectory.runs() if own]
+                assert [len({*turn}) for turn in turns] == [1] * len(turns)
+                shares = [turn[0] for turn in turns]
+                assert shares == pytest.approx(by_searches(game, trajectory, len(turns)))
+    assert all(row.credit is None for row in rows_of(played.games, LearningConfig()))
+    with pytest.raises(ConfigError, match=r"learning\.credit.*\d finite numbers are wanted"):
+        rows_of(played.games, LearningConfig(credit=lambda *_: [1.0] * 9))
+    with pytest.raises(ConfigError, match=r"learning\.credit.*is of type int, not a function"):
+        rows_of(played.games, LearningConfig(credit=f"{__name__}:SLOTS"))
 
 
 def step() -> list[Game]:

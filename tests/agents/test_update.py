@@ -196,6 +196,24 @@ def test_figures_are_what_numpy_makes_of_the_logits(model_dir: Path, rows: list[
         assert figures[f"{role}_entropy"] == pytest.approx(np.mean(values), rel=1e-5)
 
 
+def test_a_turn_is_learnt_from_by_its_credit(model_dir: Path, rows: list[Row]) -> None:
+    """Each row has two turns: as much as two rows of one turn each, with shares of its advantage.
+    A row without credit, and passes that only fill up, are left alone."""
+    learning = PLAIN.replace(solver_algorithm="reinforce", microbatch_tokens=60)
+    credited, apart = [], list[Row]()
+    for row in rows[:-1]:
+        first = np.arange(len(row.mask)) < 8  # a turn ends at token 7, the next begins at 9
+        share = np.where(first, 0.25, 1.5).astype(np.float32)
+        credited.append(replace(row, credit=share))
+        for turn, factor in ((first, 0.25), (~first, 1.5)):
+            apart.append(replace(row, mask=row.mask * turn, advantage=factor * row.advantage))
+    one, two = Bench(model_dir, learning), Bench(model_dir, learning)
+    one.update._max_over_learners = lambda passes: passes + 1
+    one([*credited, rows[-1]], 1), two([*apart, rows[-1]], 1)
+    for ours, theirs in zip(one.gradients, two.gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-7)
+
+
 HOW: Any = {"grouped": True, "kl": False, "aggregation": "sum"}
 SCALAR = Algorithm(grpo_advantages, lambda tokens, _: tokens.logprobs.sum(), **HOW)
 SHORT = Algorithm(lambda rewards, *_: rewards[1:], grpo_loss, **HOW)

@@ -108,6 +108,7 @@ class SSP(HookedAlgorithm):
     _steps, _frozen = 0, False
     _ahead: Sequence[Sample] = ()
     _evaluated: dict[str, Any] | None = None
+    _averages: Mapping[str, float] = {}
 
     @cached_property
     def _questions(self) -> list[Question]:
@@ -179,6 +180,7 @@ class SSP(HookedAlgorithm):
         if self.last_gap is None or self._steps % CHECK_EVERY == 0:
             self._compare(samples, games_ahead)
         rows = [row for sample in samples for row in sample.rows]
+        averages = dict(self._averages)
         updates = learn_from(
             rows,
             self.learner_group,
@@ -186,6 +188,7 @@ class SSP(HookedAlgorithm):
             self._policies,
             self._game_at(self._steps),
             self._steps,
+            averages,
         )
         learnt = time.perf_counter()
         ahead = games_ahead()
@@ -193,7 +196,7 @@ class SSP(HookedAlgorithm):
 
         # Before this, nothing has changed but the learners.
         self._steps += 1
-        self._strategy, self._ahead = strategy, ahead
+        self._strategy, self._ahead, self._averages = strategy, ahead, averages
         every = self.config.verifier_refresh
         self._hand_over_weights(self.env_runner_group, bool(every) and self._steps % every == 0)
         seconds = {
@@ -405,8 +408,8 @@ class SSP(HookedAlgorithm):
         return saved
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """RLlib's state, the number of the step, the batch strategy with its questions, and games
-        that were played ahead."""
+        """RLlib's state, the number of the step, the batch strategy with its questions, games that
+        were played ahead, and the average of each role's rewards."""
         group = COMPONENT_LEARNER_GROUP, args[0] if args else kwargs.get("components")
         if self.config.is_sharded and self.includes(*group, kwargs.get("not_components")):
             raise UsageError("learners that share a policy have no common state: save_to_path()")
@@ -420,6 +423,7 @@ class SSP(HookedAlgorithm):
             # The weights that played them are gone, so they could not be played again.
             "ahead": self._ahead,
             "verifier": self._runners.verifier,
+            "averages": self._averages,
         }
         return state
 
@@ -433,6 +437,7 @@ class SSP(HookedAlgorithm):
             # A run without overlap plays them again, by its present weights.
             self._ahead = state[STATE]["ahead"] if self.config.overlap else []
             self._runners.verifier = state[STATE]["verifier"]
+            self._averages = state[STATE]["averages"]
         if COMPONENT_LEARNER_GROUP in state:
             self._hand_over_weights(self.env_runner_group)
 

@@ -33,7 +33,7 @@ from ssp_agents.rllib.learner import freeze_collected
 from ssp_agents.rllib.module import LLMModule, module_spaces, multi_spec, unpack
 from ssp_agents.rllib.policies import VERIFIER, Policies
 from ssp_agents.rollout import EVALUATION, answer, play, sampled
-from ssp_agents.rows import Row, rows_of
+from ssp_agents.rows import Row, find_credit, rows_of
 from ssp_env.errors import UsageError
 from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.config import GameConfig
@@ -72,6 +72,7 @@ class SSPEnvRunner(EnvRunner):
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
         self.game, self.learning = self.config.game(), self.config.learning()
+        find_credit(self.learning)  # before games are played for it
         self.tokenizer = HuggingFaceTokenizer.load(self.config.model_dir)
         world = self.config.make_world()
         self.rules: Rules = self.config.make_rules(world, self.tokenizer)

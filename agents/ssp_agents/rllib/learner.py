@@ -291,11 +291,13 @@ def learn_from(
     policies: Policies,
     game: GameConfig,
     step: int,
+    averages: dict[str, float],
 ) -> list[UpdateFigures]:
     """Figures of a step's optimizer updates on these rows, from games by these rules. An update
-    without rows to learn from is left out, and so is a policy in it."""
+    without rows to learn from is left out, and so is a policy in it. ``averages`` of each role's
+    rewards move on."""
     learning, updates = config.learning(), list[UpdateFigures]()
-    for part, num_games in split_updates(with_advantages(rows, learning), learning):
+    for part, num_games in split_updates(with_advantages(rows, learning, averages), learning):
         # Its games were void, or taught nothing: Adam takes no step.
         if not part:
             continue

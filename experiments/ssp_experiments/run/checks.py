@@ -113,6 +113,7 @@ def open_policy(config: RunConfig) -> tuple[Any, Tokenizer]:
     the algorithms by which they learn can be used."""
     from ssp_agents.engines.opening import check_same_tokens
     from ssp_agents.losses import find_algorithm
+    from ssp_agents.rows import find_credit
 
     check_policy(config)
     model = check_model(config.model_dir)
@@ -122,6 +123,7 @@ def open_policy(config: RunConfig) -> tuple[Any, Tokenizer]:
         raise ModelError(f"{config.model_dir} does not fit together: {what}")
     for role in config.learning.learning_roles:
         find_algorithm(config.learning, role)
+    find_credit(config.learning)
     for field, other in other_models(config).items():
         check_model(other)
         check_same_tokens(field, other, config.model_dir)

@@ -180,7 +180,7 @@ def two_policies(model_dir: Path, kind: str, larger: Path) -> SSPConfig:
     config = SSPConfig().environment(env_config=env).debugging(seed=5, log_level="ERROR")
     config.multi_agent(policies={"asks", "answers"}, policy_mapping_fn=by_name)
     of_kind = {name: value for name, value in settings(kind, larger).items() if name != "policies"}
-    of_kind |= {"proposer_algorithm": "reinforce"}
+    of_kind |= {"proposer_algorithm": "rae"}
     return config.training(**{**LEARNING, "model_dir": model_dir, **of_kind})
 
 
