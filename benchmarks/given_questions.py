@@ -37,14 +37,19 @@ def main() -> None:
     options.add_argument("--steps", type=int, default=40)
     options.add_argument("--per-hop", type=int, default=150, help="questions to learn from")
     options.add_argument("--set", nargs="*", default=[], help="settings, as ssp train takes them")
+    options.add_argument("--only-questions", action="store_true", help="write them to --out")
     settings = options.parse_args()
 
     questions = [*training_questions(settings.seed, settings.per_hop)]
+    text = "".join(json.dumps(each) + "\n" for each in questions)
+    if settings.only_questions:
+        settings.out.parent.mkdir(parents=True, exist_ok=True)
+        settings.out.write_text(text, encoding="utf-8")
+        return
     words = ["train", "--preset", "tiny", "--questions", FILE, "--out", "run"]
     words += ["--seed", str(settings.seed), "--steps", str(settings.steps)]
     words += [word for each in settings.set for word in ("--set", each)]
     with TemporaryDirectory() as folder:
-        text = "".join(json.dumps(each) + "\n" for each in questions)
         Path(folder, FILE).write_text(text, encoding="utf-8")
         program = Path(sys.executable).with_name("ssp")
         subprocess.run([program, *words], check=True, cwd=folder)

@@ -27,7 +27,7 @@ from ssp_env.game.config import GameConfig, world_defaults
 from ssp_env.judge.chat import ChatConfig
 from ssp_env.search.index import SearchConfig
 
-CODE = ("rules", "learning.proposer_algorithm", "learning.solver_algorithm")
+CODE = ("rules", "learning.proposer_algorithm", "learning.solver_algorithm", "learning.credit")
 """Settings that may name code of a user's, as ``module:name``."""
 POLICIES = {"solver": "policy", "proposer": "proposer"}
 """Folder of a checkpoint that holds a role's policy as a model directory; a policy that both roles

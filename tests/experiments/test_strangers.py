@@ -13,7 +13,8 @@ from runs import arguments
 from small_runs import make_run
 
 from ssp_env.cli import main
-from ssp_experiments.config import RunConfig, make_config
+from ssp_env.errors import ConfigError
+from ssp_experiments.config import RunConfig, check_code, make_config
 from ssp_experiments.run.rundir import RunDirectory
 
 CODE = """
@@ -71,6 +72,14 @@ def folder(policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 def strange(directory: RunDirectory) -> RunConfig:
     return make_config(directory.read_config(), NAMED)
+
+
+@pytest.mark.parametrize("name", ["rules", "learning.solver_algorithm", "learning.credit"])
+def test_each_setting_that_names_code_has_to_be_repeated(name: str) -> None:
+    config = make_config({}, {name: "strange:make"})
+    with pytest.raises(ConfigError, match=f"{name} = 'strange:make': a file names this code"):
+        check_code(config, [])
+    check_code(config, [(name, "strange:make")])
 
 
 @pytest.mark.parametrize("command", REFUSED, ids=" ".join)
