@@ -13,7 +13,7 @@ from typing import Any
 
 from ssp_env.envs import register_all
 from ssp_env.envs.aec import SearchSelfPlayEnv, env, raw_env
-from ssp_env.envs.one_role import ProposerEnv, ProposerVectorEnv, SolverEnv, SolverVectorEnv
+from ssp_env.envs.one_role import ProposerEnv, SolverEnv
 from ssp_env.envs.turns import TextGame, TextRole, TurnVectorEnv
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.batch import GameBatch
@@ -61,7 +61,6 @@ __all__ = [
     "Proposal",
     "ProposerEnv",
     "ProposerReward",
-    "ProposerVectorEnv",
     "Question",
     "Retriever",
     "Role",
@@ -70,7 +69,6 @@ __all__ = [
     "ServiceError",
     "SolverEnv",
     "SolverReward",
-    "SolverVectorEnv",
     "TextGame",
     "TextPlayer",
     "TextRole",

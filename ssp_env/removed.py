@@ -13,6 +13,8 @@ SETTINGS = {
 """By dotted name."""
 NAMES = {
     "Round": "it is called GameBatch now, and what was called GameBatch is TurnVectorEnv",
+    "SolverVectorEnv": "gymnasium.make_vec('ssp/Solver-v0', num_envs=...) makes vectors",
+    "ProposerVectorEnv": "gymnasium.make_vec('ssp/Proposer-v0', num_envs=...) makes vectors",
 }
 """Of :mod:`ssp_env`."""
 COMMANDS = {

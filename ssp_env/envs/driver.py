@@ -3,10 +3,10 @@ not yours are played."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Any
 
 import gymnasium as gym
@@ -23,7 +23,7 @@ from ssp_env.errors import (
     one_of,
     whole_number,
 )
-from ssp_env.game.batch import GameBatch, advance_all, check_questions
+from ssp_env.game.batch import GameBatch, check_questions
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.rules import Rules
@@ -99,10 +99,10 @@ class GameDriver:
                 counts as not given.
         """
         self.begin(seed, options)
-        advance_drivers([self])
+        self._play_on()
 
     def begin(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
-        """Begins the next game; :func:`advance_drivers` plays it to your first turn."""
+        """Begins the next game, and plays none of it; arguments as of :meth:`reset`."""
         if seed is not None or self._rng is None:
             whole = None if seed is None else whole_number("seed", seed, 0)
             self._rng = np.random.default_rng(whole)
@@ -111,7 +111,7 @@ class GameDriver:
 
     def advance(self) -> None:
         """Plays on to your next turn, or to the end of the game."""
-        advance_drivers([self])
+        self._play_on()
         if self.render_mode == "human":
             self._live.show(self.game)
 
@@ -166,6 +166,41 @@ class GameDriver:
                 gym.logger.warn("render() was called without a render_mode")
         return None
 
+    def _play_on(self) -> None:
+        """Plays all other turns until it is yours or the game is over."""
+        for games in count(1):
+            self.batch.advance()
+            # Of other roles, the verifier and the closed book are played too, all in one call.
+            while self.other is not None and (
+                others := [t for t in self.batch.pending() if t.role != self.role]
+            ):
+                self._play_others(self.other, others)
+                self.batch.advance()
+
+            self._own = next(iter(self.batch.pending()), self._own)
+            self.info = info_of(self.batch)
+            if self._own is not None or not self.needs_turn:
+                return
+            if games > MOST_RESTARTS:
+                what = f"{MOST_RESTARTS} games in a row ended before your first turn"
+                if self.game.outcome is Outcome.VOID:
+                    raise ServiceError(str(self.game.reason), what)
+                fix = "see that the budgets and the other player suit this game"
+                raise UsageError(f"{what}, the last one as {self.game.reason}; {fix}")
+            self._start_game()
+
+    def _play_others(self, other: Player, turns: Sequence[Trajectory]) -> None:
+        try:
+            other.play(turns)
+        except ServiceError as error:
+            self.batch.void([t for t in turns if t.waiting is Waiting.POLICY], error)  # not written
+            return
+
+        for trajectory in turns:
+            if trajectory.waiting is Waiting.POLICY:
+                what = f"the player left a {trajectory.role}'s turn unfinished"
+                raise UsageError(f"{what}: write it with feed_turn()")
+
     def _start_game(self) -> None:
         assert self._rng is not None
         subject = _subject(self._options, self.rules)
@@ -181,55 +216,6 @@ class GameDriver:
         else:
             self._batch = GameBatch(self.rules, partial(_answers, self.rules, subject), 1, seed)
         self._own = None
-
-
-def advance_drivers(drivers: Sequence[GameDriver]) -> None:
-    """Plays on until each waits for its own role or its game is over, in batches.
-
-    All are of one role, and share the player of the other roles."""
-    restarts = Counter[GameDriver]()
-    while True:
-        advance_all([driver.batch for driver in drivers])
-
-        # All other roles' turns, the verifier's and the closed book's too, are written in one call.
-        player = drivers[0].other
-        if player is not None:
-            others = [(e.batch, t) for e in drivers for t in e.batch.pending() if t.role != e.role]
-            if others:
-                _play_others(player, others)
-                continue
-
-        for driver in drivers:
-            driver._own = next(iter(driver.batch.pending()), driver._own)
-            driver.info = info_of(driver.batch)
-
-        without_turn = [e for e in drivers if e._own is None and e.needs_turn]
-        if not without_turn:
-            return
-        for driver in without_turn:
-            restarts[driver] += 1
-            if restarts[driver] > MOST_RESTARTS:
-                what = f"{MOST_RESTARTS} games in a row ended before your first turn"
-                if driver.game.outcome is Outcome.VOID:
-                    raise ServiceError(str(driver.game.reason), what)
-                fix = "see that the budgets and the other player suit this game"
-                raise UsageError(f"{what}, the last one as {driver.game.reason}; {fix}")
-            driver._start_game()
-
-
-def _play_others(other: Player, turns: Sequence[tuple[GameBatch, Trajectory]]) -> None:
-    try:
-        other.play([trajectory for _, trajectory in turns])
-    except ServiceError as error:
-        for batch, trajectory in turns:
-            if trajectory.waiting is Waiting.POLICY:  # not written
-                batch.void([trajectory], error)
-        return
-
-    for _, trajectory in turns:
-        if trajectory.waiting is Waiting.POLICY:
-            what = f"the player left a {trajectory.role}'s turn unfinished"
-            raise UsageError(f"{what}: write it with feed_turn()")
 
 
 def _subject(options: Mapping[str, Any] | None, rules: Rules) -> GroundTruth | Question | None:

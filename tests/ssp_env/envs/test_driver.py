@@ -31,8 +31,6 @@ INTERFACES: dict[str, tuple[Callable[..., Any], Any]] = {
     "rllib": (SearchSelfPlayMultiAgentEnv, {"proposer": 5}),
     "SolverEnv": (ssp_env.SolverEnv, 5),
     "ProposerEnv": (ssp_env.ProposerEnv, 5),
-    "SolverVectorEnv": (lambda **setup: ssp_env.SolverVectorEnv(2, **setup), [5, 5]),
-    "ProposerVectorEnv": (lambda **setup: ssp_env.ProposerVectorEnv(2, **setup), [5, 5]),
     "TurnVectorEnv": (lambda **setup: ssp_env.TurnVectorEnv(2, **setup), [[5], [5]]),
     "TextGame": (ssp_env.TextGame, "what"),
     "TextRole": (ssp_env.TextRole, "what"),

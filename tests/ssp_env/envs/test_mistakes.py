@@ -12,7 +12,7 @@ import pytest
 from scripted import jsonl
 
 import ssp_env
-from ssp_env import SolverVectorEnv, TextRole, TurnVectorEnv, World
+from ssp_env import TextRole, TurnVectorEnv, World
 from ssp_env.errors import ConfigError, SSPError
 from ssp_env.game.rules import Rules
 from ssp_env.judge.judges import F1Judge
@@ -44,7 +44,6 @@ MISTAKES: Mapping[str, tuple[Callable[[], object], str]] = {
     ),
     "too many turns": (lambda: step(TurnVectorEnv(1), [[1], [2]]), "1 turns are open"),
     "a token beyond": (lambda: step(ssp_env.env(), 10**6), "action space 0 .."),
-    "too few actions": (lambda: step(SolverVectorEnv(2), [1]), "2 envs want one token id each"),
     "tokens as text": (lambda: step(TextRole(), [1]), "one string"),
     "an option": (lambda: about(answr="x"), "give an answer"),
     "a strange answer": (lambda: about(answer="Zebra"), "the tokenizer has no tokens"),
