@@ -11,8 +11,10 @@ import importlib
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -21,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from ssp_agents.models import load_model, tiny_directory
+from ssp_agents.precision import autocasting
 from ssp_agents.rows import Row
 
 
@@ -42,7 +44,7 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of one role, and the policy that learns, its weights in float64.
+    """Rows of one role, and the policy that learns.
 
     A response begins where the shortest prompt ends, so that no trainer pads on the left, which
     would move positions and change last digits; what is left of a longer prompt is masked.
@@ -51,7 +53,9 @@ class Batch:
     rows: Sequence[Row]
     """Rows of a group follow each other."""
     model: Any
-    """Not the policy that played any more."""
+    """Not the policy that played any more. What of it needs gradients learns."""
+    directory: Path
+    """Of the policy that played."""
     logprobs: Tensor
     """Of the policy's tokens under ``model``, with a gradient: (tokens,)."""
     reference: Tensor
@@ -98,9 +102,16 @@ class Batch:
 
 
 def gradient(loss: Tensor, model: Any) -> Tensor:
-    """Gradient of a loss to all weights of a model: float64 (weights,)."""
-    found = torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)
+    """Gradient of a loss to the weights of a model that learn: float64 (weights,)."""
+    learning = [weight for weight in model.parameters() if weight.requires_grad]
+    found = torch.autograd.grad(loss, learning, retain_graph=True)
     return torch.cat([part.flatten().double() for part in found])
+
+
+def multiplying_as_rounded(model: Any) -> torch.autocast:
+    """Context of a model's passes: in bfloat16 where its frozen weights are rounded to that."""
+    rounded = any(weight.dtype == torch.bfloat16 for weight in model.parameters())
+    return autocasting(torch.device("cpu"), torch.bfloat16 if rounded else None)
 
 
 def in_trl(batch: Batch, **settings: Any) -> Measured:
@@ -136,10 +147,10 @@ def in_trl(batch: Batch, **settings: Any) -> Measured:
             **settings,
         )
         trainer = trl.GRPOTrainer(
-            model=load_model(tiny_directory()).double().train(),
+            model=deepcopy(batch.model).train(),
             args=arguments,
             train_dataset=Dataset.from_list(rows),
-            processing_class=AutoTokenizer.from_pretrained(tiny_directory()),
+            processing_class=AutoTokenizer.from_pretrained(batch.directory),
             reward_funcs=[earned],
             rollout_func=replayed,
         )
@@ -156,8 +167,10 @@ def in_trl(batch: Batch, **settings: Any) -> Measured:
         torch.cat([inputs[f"prompt_{name}"], inputs[f"completion_{name}"]], dim=1)
         for name in ("ids", "mask")
     )
-    trainer.model.load_state_dict(batch.model.state_dict())
-    with torch.no_grad():
+    dtype = (
+        torch.bfloat16 if any(w.dtype == torch.bfloat16 for w in batch.model.parameters()) else None
+    )
+    with torch.no_grad(), autocasting(given.device, dtype):
         passed = trainer._get_per_token_logps_and_entropies(
             trainer.model, ids, mask, given.shape[1]
         )

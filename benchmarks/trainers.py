@@ -1,17 +1,23 @@
 """The same games in four trainers: advantages, loss mask, loss and gradient of each, side by side.
 
-One seeded batch of the tiny policy, whose weights are then moved, so that importance ratios leave 1
-and clipping stops gradients. Our update and those of TRL, verl and SkyRL get the same tokens,
-masks, log-probabilities and rewards: once each with its own defaults, then set alike. Weights and
-passes are in float64, so that what differs is the formulas. A partner that is not installed is left
-out.
+    python -m benchmarks.trainers --seed 2 --out FILE
+    python -m benchmarks.trainers --model DIR --seed 0 --out FILE
+
+One seeded batch of a policy, whose weights are then moved, so that importance ratios leave 1 and
+clipping stops gradients. Our update and those of TRL, verl and SkyRL get the same tokens, masks,
+log-probabilities and rewards: once each with its own defaults, then set alike. A partner that is
+not installed is left out.
+
+The tiny policy has weights and passes in float64, so that what differs is the formulas. A model of
+``--model`` answers questions of wiki-mini, and has adapters and passes in bfloat16, as a user
+trains it. Its solver's games alone are compared.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,24 +29,44 @@ import yaml
 from torch import Tensor
 
 from benchmarks.harness import parser, write
-from benchmarks.partners import PARTNERS, Batch, Measured, gradient
+from benchmarks.partners import PARTNERS, Batch, Measured, gradient, multiplying_as_rounded
 from ssp_agents.batches import Columns, columns_of
 from ssp_agents.config import ROLES, LearningConfig, TrainedRole
 from ssp_agents.engines.base import StopRule
 from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_agents.losses import ALGORITHMS, Tokens, grpo_loss
-from ssp_agents.models import load_model, tiny_directory
+from ssp_agents.models import (
+    adapt,
+    load_model,
+    round_parameters,
+    tiny_directory,
+    without_adapters,
+)
+from ssp_agents.precision import round_frozen
 from ssp_agents.rollout import play
-from ssp_agents.rows import rows_of, with_advantages, with_loss_weights
-from ssp_agents.scoring import TokenScorer
+from ssp_agents.rows import Row, rows_of, with_advantages, with_loss_weights
+from ssp_agents.scoring import Scores, TokenScorer
 from ssp_agents.update import Update
 from ssp_env.game.batch import GameBatch, answers_of
-from ssp_env.game.config import MINI_GAME
+from ssp_env.game.config import MINI_GAME, GameConfig
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds import open_world
 
 GAME = MINI_GAME.replace(attempts=5)
+REAL_GAME = GameConfig(
+    attempts=4,
+    max_searches=2,
+    asked_searches=(1, 1),
+    top_k=1,
+    max_prompt_tokens=1536,
+    max_response_tokens=GAME.max_response_tokens,
+    max_document_tokens=100,
+    prompts="few-shot",
+    verifier="none",
+    closed_book=False,
+)
+RANK = 4
 SLOTS = 16
 STEP = 0.2
 """Distance from the weights that played to those that learn, in deviations of each tensor."""
@@ -91,46 +117,111 @@ OBJECTIVES = objectives()
 REINFORCE = "REINFORCE of the proposer"
 
 
+Scorer = Callable[[Columns], Scores]
+
+
 class Played:
-    """A batch of the tiny policy, and what each role is trained on."""
+    """Games of a policy, the policy that learns from them, and what each role is trained on."""
 
-    def __init__(self, seed: int) -> None:
-        tokenizer = HuggingFaceTokenizer.load(tiny_directory())
-        rules = Rules.build(open_world("mini"), tokenizer, GAME)
-        stop = StopRule.of(GAME, tokenizer)
-        engine = TransformersEngine(load_model(tiny_directory()), tokenizer, stop)
+    def __init__(
+        self,
+        rows: Callable[[LearningConfig], list[Row]],
+        learner: Any,
+        scorers: tuple[Scorer, Scorer],
+        model: Path,
+        roles: tuple[TrainedRole, ...] = ROLES,
+    ) -> None:
+        """``rows`` picks a role's rows out of the games; ``scorers`` are the learner's, and that of
+        the policy that has played; ``model`` is the directory of both."""
+        self._rows, self._learner, self._scorers, self._model = rows, learner, scorers, model
+        self.roles = roles
+
+    @classmethod
+    def tiny(cls, seed: int) -> Played:
+        """Games of the tiny policy, in float64."""
+        rules, engine = table("mini", GAME, tiny_directory())
         begun = GameBatch(rules, answers_of(rules.world), SLOTS, [seed])
-        self.games = play(begun, engine, temperature=1.0).games
+        games = play(begun, engine, temperature=1.0).games
 
-        self.sampler, self.learner = (load_model(tiny_directory()).double() for _ in range(2))
-        generator = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            for weight in self.learner.parameters():
-                noise = torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
-                weight += STEP * weight.std() * noise
-        self._scorers = [
-            TokenScorer(model, 1.0, tokenizer.vocab_size, entropies=False)
-            for model in (self.learner, self.sampler)
-        ]
+        sampler, learner = (load_model(tiny_directory()).double() for _ in range(2))
+        moved(learner.named_parameters(), seed)
+        size = rules.tokenizer.vocab_size
+        scorers = scorer(learner, size), scorer(sampler, size)
+        return cls(partial(rows_of, games), learner, scorers, tiny_directory())
+
+    @classmethod
+    def real(cls, seed: int, directory: Path) -> Played:
+        """Attempts of a model at questions of wiki-mini, in bfloat16, two groups of which some were
+        right and some not; adapters learn."""
+        rules, engine = table("wiki-mini", REAL_GAME, directory, torch.bfloat16)
+        asked = rules.world.questions(seed, 2)
+        begun = GameBatch.of_questions(rules, asked, [seed] * len(asked))
+        games = play(begun, engine, temperature=1.0).games
+
+        learner = load_model(directory, attention="sdpa")
+        adapt(learner, RANK, seed)
+        round_frozen(learner, torch.bfloat16)
+        adapters = [pair for pair in learner.named_parameters() if pair[1].requires_grad]
+        # B is 0 at first, so that its scale is A's.
+        moved(adapters, seed, scale=adapters[0][1].std().item())
+        size = rules.tokenizer.vocab_size
+        scorers = scorer(learner, size), scorer(learner, size, without_adapters)
+        mixed = [g for g in games if len({attempt.reward for attempt in g.attempts}) > 1][:2]
+        return cls(partial(rows_of, mixed), learner, scorers, directory, ("solver",))
 
     def batch(self, role: TrainedRole) -> Batch:
         """A role's rows, as partners get them."""
-        rows = rows_of(self.games, LearningConfig(learning_roles=(role,)))
+        rows = self._rows(LearningConfig(learning_roles=(role,)))
         columns = tensors(columns_of(rows))
-        learner, sampler = (scorer(columns).logprobs for scorer in self._scorers)
-        return Batch(rows, self.learner, learner, sampler.detach())
+        learner, sampler = (score(columns).logprobs for score in self._scorers)
+        return Batch(rows, self._learner, self._model, learner, sampler.detach())
 
     def ours(self, learning: LearningConfig, num_games: int) -> Measured:
         """What our update makes of the rows; ``num_games`` is B."""
-        rows = with_advantages(rows_of(self.games, learning), learning)
+        rows = with_advantages(self._rows(learning), learning)
         columns = tensors(columns_of(with_loss_weights(rows, learning, num_games, GAME)))
         learner, sampler = self._scorers
-        optimizer = torch.optim.SGD(self.learner.parameters())
+        optimizer = torch.optim.SGD(self._learner.parameters())
         update = Update(learner, optimizer, learning, reference=sampler)
         loss, _ = update.objective(columns, learner(columns).logprobs)
-        found = gradient(loss, self.learner)
+        found = gradient(loss, self._learner)
         tokens = int(columns["loss_mask"].sum())
         return Measured(columns["advantages"], tokens, float(loss.detach()), found)
+
+
+def scorer(
+    lm: Any,
+    vocab_size: int,
+    within: Callable[[Any], AbstractContextManager[Any]] = lambda lm: nullcontext(),
+) -> Scorer:
+    """Scores tokens under a model, within a context."""
+    score = TokenScorer(lm, 1.0, vocab_size, entropies=False)
+
+    def scored(columns: Columns) -> Scores:
+        with within(lm), multiplying_as_rounded(lm):
+            return score(columns)
+
+    return scored
+
+
+def table(
+    world: str, game: GameConfig, model: Path, dtype: torch.dtype = torch.float32
+) -> tuple[Rules, TransformersEngine]:
+    """The rules of a game, and an engine that plays it."""
+    tokenizer = HuggingFaceTokenizer.load(model)
+    lm = load_model(model)
+    round_parameters(lm, dtype)
+    engine = TransformersEngine(lm, tokenizer, StopRule.of(game, tokenizer))
+    return Rules.build(open_world(world), tokenizer, game), engine
+
+
+def moved(parameters: Iterable[tuple[str, Tensor]], seed: int, scale: float = 0.0) -> None:
+    """Moves weights at random, by :data:`STEP` of each one's deviation, or of ``scale``."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for _, weight in parameters:
+            noise = torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
+            weight += STEP * (scale or weight.std()) * noise
 
 
 def tensors(columns: Mapping[str, np.ndarray]) -> Columns:
@@ -152,10 +243,9 @@ def by_default(played: Played, partners: Iterable[str]) -> dict[str, dict[str, A
 
     Advantages are those of the first group that has different rewards, by reward.
     """
-    batch, proposals = played.batch("solver"), played.batch("proposer")
+    batch = played.batch("solver")
     paid = {name: {r.reward for r in batch.rows if r.group == name} for name in batch.groups}
     mixed = next(name for name, rewards in paid.items() if len(rewards) > 1)
-    best = int(np.argmax([row.reward for row in proposals.rows]))
 
     ours = played.ours(LearningConfig(learning_roles=("solver",)), SLOTS)
     made = {"ours": ours} | {name: PARTNERS[name](batch) for name in partners}
@@ -164,22 +254,28 @@ def by_default(played: Played, partners: Iterable[str]) -> dict[str, dict[str, A
         advantages = zip(batch.rows, one.advantages.tolist(), strict=True)
         table[name] = {
             "advantages": {str(r.reward): round(a, 6) for r, a in advantages if r.group == mixed},
-            "proposal": proposals.rows[best].reward if name == "ours" else None,
+            "proposal": None,
             "tokens": one.tokens,
             "loss": one.loss,
             "gradient_norm": float(one.gradient.norm()),
             "cosine": cosine(one, ours),
         }
-        if name in OBJECTIVES[REINFORCE].partners:
+    if "proposer" in played.roles:
+        proposals = played.batch("proposer")
+        best = int(np.argmax([row.reward for row in proposals.rows]))
+        table["ours"]["proposal"] = proposals.rows[best].reward
+        for name in OBJECTIVES[REINFORCE].partners & table.keys():
             table[name]["proposal"] = float(PARTNERS[name](proposals).advantages[best])
     return table
 
 
 def set_alike(played: Played, partners: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Ours and the distance of each partner from it, by objective."""
-    batches = {role: played.batch(role) for role in ROLES}
+    batches = {role: played.batch(role) for role in played.roles}
     table: dict[str, dict[str, Any]] = {}
     for name, objective in OBJECTIVES.items():
+        if objective.role not in batches:
+            continue
         batch = batches[objective.role]
         # B is the questions that were played: with partners, no game is missing.
         learning = LearningConfig(learning_roles=(objective.role,), **objective.ours)
@@ -214,10 +310,11 @@ def cosine(one: Measured, other: Measured) -> float:
     return round(float(torch.cosine_similarity(one.gradient, other.gradient, dim=0)), 6)
 
 
-def measure(seed: int) -> dict[str, Any]:
+def measure(seed: int, model: Path | None = None) -> dict[str, Any]:
     """Both tables, and the games that they are of."""
     torch.set_num_threads(1)
-    versions, played = installed(), Played(seed)
+    versions = installed()
+    played = Played.real(seed, model) if model else Played.tiny(seed)
     batch = played.batch("solver")
     ratios = (batch.logprobs.detach() - batch.behaviour[batch.mask > 0]).exp()
     return {
@@ -236,8 +333,10 @@ def measure(seed: int) -> dict[str, Any]:
 
 def main() -> None:
     """Measures, and writes the result."""
-    settings = parser(__doc__).parse_args()
-    write(settings.out, measure(settings.seed))
+    options = parser(__doc__)
+    options.add_argument("--model", type=Path, help="a real model's directory; the tiny policy")
+    settings = options.parse_args()
+    write(settings.out, measure(settings.seed, settings.model))
 
 
 if __name__ == "__main__":
