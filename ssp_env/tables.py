@@ -96,7 +96,8 @@ def _lines(path: str | Path, raw: Iterator[bytes]) -> Iterator[tuple[int, dict[s
             if not isinstance(row := json.loads(text), dict):
                 raise ValueError(f"{type(row).__name__} in place of an object")
         except (ValueError, RecursionError) as error:
-            what = f"neither JSON Lines, one object per line, nor a table with tabs ({error})"
+            what = f"neither JSON Lines, one object per line, nor a table with tabs ({error}); "
+            what += 'a plain text has to be an object, such as {"answer": "Vienna"}'
             raise DataError(path, what, number) from error
         yield number, row
 

@@ -64,8 +64,8 @@ class GameDriver:
             if role is Role.PROPOSER:
                 raise ConfigError("questions", questions, "only a solver is given questions")
             if not questions or not all(isinstance(question, Question) for question in questions):
-                fix = "give a list of Questions; ssp_env.worlds.questions reads them from files"
-                raise ConfigError("questions", questions, fix)
+                fix = "give a list of Questions; ssp_env.worlds.questions.read_questions makes one "
+                raise ConfigError("questions", questions, f"{fix}of a file")
             check_questions(rules, questions)
         if other is not None:
             check_part("other", other, "play")

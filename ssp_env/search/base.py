@@ -68,9 +68,10 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
                 and isinstance(found.score, Real | None)
                 and math.isfinite(found.score or 0)
             ):
-                wanted = f"a list of at most {k} Documents is wanted for each of {len(queries)} "
-                wanted += "queries, of strings, with a finite number or None as score"
-                raise UsageError(f"{wanted}; the retriever gave {results!r:.200}")
+                wanted = f"return a list of {len(queries)} lists, one for each query, with at most "
+                wanted += f"{k} Documents each: id, title and text are strings, the score is a "
+                wanted += "finite number or None"
+                raise UsageError(f"the retriever returned {results!r:.200}; {wanted}")
     return results
 
 

@@ -52,8 +52,16 @@ class FileWorld(RealText):
         """``name`` is for records. The answer set is D, which the proposer plays from: without it,
         questions can be solved, but none proposed. Without ``questions_path``, :meth:`questions`
         raises."""
-        given = [path for path in (corpus_path, answers_path, questions_path) if path is not None]
-        paths = [Path(path).absolute() for path in given]  # for the message
+        given = {
+            "corpus_path": corpus_path,
+            "answers_path": answers_path,
+            "questions_path": questions_path,
+        }
+        for field, value in given.items():
+            if value is not None and not str(value):
+                raise ConfigError(f"world_options.{field}", value, "name a file, or leave it out")
+        # Absolute for the message.
+        paths = [Path(path).absolute() for path in given.values() if path is not None]
         if missing := [str(path) for path in paths if not path.exists()]:
             raise DataError(" and ".join(missing), "no such file")
 

@@ -177,7 +177,8 @@ def _tell_unanswered(records: Sequence[GameRecord]) -> None:
     if endings[Ending.BUDGET_TOKENS] > counted / 2:
         what = f"{endings[Ending.BUDGET_TOKENS]} ran out of tokens; a model that thinks long needs "
         what += "a larger game.max_response_tokens, one that never ends its turn a chat template, "
-        what += "and the token that ends turns there as eos_token in tokenizer_config.json"
+        what += "and the token that ends turns there as eos_token in tokenizer_config.json, one "
+        what += "that is untrained `ssp imitate`"
     else:
         what = "the policy does not write the tags of its prompts; try other --prompts, an "
         what += "instruct model with its chat template, or teach it to play by ssp imitate"

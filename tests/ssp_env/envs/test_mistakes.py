@@ -79,8 +79,11 @@ def finds(found: Any) -> Any:
 PARTS: Mapping[str, tuple[dict[str, Any], str]] = {
     "True": ({"judge": SimpleNamespace(judge=sure)}, "judge .*one Verdict.*not True"),
     "too many": ({"retriever": finds([SMALL.corpus[0]] * 9)}, "returned 9 Documents, k was 2"),
-    "no list": ({"retriever": finds(SMALL.corpus[0])}, "a list of at most 2 Documents"),
-    "no text": ({"retriever": finds([Document("1", "A", None)])}, "of strings"),  # type: ignore[arg-type]
+    "no list": (
+        {"retriever": finds(SMALL.corpus[0])},
+        "a list of 1 lists, one for each query, with at most 2 Documents",
+    ),
+    "no text": ({"retriever": finds([Document("1", "A", None)])}, "are strings"),  # type: ignore[arg-type]
     "no score": ({"retriever": finds([Document("1", "A", "a", math.nan)])}, "a finite number"),
     "no bool": ({"filters": {"mine": lambda proposal: None}}, "filter mine has to return a bool"),
     "no number": ({"solver_reward": lambda *given: float("nan")}, "a finite number is wanted"),

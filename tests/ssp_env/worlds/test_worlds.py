@@ -163,6 +163,13 @@ def test_a_world_of_files_in_which_no_evaluation_answer_may_be_played_from(tmp_p
         FileWorld("mine", "nowhere", answers)
 
 
+def test_an_empty_path_is_refused_by_its_option(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"id": "1", "title": "Graz", "text": "On the Mur."}\n', encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"answers_path = ''.*leave it out"):
+        open_world("files", name="rivers", corpus_path=corpus, answers_path="")
+
+
 def rules_of(world: World) -> Rules:
     return set_up({"world": world, "game": MINI_GAME, "tokenizer": "bytes"}).rules
 
