@@ -25,11 +25,11 @@ import pandas as pd
 import torch
 
 import ssp_agents
+from benchmarks import wiki_small as wiki
 from benchmarks.harness import headline, origin, parser
 from ssp_agents.models import load_model
 from ssp_agents.shipped.tiny.bootstrap import descend, endless, rate, save_policy, token_loss
 from ssp_agents.shipped.tiny.traces import TraceWriter as MiniWriter
-from ssp_agents.shipped.wiki_small import bootstrap as wiki
 from ssp_agents.shipped.wiki_small.traces import TraceWriter as WikiWriter
 from ssp_env.disk import new_folder, write_atomically
 from ssp_env.game.config import MINI_GAME, WIKI_GAME

@@ -180,27 +180,23 @@ def plan(
 def bootstrap(
     *,
     out: str,
-    world: Literal["mini", "wiki-sentences"] = "mini",
     seed: Annotated[int, NonNegative] = 0,
-    width: int | None = None,
+    width: int = 128,
     steps: PositiveInt | None = None,
 ) -> int:
-    """Makes a policy that ships, and its tokenizer, from nothing, on scripted demonstrations.
+    """Makes the tiny policy, and its tokenizer, from nothing, on scripted demonstrations.
 
-    The tiny one takes twenty minutes of one core, that of wiki-sentences an hour. After
-    Ctrl-C, the latter's command goes on where it was stopped.
+    The one that ships takes twenty minutes of one core.
 
     Args:
         out: Model directory; must not exist.
-        world: World that it will play in.
         seed: Seed of all randomness.
-        width: Width of the tiny policy's layers, a multiple of 64 (default: 128, 0.9 million
-            parameters).
+        width: Width of its layers, a multiple of 64 (default: 128, 0.9 million parameters).
         steps: Optimizer steps (default: as many as the policy that ships has taken).
     """
     from ssp_experiments.commands.models import make_policy
 
-    return make_policy(Path(out), world, seed, width, steps)
+    return make_policy(Path(out), seed, width, steps)
 
 
 def imitate(

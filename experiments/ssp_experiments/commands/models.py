@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import sys
@@ -14,15 +13,13 @@ from rich.progress import Progress
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ssp_agents.checksums import check_weights
+from ssp_agents.checksums import check_weights, sha256_of
 from ssp_agents.models import lm_weights, plain_weights, save_policy
 from ssp_agents.sharding import read_weights, weights_folder
 from ssp_agents.shipped.tiny import bootstrap as tiny
-from ssp_agents.shipped.tiny.bootstrap import HEAD_SIZE, WIDTH
-from ssp_agents.shipped.wiki_small import bootstrap as wiki
 from ssp_env.disk import make_directories, new_folder, remove_empty, write_error
 from ssp_env.errors import ConfigError, RunError
-from ssp_env.game.config import MINI_GAME, WIKI_GAME
+from ssp_env.game.config import MINI_GAME
 from ssp_experiments.commands.cards import CARD, model_card
 from ssp_experiments.config import POLICIES, check_model_directory
 from ssp_experiments.run.process import handling, provenance, quiet_libraries, raise_interruption
@@ -32,25 +29,19 @@ SHARES = ("algorithm/learner", "learner")
 """Folders that learners write, below the checkpoint of a run or of RLlib's algorithm."""
 
 
-def make_policy(out: Path, world: str, seed: int, width: int | None, steps: int | None) -> int:
+def make_policy(out: Path, seed: int, width: int, steps: int | None) -> int:
     """Trains a policy on demonstrations; writes a model directory in full or not at all."""
-    small = world == "wiki-sentences"
-    if small and width is not None:
-        raise ConfigError("--width", width, "leave it out: the policy of wiki-sentences has one")
-    width = width or WIDTH
-    if width <= 0 or width % HEAD_SIZE:
-        raise ConfigError("--width", width, f"give a multiple of {HEAD_SIZE}")
+    if width <= 0 or width % tiny.HEAD_SIZE:
+        raise ConfigError("--width", width, f"give a multiple of {tiny.HEAD_SIZE}")
     if out.exists():
         raise RunError(f"{out} exists already; choose another --out")
 
     quiet_libraries()
     torch.set_num_threads(1)
-    steps = steps or (wiki.STEPS if small else tiny.STEPS)
-    command = f"ssp bootstrap --world {world} --seed {seed} --steps {steps}"
-    command += "" if small else f" --width {width}"
+    steps = steps or tiny.STEPS
     made = make_directories(out.parent)
     try:
-        with new_folder(out, resume=small) as folder, Progress(console=Console(stderr=True)) as bar:
+        with new_folder(out) as folder, Progress(console=Console(stderr=True)) as bar:
             task = bar.add_task("bootstrap", total=steps)
 
             def report(step: int, loss: float) -> None:
@@ -59,21 +50,16 @@ def make_policy(out: Path, world: str, seed: int, width: int | None, steps: int 
                     print(f"step {step}/{steps}, loss {loss:.3f}", file=sys.stderr)
 
             with handling(raise_interruption):
-                if small:
-                    model, tokenizer = wiki.bootstrap(WIKI_GAME, folder, seed, steps, report)
-                    tiny.save_policy(model, folder, tokenizer)
-                    (folder / wiki.STATE).unlink(missing_ok=True)
-                else:
-                    tiny.save_policy(tiny.bootstrap(MINI_GAME, seed, width, steps, report), folder)
-            digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-            origin = {**provenance(), "command": f"{command} --out DIR", "sha256": digest}
+                tiny.save_policy(tiny.bootstrap(MINI_GAME, seed, width, steps, report), folder)
+            (digest,) = sha256_of([folder / "model.safetensors"])
+            command = f"ssp bootstrap --seed {seed} --steps {steps} --width {width} --out DIR"
+            origin = {**provenance(), "command": command, "sha256": digest}
             text = json.dumps(origin, indent=2) + "\n"
             (folder / "origin.json").write_text(text, encoding="utf-8")
     except OSError as error:
         raise write_error(out, error) from error
     except KeyboardInterrupt:
-        kept = "the same command goes on from what it has saved" if small else "nothing is kept"
-        print(f"stopped; {kept}", file=sys.stderr)
+        print("stopped; nothing is kept", file=sys.stderr)
         raise
     finally:
         remove_empty(made)

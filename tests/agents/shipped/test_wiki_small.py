@@ -11,8 +11,8 @@ import pytest
 import torch
 from tests.ssp_env.worlds.few import few_passages
 
-from ssp_agents.shipped.wiki_small import bootstrap as module
-from ssp_agents.shipped.wiki_small.bootstrap import bootstrap, wiki_tokenizer
+from benchmarks import wiki_small as module
+from benchmarks.wiki_small import bootstrap, wiki_tokenizer
 from ssp_agents.shipped.wiki_small.traces import TraceWriter
 from ssp_env.game.config import WIKI_GAME
 from ssp_env.game.protocol import Tags

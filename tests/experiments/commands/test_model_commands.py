@@ -45,7 +45,7 @@ def test_bootstrap_makes_a_model_directory(tmp_path: Path) -> None:
     load_model(out)
     assert HuggingFaceTokenizer.load(out).encode("<search>")
     origin = json.loads((out / "origin.json").read_text())
-    command = "ssp bootstrap --world mini --seed 0 --steps 2 --width 128 --out DIR"
+    command = "ssp bootstrap --seed 0 --steps 2 --width 128 --out DIR"
     assert origin["command"] == command
     assert origin["sha256"] == hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest()
     assert [child.name for child in out.parent.iterdir()] == ["base"]

@@ -1,1 +1,1 @@
-"""The policy wiki-small: its tokenizer, its demonstrations, its training from scratch."""
+"""The policy wiki-small, and its demonstrations; `benchmarks/wiki_small.py` trained it on these."""
