@@ -129,30 +129,18 @@ def play(
     return run(chosen, role=role, games=games)
 
 
-def probe(
-    played: Annotated[str | None, Parameter(name="RUN")] = None,
-    /,
-    *,
-    chosen: Verified = Verified(),
-    options: ProbeOptions = ProbeOptions(),
-) -> int:
+def probe(*, chosen: Verified = Verified(), options: ProbeOptions = ProbeOptions()) -> int:
     """Plays scripted cheats against your rules, and prints who is paid what.
 
     Exit status: 0, 1 if a cheat pays more than an honest player by more than the margin, 2 for a
-    mistake, 3 if a service was down.
-
-    Args:
-        played: A run directory: how often its own games were won by something other than searching.
+    mistake, 3 if a service was down. ssp questions tells what the games of a run exploited.
     """
-    alone = Verified(), ProbeOptions(json=options.json)
-    if played and (chosen, options) != alone:
-        raise UsageError("ssp probe RUN reads games that were played, and takes --json alone")
     from ssp_experiments.run.checks import check_places
 
-    check_places(Chosen(), files=[played] if played else [])
+    check_places(chosen)
     from ssp_experiments.commands.probe import run
 
-    return run(chosen, options, played)
+    return run(chosen, options)
 
 
 def plan(

@@ -40,7 +40,6 @@ REFUSED = [
     ("sweep", "strange", "--resume", "--out", "sweep"),
 ]
 READ = [
-    ("probe", "run"),
     ("export", "run", "--out", "policy"),
     ("export", "run/checkpoints/step_000002", "--out", "policy"),
     ("report", "run"),

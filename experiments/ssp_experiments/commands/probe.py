@@ -1,4 +1,4 @@
-"""``ssp probe``: scripted cheats against the rules of a run, or what was exploited in its games."""
+"""``ssp probe``: scripted cheats against the rules of a run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ import pandas as pd
 from rich.console import Console
 
 from ssp_env.envs.setup import set_up
-from ssp_env.errors import RunError, ServiceError, one_of
+from ssp_env.errors import ServiceError, one_of
 from ssp_env.game.rules import Rules, fingerprint
 from ssp_env.judge.chat import ChatClient
 from ssp_env.players import ChatPlayer
 from ssp_env.probe import CHEATS, Finding, Report, find_cheat, probe
 from ssp_env.tokenizers import HuggingFaceTokenizer, Tokenizer
 from ssp_env.worlds import open_world
-from ssp_experiments.commands.questions import as_text, by_step, figures, games_of, written
 from ssp_experiments.config import RunConfig
 from ssp_experiments.options import Chosen, ProbeOptions
 from ssp_experiments.run.rules import build_rules
@@ -36,21 +35,10 @@ TOLD = {
 }
 """Findings that the table's reader is told more about."""
 COLUMNS = ("cheat", "gains", "accepted", "proposer", "solver", "more than honest", "finding")
-EXPLOITS = {
-    "wrong": ("accepted though the answer is wrong", "a stronger game.verifier"),
-    "ambiguous": ("accepted though it has other right answers", "game.noise_documents"),
-    "paid": ("share of the proposer's pay for wrong and ambiguous ones", "the same"),
-    "unsolved": ("accepted, solved in no attempt", "game.proposer_reward=4p(1-p)"),
-    "unread": ("right attempts that found no passage with the answer", "game.closed_book=true"),
-}
-"""Figures of :func:`ssp_experiments.commands.questions.figures` that say how often a game was won
-by something other than searching; what each counts, and what may bring it down."""
 
 
-def run(chosen: Chosen, options: ProbeOptions, played: str | None = None) -> int:
-    """Prints who was paid what; of a run that was ``played``, what its own games exploited."""
-    if played is not None:
-        return show_exploits(played, options.json)
+def run(chosen: Chosen, options: ProbeOptions) -> int:
+    """Prints who was paid what."""
     if options.list:
         for cheat in CHEATS.values():
             print(f"{cheat.name:<28}{cheat.gains.value:<10}{cheat.about}")
@@ -168,21 +156,3 @@ def show(report: dict[str, Any]) -> None:
         elif cheat["finding"] == Finding.NO_RESULT:
             void = f"{cheat['void']} of {cheat['games']} games are void"
             print(f"{cheat['name']}: {void}, so nothing is known")
-
-
-def show_exploits(played: str, as_json: bool) -> int:
-    """Prints how often the games of a run were won by something other than searching."""
-    questions = written(games_of(played))
-    if questions.empty:
-        raise RunError(f"{played}: its proposer has not written a question yet")
-    windows, whole = by_step(questions), figures(questions)
-    if as_json:
-        print(dumps({"run": played, "windows": [*windows.values()], "all": whole}, indent=2))
-        return 0
-
-    shown, columns = ("accepted", *EXPLOITS), {**windows, "all": whole}
-    print(as_text({name: {row: each[row] for row in shown} for name, each in columns.items()}))
-    print()
-    for name, (about, cure) in EXPLOITS.items():
-        print(f"{name:<10} {about}; {cure}")
-    return 0

@@ -304,7 +304,7 @@ def test_what_is_not_there_is_told_before_pytorch_is_loaded(place: Path) -> None
         "train --questions nope",
         "train --set game.prompts=nope",
         "plan --preset nope",
-        "probe nope",
+        "probe --model nope",
         "report nope",
         "play --model nope",
         "league nope",

@@ -55,15 +55,3 @@ def test_papers_settings_with_a_model_behind_an_api(capsys: pytest.CaptureFixtur
     assert forged["solver"] > printed["honest"]["solver"]
     assert printed["gate"]["precision"] is None
     assert printed["fingerprint"]["judge"].startswith("OpenAIJudge (scripted")
-
-
-def test_what_the_games_of_a_run_exploited(
-    two_runs: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = two_runs[0]
-    assert probed(run) == 0
-    shown = capsys.readouterr().out
-    assert probed(run, "--json") == 0
-    figures = json.loads(capsys.readouterr().out)["all"]
-    line = next(line for line in shown.splitlines() if line.startswith("accepted"))
-    assert line.split()[-1] == str(figures["accepted"])
