@@ -86,6 +86,7 @@ def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
     while start < len(texts):
         longest, true, stop = lengths[start], lengths[start], start + 1
         while stop < len(texts):
+            # With one more text: rows x the first one's length, against the sum of all lengths.
             padded = longest * (stop + 1 - start)
             true += lengths[stop]
             if padded > max_tokens or padded > MAX_PADDING * true:

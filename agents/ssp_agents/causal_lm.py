@@ -59,6 +59,7 @@ def states_after_prefix(lm: Any, ids: Tensor, prefix: int) -> Tensor:
     True
     """
     layers, rows = _base(lm), len(ids)
+    # Read by one row, whose keys and values are then repeated: their gradients add up over rows.
     kept = DynamicCache(config=lm.config)
     first = layers(input_ids=ids[:1, :prefix], past_key_values=kept, use_cache=True)
     kept.batch_repeat_interleave(rows)
@@ -204,6 +205,7 @@ def _mask(original: Callable[..., Any], **arguments: Any) -> Any:
     if positions is None or positions.shape != (arguments["batch_size"], arguments["q_length"]):
         return original(**arguments)
 
+    # Query j of row i is at positions[i, j], and column k of the cache at position k.
     rows = torch.arange(len(positions), device=positions.device)[:, None, None, None]
     heads = rows.new_zeros(1, 1, 1, 1)
     columns = torch.arange(arguments["kv_length"], device=positions.device) + arguments["kv_offset"]

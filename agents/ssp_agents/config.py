@@ -293,7 +293,12 @@ def compares(learning: LearningConfig, role: str) -> bool:
 
 
 def given_per_step(learning: LearningConfig, game: GameConfig) -> int:
-    """Given questions of a step: the share asked for, in whole groups of proposals."""
+    """Given questions of a step: the share asked for, in whole groups of proposals.
+
+    >>> quarter = LearningConfig(batch_size=8, questions="q.jsonl", given_share=0.25)
+    >>> given_per_step(quarter, GameConfig())
+    2
+    """
     groups = learning.batch_size // game.proposals
     proposed = math.floor((1 - learning.share_given) * groups + 0.5) * game.proposals
     return learning.batch_size - proposed if learning.share_given else 0

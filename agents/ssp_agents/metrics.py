@@ -22,6 +22,7 @@ def step_figures(
 ) -> dict[str, float | None]:
     """Figures of one training step. Shares and means over an empty set are ``None``; those of the
     learners, and of reasons, are there only if there was an update, or a game that ended so."""
+    # Shares are of what was proposed in this step: a reused question was valid once already.
     proposed = [game for game in games if game.origin == "proposed" and game.outcome != "void"]
     accepted = [game for game in proposed if game.outcome == "valid"]
     solved = [game for game in games if game.outcome == "valid"]
@@ -195,6 +196,7 @@ def join_figures(
     joined = merge_figures([*chain.from_iterable(policies.values())])
     norms = {name: float(learners[0]["grad_norm"]) for name, learners in policies.items()}
     if len(roles) > 1:
+        # |g|^2 = sum of |g_policy|^2, as no two policies have a trained parameter in common.
         joined["grad_norm"] = math.hypot(*norms.values())
         skipped = [float(learners[0]["skipped_updates"]) for learners in policies.values()]
         joined["skipped_updates"] = max(skipped)

@@ -107,10 +107,8 @@ def meta_model(directory: str | Path, attention: str | None = None) -> Any:
         raise ModelError(f"{Path(directory) / 'config.json'} cannot be used: {said}") from error
 
 
-def load_model(
-    directory: str | Path, device: torch.device | str = "cpu", attention: str | None = None
-) -> Any:
-    """Loads a causal LM in float32 and evaluation mode, offline.
+def load_model(directory: str | Path, attention: str | None = None) -> Any:
+    """Loads a causal LM in float32 and evaluation mode, offline, on the CPU.
 
     ``attention`` is an implementation by its `transformers` name; when not given, that of
     :func:`ssp_agents.precision.settle_attention`. Architectures without fused attention get the
@@ -156,8 +154,7 @@ def load_model(
     if wrong:
         raise ModelError(f"the model in {path} cannot be loaded: {'; '.join(wrong[:3])}")
 
-    model = model if attention else settle_attention(model)
-    return model.to(device).eval()
+    return (model if attention else settle_attention(model)).eval()
 
 
 def round_parameters(module: torch.nn.Module, dtype: torch.dtype) -> None:
@@ -204,9 +201,6 @@ def save_policy(
     save_file(tensors, path, metadata={"format": "pt"})
     path.chmod(0o644)
     write_checksums(target)
-
-
-# -- checksums ---------------------------------------------------------------------------------
 
 
 # -- adapters ----------------------------------------------------------------------------------

@@ -198,7 +198,7 @@ class _Scheduler:
                 len(written.ids),
             )
             digest = hashlib.blake2b(" ".join(map(str, name)).encode(), digest_size=8).digest()
-            seed = int.from_bytes(digest) >> 1
+            seed = int.from_bytes(digest) >> 1  # 63 bits, as PyTorch and vLLM take them
             reads = written.role is Role.VERIFIER
             at = self._rules.config.verification_temperature if reads else self._temperature
             room = written.tokens_left

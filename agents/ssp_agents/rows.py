@@ -160,6 +160,12 @@ def with_advantages(
     Left out are uniform groups (``drop_uniform_groups``) and rows that have neither advantage nor
     KL, unless their tokens count in a denominator. ``rows`` are all of the step. ``averages`` of
     each role's rewards move on with them, where its algorithm has such a baseline; they begin at 0.
+
+    >>> ids, own, logprobs = np.arange(4), np.array([0, 1, 1, 1]), np.zeros(4)
+    >>> rewards = [1.0, 0.0, 0.0, 0.0]
+    >>> attempts = [Row(ids, own, logprobs, "solver", 0, 0.0, reward=r) for r in rewards]
+    >>> [row.advantage for row in with_advantages(attempts, LearningConfig())]
+    [0.75, -0.25, -0.25, -0.25]
     """
     averages = {} if averages is None else averages
     advantages, kept = np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
@@ -250,6 +256,13 @@ def with_loss_weights(
     Games that are missing count in B (``num_games``) and void attempts in n (``game.attempts``):
     what did not happen has no gradient, and changes nobody else's weight. Given questions count in
     the solver's B alone. ``rows`` are all of one optimizer update.
+
+    An attempt of three tokens, of two questions with five attempts each: 1/2 1/5 1/3.
+
+    >>> row = Row(np.arange(4), np.array([0, 1, 1, 1]), np.zeros(4), "solver", 0, advantage=0.5)
+    >>> (weighted,) = with_loss_weights([row], LearningConfig(), 2, GameConfig(attempts=5))
+    >>> round(1 / weighted.weight)
+    30
     """
     totals = {role: sum(row.tokens for row in rows if row.role == role) for role in ROLE_IDS}
     proposed = config.batch_size - given_per_step(config, game)

@@ -333,6 +333,7 @@ def estimate(shape: Shape, config: RunConfig, memory: float) -> Estimate:
     """Seconds of a step of a run on GPUs of ``memory`` bytes each."""
     compute, game, learning = config.compute, config.game, config.learning
     runners, learners = max(1, compute.env_runners), max(1, compute.learners)
+    # B proposals and B n attempts, each as long as a mean row.
     row = MEAN_ROW * longest_row(game)
     proposed = learning.batch_size - given_per_step(learning, game)
     tokens = (proposed + learning.batch_size * game.attempts) * row
@@ -342,6 +343,7 @@ def estimate(shape: Shape, config: RunConfig, memory: float) -> Estimate:
     rate = RATE * compute.tensor_parallel * OF_PARAMETERS / shape.parameters
     if config.engine.kind == "vllm":
         share = vllm_share(config.engine, compute.gpus == "shared")
+        # Bytes that its share of all its GPUs leaves beside the weights, and rows that they hold.
         cache = share * memory * compute.tensor_parallel - HALF * shape.parameters
         rate *= min(1, min(at_once, cache / (HALF * shape.cached * row)) / OF_ROWS)
     else:

@@ -202,6 +202,9 @@ def pass_at_k(right: int, attempts: int, k: int) -> float:
 
     The unbiased estimate of Chen et al. (2021), "Evaluating Large Language Models Trained on
     Code": one minus the share of draws of k without a right one.
+
+    >>> pass_at_k(right=1, attempts=4, k=2)
+    0.5
     """
     # 1 - C(n - c, k) / C(n, k), with c of n attempts right.
     return 1.0 - comb(attempts - right, k) / comb(attempts, k)
@@ -212,6 +215,9 @@ def majority(answers: Sequence[str | None], right: Sequence[bool]) -> bool:
 
     Wordings with one normal form are one answer. Of equally frequent answers the one that was
     given first counts. Attempts without an answer have no vote; if none has an answer, it is wrong.
+
+    >>> majority(["the Nile", "Amazon", "Nile"], [True, False, True])
+    True
     """
     votes = [normalise(answer) if answer else "" for answer in answers]
     counted = Counter(vote for vote in votes if vote)

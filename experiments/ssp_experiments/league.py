@@ -137,6 +137,9 @@ def rate(won: Floats, games: int) -> Floats:
     """The most likely ratings of all proposers, then of all solvers.
 
     ``won`` is the proposer's share of the games of each pairing, of shape (proposers, solvers).
+
+    >>> rate(np.array([[0.5, 0.9], [0.1, 0.5]]), games=100).round()
+    array([1187.,  813., 1187.,  813.])
     """
     proposers, solvers = won.shape
     # counts[i, j]: games that player i won against player j; proposers first.
@@ -154,11 +157,15 @@ def _bradley_terry(counts: Floats) -> Floats:
 
     ``counts[i, j]`` are the games that i won against j. Only differences of strengths count.
     """
+    # log L = sum_ij counts_ij log P_ij, with n_ij = counts_ij + counts_ji games of i and j.
     games, strengths = counts + counts.T, np.zeros(len(counts))
     # Newton's method, by steps of at most 2: a dozen for the most unequal players.
     for _ in range(100):
+        # P_ij: (players, players).
         chances = 1 / (1 + np.exp(strengths - strengths[:, None]))
+        # d log L / d r_i = sum_j (counts_ij - n_ij P_ij): (players,).
         slope = (counts - games * chances).sum(axis=1)
+        # -d2 log L / d r_i d r_j = -w_ij, and sum_k w_ik where i = j; w_ij = n_ij P_ij (1 - P_ij).
         weights = games * chances * (1 - chances)
         # The ones fix the mean, which the likelihood leaves open.
         step = np.linalg.solve(np.diag(weights.sum(axis=1)) - weights + 1, slope)

@@ -133,20 +133,19 @@ def check_memory(config: RunConfig) -> RunConfig:
     Returns:
         The run, with ``learning.gradient_checkpointing`` decided.
     """
+    shape = shape_of(meta_model(config.model_dir))
     if config.compute.gpus == "none":
-        shape = shape_of(meta_model(config.model_dir))
         return with_checkpointing(config, shape, machine_memory())
     if os.environ.get("RAY_ADDRESS"):
         fix = "`ssp plan --memory GIB`, with the settings of this run, tells whether it fits"
         _log.warning("no GPU could be asked how much memory it has; %s", fix)
-        shape = shape_of(meta_model(config.model_dir))
         return with_checkpointing(config, shape, MEMORY * 2**30)
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     memories = [torch.cuda.get_device_properties(i).total_memory for i in range(count)]
-    shape = shape_of(meta_model(config.model_dir))
-    config = with_checkpointing(config, shape, min(memories, default=0))
-    check_fit(config, shape, min(memories, default=0), count)
+    memory = min(memories, default=0)
+    config = with_checkpointing(config, shape, memory)
+    check_fit(config, shape, memory, count)
     return config
 
 

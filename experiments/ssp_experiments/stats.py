@@ -43,7 +43,13 @@ class Estimate:
 
 
 def share(right: int, asked: int) -> Estimate:
-    """A share of questions with Wilson's interval; from 0 to 1 if nothing was asked."""
+    """A share of questions with Wilson's interval; from 0 to 1 if nothing was asked.
+
+    >>> known = share(8, 10)
+    >>> f"{known.mean:.2f} [{known.low:.2f}, {known.high:.2f}]"
+    '0.80 [0.49, 0.94]'
+    """
+    # All p with |right/asked - p| <= z sqrt(p (1 - p) / asked): it never leaves [0, 1].
     if not asked:
         return Estimate(math.nan, 0.0, 1.0, 0)
     interval = stats.binomtest(right, asked).proportion_ci(LEVEL, method="wilson")
@@ -51,7 +57,12 @@ def share(right: int, asked: int) -> Estimate:
 
 
 def over_runs(values: Sequence[float]) -> Estimate:
-    """The mean of one value per run, with Student's t interval."""
+    """The mean of one value per run, with Student's t interval.
+
+    >>> three = over_runs([0.5, 0.6, 0.7])
+    >>> f"{three.mean:.2f} ±{three.half:.2f}"
+    '0.60 ±0.25'
+    """
     mean, count = float(np.mean(values)), len(values)
     if count < 2:
         return Estimate(mean, math.nan, math.nan, count)
@@ -105,6 +116,7 @@ def compare(
     on how many questions the second is ``better`` and ``worse``; and ``p``, the probability of a
     difference of this size if it is chance which of the two is which (two-sided; sign flips).
     """
+    # d_q = second_q - first_q: what makes a question hard for both is no part of it.
     apart = np.subtract(second, first, dtype=np.float64)
     p_value = 1.0
     # If it is chance which is which, each difference is as likely with the other sign.

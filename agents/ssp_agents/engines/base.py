@@ -146,7 +146,8 @@ class Turn:
         self._room, self._stop, self._tokenizer = request.max_new_tokens, stop, tokenizer
         self.numbers = RandomNumbers(request.seed)
 
-        # A tag may have begun in an earlier generation of the same turn.
+        # A tag may have begun in an earlier generation of the same turn: of what is there, as many
+        # bytes count as the longest text has, but for its last one.
         self._reach = max(map(len, stop.strings), default=1) - 1
         before = self.prompt[-self._reach :] if self._reach else []
         self._tail = b"".join(tokenizer.pieces[i] for i in before)[-self._reach :]

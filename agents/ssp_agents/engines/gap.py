@@ -70,7 +70,8 @@ def measure(
     behaviour = np.array([row.logprobs[i] for row, i in places], dtype=np.float64)
     learner = np.asarray(score(rows), dtype=np.float64)
 
-    # What is not a number is as far apart as can be.
+    # |log mu(y_t) - log pi(y_t)|: (tokens,), all 0 where engine and learner agree. What is not a
+    # number is as far apart as can be.
     apart = np.nan_to_num(np.abs(behaviour - learner), nan=np.inf)
     worst = np.argsort(-apart, kind="stable")[:_NAMED]
     named = []

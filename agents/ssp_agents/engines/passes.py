@@ -182,10 +182,12 @@ class Passes:
         return cache, [piece for _, piece in rows], logits
 
     def _pass(self, cache: RaggedCache, ids: Tensor, new: Tensor) -> Tensor:
-        positions = cache.expect(new, ids.shape[1])
+        positions = cache.expect(new, ids.shape[1])  # (rows, width)
         alike = None if self.way.apart else positions
         hidden = cached_states(self.model, ids, alike, cache)
         cache.commit()
+        # (rows, width, size) -> (rows, size): each row's last real token. Of rows that idle, the
+        # first, whose logits nobody reads.
         last = hidden[torch.arange(len(ids), device=self.device), (new - 1).clamp(min=0)]
         # Some models have more logits than the tokenizer has tokens.
         return head_logits(self.model, last)[:, : self._vocab_size]

@@ -22,7 +22,25 @@ class RaggedCache:
     recurrent states (rows, ...).
 
     A recurrent state is moved on by every token of its row that a model reads, padding included:
-    see :attr:`recurrent`. Rows that idle keep theirs."""
+    see :attr:`recurrent`. Rows that idle keep theirs.
+
+    Two rows, of three tokens and of one, whose keys are those of a layer with one head of size 1;
+    then the second row alone goes on, and overwrites its padding:
+
+    >>> cache = RaggedCache(2, torch.device("cpu"))
+    >>> positions = cache.expect(torch.tensor([3, 1]), width=3)
+    >>> keys = torch.tensor([[1, 2, 3], [7, 0, 0]])[:, None, :, None]  # (rows, heads, width, size)
+    >>> seen, _ = cache.update(keys, keys, layer_idx=0)
+    >>> cache.commit()
+    >>> cache.expect(torch.tensor([0, 1]), width=1)[1]
+    tensor([1])
+    >>> keys = torch.tensor([[0], [8]])[:, None, :, None]
+    >>> cache.update(keys, keys, layer_idx=0)[0][1, 0, :, 0]
+    tensor([7, 8, 0, 0])
+    >>> cache.commit()
+    >>> cache.lengths
+    tensor([3, 2])
+    """
 
     is_compileable = False
     is_sliding: Sequence[bool] = ()

@@ -89,6 +89,7 @@ def _summed(logits: Tensor, scales: Tensor, greedy: bool) -> tuple[Tensor, Tenso
     tokens (rows,), or zeros if nobody asks for them."""
     # A CPU is three times as fast with one row at a time, which its cache holds.
     step = 1 if logits.device.type == "cpu" else len(logits)
+    # The tokens beyond the last whole block are one of their own, maybe empty: log 0 = -inf.
     whole, sums, best = logits.shape[1] // _BLOCK * _BLOCK, [], []
     for row in range(0, len(logits), step):
         part = logits[row : row + step].float()

@@ -95,7 +95,8 @@ def _imported(on_gpu: bool) -> Any:
 def _unimportable(error: Exception) -> str:
     fix = "install the vLLM that was built for it in a new environment, or set"
     said = f"vLLM is installed but cannot be imported beside PyTorch {torch.__version__}"
-    return f"{said} ({_first_line(error)}): {fix} engine.kind=transformers"
+    first, _, _ = str(error).partition("\n")
+    return f"{said} ({first}): {fix} engine.kind=transformers"
 
 
 def _refusal(error: Exception, model_dir: str | Path) -> str:
@@ -109,7 +110,8 @@ def _refusal(error: Exception, model_dir: str | Path) -> str:
     if any(sign in said for sign in _UNKNOWN):
         known = f"vLLM {_release()} has no code for the model in {model_dir}"
         return f"{known} ({_architectures(model_dir)}): set engine.kind=transformers"
-    return f"vLLM cannot serve the model in {model_dir}: {type(error).__name__}: {_short(error)}"
+    short = " ".join(str(error).split())[:500]
+    return f"vLLM cannot serve the model in {model_dir}: {type(error).__name__}: {short}"
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:
@@ -139,14 +141,6 @@ def _architectures(model_dir: str | Path) -> str:
 
     config = AutoConfig.from_pretrained(model_dir, local_files_only=True)
     return ", ".join(config.architectures or [config.model_type])
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:500]
 
 
 # -- the engine --------------------------------------------------------------------------------

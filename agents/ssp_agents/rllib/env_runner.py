@@ -253,7 +253,12 @@ def game_batches_of(
 ) -> list[dict[str, Any]]:
     """Game batches of a step, as :meth:`SSPEnvRunner.sample` takes them; all but the last have
     ``round_size`` questions. Proposals, in groups about one answer, and ``given`` questions are
-    spread evenly over them."""
+    spread evenly over them.
+
+    >>> five = LearningConfig(batch_size=5, round_size=2)
+    >>> [batch["num_games"] for batch in game_batches_of(0, five, GameConfig(), given=())]
+    [2, 2, 1]
+    """
     batch, size = learning.batch_size, learning.round_size
     groups, left = (batch - len(given)) // game.proposals, iter(given)
     game_batches = []

@@ -192,6 +192,7 @@ def figures(rows: pd.DataFrame) -> dict[str, Any]:
     Precision and recall are of verification alone, over the questions that it read. ``paid`` is the
     share of the pay of accepted questions that unsound ones earned.
     """
+    # precision = P(sound | verified), recall = P(verified | sound), over what was read.
     accepted, read = rows[rows["accepted"]], rows.dropna(subset=["verified", "sound"])
     unsound = accepted.loc[accepted["sound"] == 0, "pay"]
     means = {

@@ -133,6 +133,7 @@ def mean_curve(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Means over runs with their intervals, at the steps that all of them have."""
     if len(curves) == 1:
         return curves[0]
+    # A row per step, a column per run. A mean over fewer runs would jump where one of them ends.
     common = pd.concat([curve["y"] for curve in curves], axis="columns").dropna()
     means = [over_runs(values) for values in common.to_numpy().tolist()]
     rows = [(mean.mean, mean.low, mean.high) for mean in means]

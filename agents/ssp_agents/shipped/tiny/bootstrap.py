@@ -186,6 +186,7 @@ def padded(batch: Sequence[Trace], name: str, value: int = 0) -> torch.Tensor:
 
 def rate(step: int, steps: int) -> float:
     """Share of the highest learning rate, see ``LR``."""
+    # A rise over 50 steps, then a line from 1 to .05.
     return step / 50 if step < 50 else 1.0 - 0.95 * (step - 50) / max(1, steps - 50)
 
 
