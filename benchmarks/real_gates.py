@@ -67,7 +67,7 @@ def main() -> None:
     chosen = options.parse_args()
 
     for prompts in chosen.sets:
-        engine = [f"engine.dtype={chosen.dtype}", "engine.attention=sdpa"]
+        engine = [f"engine.dtype={chosen.dtype}"]
         settings = [*engine, f"game.prompts={prompts}"]
         settings += [f"game.{name}={json.dumps(value)}" for name, value in GAME.items()]
         config = Chosen(preset="wiki", set=[*settings, *chosen.set]).config()

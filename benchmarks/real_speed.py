@@ -52,7 +52,7 @@ def main() -> None:
     shape = Shape(**{name: getattr(settings, name) for name in Shape.__annotations__})
     found = {}
     for dtype in settings.dtypes:
-        model = load_model(folder, attention="sdpa")
+        model = load_model(folder)
         round_parameters(model, getattr(torch, dtype))
         sides = sides_of(model.to(shape.device), folder, shape, settings.before)
         found[dtype] = measured(model, sides, settings.turns, settings.only)

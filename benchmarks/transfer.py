@@ -130,7 +130,7 @@ def draw(table: pd.DataFrame, out: Path) -> None:
 def teach(folder: Path) -> None:
     """Writes the base policy: demonstrations of both worlds in turns."""
     torch.set_num_threads(1)
-    model = load_model(SHIPPED, attention="eager").train()
+    model = load_model(SHIPPED).train()
     tokenizer = HuggingFaceTokenizer.load(SHIPPED)
     rng = np.random.default_rng(0)
     game = MINI_GAME.replace(**BUDGETS)

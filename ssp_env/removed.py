@@ -3,12 +3,14 @@ gone."""
 
 from __future__ import annotations
 
-OFF: tuple[object, ...] = (None, "", 0.0, False, (), [], (0.0, 0.0), [0.0, 0.0])
-"""Values by which a setting did nothing. Files of older versions hold them, and are read."""
+OFF: tuple[object, ...] = (None, "", 0.0, False, (), [], (0.0, 0.0), [0.0, 0.0], "eager", "sdpa")
+"""Values by which a setting did nothing, or what is done without it. Files of older versions hold
+them, and are read."""
 SETTINGS = {
     "learning.privileged": "leave it out: it did not help (docs/findings/teachers.md)",
     "learning.turn_credit": "name a function as learning.credit (docs/algorithms.md)",
     "game.gate_errors": "leave it out (docs/findings/gate.md has what it showed)",
+    "engine.attention": "leave it out: it follows from the model's size (docs/engines.md)",
 }
 """By dotted name."""
 NAMES = {

@@ -20,7 +20,6 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
 from transformers.modeling_outputs import BaseModelOutputWithPast
 from transformers.modeling_utils import PreTrainedModel
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from ssp_env.errors import ModelError
 
@@ -142,14 +141,6 @@ class _Output(BaseModelOutputWithPast):  # type: ignore[misc]
         if name.startswith("__"):
             raise AttributeError(name)
         return None
-
-
-def attention_of(config: Any, requested: str | None) -> str | None:
-    """The implementation of attention that is asked for, or ``eager`` where the causal LM of this
-    config has no other, such as gpt-oss."""
-    kind = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
-    fused = requested == "sdpa" and kind is not None
-    return "eager" if fused and not getattr(kind, "_supports_sdpa", True) else requested
 
 
 # -- passes with a cache -----------------------------------------------------------------------

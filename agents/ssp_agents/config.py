@@ -229,9 +229,6 @@ class EngineConfig(Settings):
     """``transformers``, or ``vllm``, which needs its package."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of weights and arithmetic; ``auto``: bfloat16 on GPUs, float32 on CPUs."""
-    attention: Literal["sdpa", "eager"] = "sdpa"
-    """PyTorch's fused attention, on CPUs faster only on long texts, or the plain one; their last
-    bits differ. vLLM has its own."""
     memory: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Share of a GPU's memory that vLLM may fill; ``null``: 0.9, and 0.4 of a GPU that it shares.
     """

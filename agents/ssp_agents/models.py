@@ -88,38 +88,28 @@ def from_gguf(file: str | Path) -> Path:
     return target
 
 
-def meta_model(directory: str | Path, attention: str | None = None) -> Any:
+def meta_model(directory: str | Path) -> Any:
     """The causal LM of a directory on PyTorch's meta device: only ``config.json`` is read."""
     from transformers import AutoConfig, AutoModelForCausalLM
-
-    from ssp_agents.causal_lm import attention_of
 
     offline = {"local_files_only": True, "trust_remote_code": False}
     try:
         config = AutoConfig.from_pretrained(directory, **offline)
         with torch.device("meta"):
-            served = attention_of(config, attention)
-            kind = {"attn_implementation": served, "dtype": torch.float32}
-            lm = AutoModelForCausalLM.from_config(config, trust_remote_code=False, **kind)
-            return (lm if attention else settle_attention(lm)).eval()
+            kind = {"trust_remote_code": False, "dtype": torch.float32}
+            return settle_attention(AutoModelForCausalLM.from_config(config, **kind)).eval()
     except (OSError, ValueError, KeyError, TypeError) as error:
         said = str(error).splitlines()[0]
         raise ModelError(f"{Path(directory) / 'config.json'} cannot be used: {said}") from error
 
 
-def load_model(directory: str | Path, attention: str | None = None) -> Any:
-    """Loads a causal LM in float32 and evaluation mode, offline, on the CPU.
-
-    ``attention`` is an implementation by its `transformers` name; when not given, that of
-    :func:`ssp_agents.precision.settle_attention`. Architectures without fused attention get the
-    eager one.
-    """
+def load_model(directory: str | Path) -> Any:
+    """Loads a causal LM in float32 and evaluation mode, offline, on the CPU; for its attention, see
+    :func:`ssp_agents.precision.settle_attention`."""
     from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
     from transformers.utils import logging
-
-    from ssp_agents.causal_lm import attention_of
 
     path = Path(directory)
     if not (path / "config.json").is_file():
@@ -134,11 +124,9 @@ def load_model(directory: str | Path, attention: str | None = None) -> Any:
 
     unreadable = (OSError, ValueError, KeyError, RuntimeError)
     try:
-        config = AutoConfig.from_pretrained(path, local_files_only=True)
         model, info = AutoModelForCausalLM.from_pretrained(
             path,
             local_files_only=True,
-            attn_implementation=attention_of(config, attention),
             dtype=torch.float32,
             ignore_mismatched_sizes=True,  # they are refused below, by name
             output_loading_info=True,
@@ -154,7 +142,7 @@ def load_model(directory: str | Path, attention: str | None = None) -> Any:
     if wrong:
         raise ModelError(f"the model in {path} cannot be loaded: {'; '.join(wrong[:3])}")
 
-    return (model if attention else settle_attention(model)).eval()
+    return settle_attention(model).eval()
 
 
 def round_parameters(module: torch.nn.Module, dtype: torch.dtype) -> None:
@@ -228,7 +216,7 @@ def adapt(lm: Any, rank: int, seed: int) -> None:
     lm.eval()
 
 
-_BASES: ContextVar[dict[tuple[str, str | None], Any] | None] = ContextVar("bases", default=None)
+_BASES: ContextVar[dict[str, Any] | None] = ContextVar("bases", default=None)
 
 
 @contextmanager
@@ -241,15 +229,15 @@ def sharing_bases() -> Iterator[None]:
         _BASES.reset(token)
 
 
-def base_of(load: Callable[..., Any], directory: str | Path, attention: str | None) -> Any:
+def base_of(load: Callable[[str | Path], Any], directory: str | Path) -> Any:
     """Loads a causal LM. Within :func:`sharing_bases`, the models of one directory have their
     parameters in common. Each has its own layers, so that it can have its own adapters."""
     loaded = _BASES.get()
     if loaded is None:
-        return load(directory, attention=attention)
-    key = str(directory), attention
+        return load(directory)
+    key = str(directory)
     if key not in loaded:
-        loaded[key] = load(directory, attention=attention)
+        loaded[key] = load(directory)
     return deepcopy(loaded[key], {id(p): p for p in loaded[key].parameters()})
 
 

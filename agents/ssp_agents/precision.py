@@ -1,4 +1,4 @@
-"""The arithmetic of a learner's passes: kind of attention and dtype, by policy and machine.
+"""The arithmetic of passes: kind of attention, and a learner's dtype, by policy and machine.
 
 Small policies have float32 on every CPU, and attention written out, so that a seed gives the same
 run on all of them. Larger ones have what their machine is fastest at.

@@ -57,10 +57,10 @@ def is_first() -> bool:
     return not dist.is_initialized() or dist.get_rank() == 0
 
 
-def load_first(directory: str | Path, attention: str | None = None) -> Any:
+def load_first(directory: str | Path) -> Any:
     """Loads a causal LM in the first process, for :func:`shard` to give to the others: these get
     one without numbers, so that a machine holds a large policy once."""
-    return (load_model if is_first() else meta_model)(directory, attention=attention)
+    return (load_model if is_first() else meta_model)(directory)
 
 
 def shard(

@@ -21,6 +21,7 @@ from ssp_agents.config import (
     LearningConfig,
     check_settings,
 )
+from ssp_env import removed
 from ssp_env.config import Settings, setting_names
 from ssp_env.errors import ConfigError, DataError, ModelError, nearest
 from ssp_env.game.config import GameConfig, world_defaults
@@ -174,6 +175,8 @@ OPEN_SECTIONS = ("world_options", "learning.schedules")
 def assign(values: dict[str, Any], path: str, value: Any) -> None:
     """Puts a value where a dotted name leads in plain settings, in place."""
     *sections, name = path.split(".")
+    if gone := removed.SETTINGS.get(path):
+        raise ConfigError(path, value, f"no such setting any more; {gone}")
     known = setting_names(RunConfig)
     if path not in known and ".".join(sections) not in OPEN_SECTIONS:
         meant = [other for other in known if other.endswith(f".{name}")]

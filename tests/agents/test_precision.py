@@ -140,7 +140,8 @@ def test_an_update_is_that_of_a_bare_loop_in_its_dtype(
     rows = rows_of()
 
     def made(kind: str = attention) -> Any:
-        lm = load_model(qwen, attention=kind)
+        lm = load_model(qwen)
+        lm.set_attn_implementation(kind)
         if rank:
             adapt(lm, rank, seed=0)
             # New adapters change nothing, and their first half would have no gradients.
@@ -183,7 +184,8 @@ def test_frozen_weights_are_rounded_once_to_the_same_results(qwen: Path) -> None
     learning = LearningConfig(warmup_steps=0, kl_coeff=0.0, lora_rank=4, lr=1e-2)
 
     def learnt(rounded: bool) -> tuple[list[Any], dict[str, torch.Tensor]]:
-        lm = load_model(qwen, attention="sdpa")
+        lm = load_model(qwen)
+        lm.set_attn_implementation("sdpa")
         adapt(lm, 4, seed=0)
         if rounded:
             round_frozen(lm, HALF)

@@ -46,7 +46,7 @@ def attempts(
 ) -> list[GameRecord]:
     """Attempts at questions of all benchmarks, greedily."""
     game = {**GAME, "prompts": prompts, "max_response_tokens": 600}
-    engine = {"dtype": "bfloat16", "attention": "sdpa"}
+    engine = {"dtype": "bfloat16"}
     config = RunConfig(model=str(folder), world="wiki-mini", game=game, engine=engine)
     world = open_world("wiki-mini")
     rules = Rules.build(world, tokenizer, config.game)

@@ -64,7 +64,7 @@ def tokenizer(folder: Path) -> HuggingFaceTokenizer:
 
 @pytest.fixture(scope="module")
 def learner(folder: Path) -> Any:
-    return load_model(folder, attention="sdpa")
+    return load_model(folder)
 
 
 def engine(folder: Path, tokenizer: HuggingFaceTokenizer, **settings: Any) -> Engine:
@@ -154,13 +154,13 @@ def test_what_it_writes_to_any_prompt_is_read_and_judged(
         Path(out).write_text(json.dumps(rows, ensure_ascii=False, indent=1) + "\n")
 
 
-@pytest.mark.parametrize(("dtype", "attention"), [("float32", "eager"), ("bfloat16", "sdpa")])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_long_passages_are_scored_as_the_learner_scores_them(
-    dtype: str, attention: str, folder: Path, tokenizer: HuggingFaceTokenizer, learner: Any
+    dtype: str, folder: Path, tokenizer: HuggingFaceTokenizer, learner: Any
 ) -> None:
     passages = list(open_world("wiki-mini").corpus)[:4]
     prompt = Prompts.open("plain", tokenizer).verifier(CAPITAL, passages, 512)
-    opened = engine(folder, tokenizer, dtype=dtype, attention=attention)
+    opened = engine(folder, tokenizer, dtype=dtype)
     (turn,) = generate(opened, [Request(0, prompt, 24, 1.0, seed=0)])
 
     ids = torch.tensor([[*prompt, *turn.ids]])

@@ -58,7 +58,7 @@ def open_engine(
         )
 
     if model is None:
-        model = load_model(model_dir, attention=config.attention)
+        model = load_model(model_dir)
     round_parameters(model, dtype)  # before it goes to a GPU, which may have no room for more
     return TransformersEngine(model.to(device), tokenizer, stop)
 

@@ -67,7 +67,7 @@ class Passes:
         """
         self.model, self._vocab_size = model, vocab_size
         self.device = next(model.parameters()).device
-        # Eager attention is there for the bits of published results: all is read in one pass.
+        # Small policies keep the bits of published results: all is read in one pass.
         self._at_once = is_eager(model)
         self.way = Way()
         self.checked = math.inf

@@ -107,9 +107,6 @@ class SSPEnvRunner(EnvRunner):
             self.engine: Engine = opened(config.model_dir, policy_of=policy_of)
         else:
             specs = {name: config.module_spec_of(name) for name in self._policies}
-            # The learners' choice may be another: they have a backward pass.
-            for spec in specs.values():
-                spec.model_config = {**spec.model_config, "attention": engine.attention}
             modules = multi_spec(specs).build()
             engines = {
                 name: opened(policy.model_dir, model=modules[name].eval().lm)

@@ -45,8 +45,8 @@ RLlib's."""
 
 
 class LLMModule(TorchRLModule):
-    """Wraps the model of ``model_config["model"]``; optional are its ``attention``, the
-    ``sharding`` of learners, and a ``lora_rank`` above 0 with the ``seed`` of its adapters."""
+    """Wraps the model of ``model_config["model"]``; optional are the ``sharding`` of learners, and
+    a ``lora_rank`` above 0 with the ``seed`` of its adapters."""
 
     passes_in: torch.dtype | None = None
     """What a learner's passes are computed in, where that is not float32."""
@@ -56,7 +56,7 @@ class LLMModule(TorchRLModule):
     def setup(self) -> None:
         """Loads the model; the learner moves it to its device."""
         load = load_first if self.model_config.get("sharding") == "fsdp2" else load_model
-        self.lm = base_of(load, self.model_config["model"], self.model_config.get("attention"))
+        self.lm = base_of(load, self.model_config["model"])
         if not next(self.lm.parameters()).is_meta:  # another learner has the weights
             check_scoring(self.lm, self.vocab_size)
         if rank := self.model_config.get("lora_rank", 0):

@@ -144,7 +144,7 @@ class Adapted(LLMModule):
 def test_a_module_of_ones_own_is_what_plays(algorithm_config: SSPConfig) -> None:
     spec = RLModuleSpec(module_class=Adapted, model_config={"unused": 3})
     algorithm_config.rl_module(rl_module_spec=spec)
-    algorithm_config.training(engine={"dtype": "bfloat16", "attention": "eager"})
+    algorithm_config.training(engine={"dtype": "bfloat16"})
     with running(algorithm_config) as algorithm:
         before, plays = weights_of(algorithm), algorithm.env_runner.engine.model
         figures = algorithm.train()["learners"]["llm"]
