@@ -105,7 +105,7 @@ class SSP(SavedAlgorithm):
         if self.config.num_env_runners or self.config.is_sharded:
             # A runner that dies in the first step comes back with the learner's weights as well: a
             # module of the user's may draw its own at random.
-            self._hand_over_weights(self.env_runner_group)
+            self.hand_over_weights(self.env_runner_group)
         (self._reasons,) = self._runners.map(self.env_runner_group, [methodcaller("reasons")])
         check = methodcaller("check_given", self._given.questions)
         self._runners.map(self.env_runner_group, [check])
@@ -171,7 +171,7 @@ class SSP(SavedAlgorithm):
         self._steps += 1
         self._strategy, self._ahead, self._averages = strategy, ahead, averages
         every = self.config.verifier_refresh
-        self._hand_over_weights(self.env_runner_group, bool(every) and self._steps % every == 0)
+        self.hand_over_weights(self.env_runner_group, bool(every) and self._steps % every == 0)
         seconds = {
             "sample": sampled - began + played - learnt,
             "learn": learnt - sampled + time.perf_counter() - played,
@@ -263,7 +263,7 @@ class SSP(SavedAlgorithm):
         count = 1 if group.local_env_runner is not None else group.num_remote_env_runners()
         numbered = list(enumerate(questions))
         if group is not self.env_runner_group:
-            self._hand_over_weights(group)
+            self.hand_over_weights(group)
         shares = [numbered[i::count] for i in range(count)]
         calls = [methodcaller("solve", share, temperature, seed) for share in shares]
         records = chain.from_iterable(self._runners.map(group, calls))

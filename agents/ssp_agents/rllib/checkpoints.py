@@ -100,7 +100,7 @@ class SavedAlgorithm(HookedAlgorithm):
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         return self._runners.revive(env_runner_group)
 
-    def _hand_over_weights(self, group: EnvRunnerGroup, refresh: bool = False) -> None:
+    def hand_over_weights(self, group: EnvRunnerGroup, refresh: bool = False) -> None:
         """Gives the players the present weights, with ``refresh`` also as a frozen verifier's."""
         published = self._publish(self._runners.in_half)
         if refresh:
@@ -164,7 +164,7 @@ class SavedAlgorithm(HookedAlgorithm):
             self._runners.verifier = state[STATE]["verifier"]
             self._averages = state[STATE]["averages"]
         if COMPONENT_LEARNER_GROUP in state:
-            self._hand_over_weights(self.env_runner_group)
+            self.hand_over_weights(self.env_runner_group)
 
     def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
         """As RLlib's, whatever number of learners has written it. The weights keep the step's
@@ -179,4 +179,4 @@ class SavedAlgorithm(HookedAlgorithm):
             check_weights(each)  # here, once for all learners
         super().restore_from_path(path, *args, **kwargs)
         ask_learners(self.learner_group, methodcaller("load", str(folder)))
-        self._hand_over_weights(self.env_runner_group)
+        self.hand_over_weights(self.env_runner_group)
