@@ -158,7 +158,7 @@ class Played:
         begun = GameBatch.of_questions(rules, asked, [seed] * len(asked))
         games = play(begun, engine, temperature=1.0).games
 
-        learner = load_model(directory, attention="sdpa")
+        learner = load_model(directory)
         adapt(learner, RANK, seed)
         round_frozen(learner, torch.bfloat16)
         adapters = [pair for pair in learner.named_parameters() if pair[1].requires_grad]
