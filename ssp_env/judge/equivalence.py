@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ssp_env.judge.names import parse, same_person
 from ssp_env.judge.reading import Word, keys, read, unread_script
-from ssp_env.judge.tables import read_table, vocabulary
+from ssp_env.judge.tables import read_table, rewrite, vocabulary
 
 _Words = Sequence[Word]
 
@@ -42,7 +42,7 @@ def read_question(question: str) -> Asked:
 
 def choosing(asked: Asked, golds: Iterable[str]) -> Asked:
     """A question that offers its answer: its names, or words, do not count as what it asks."""
-    if not any(read(gold) and asked.words.issuperset(keys(read(gold))) for gold in golds):
+    if not any(asked.words.issuperset(keys(read(gold))) for gold in golds):
         return asked
     offered = asked.names or asked.words - vocabulary("function")
     return asked._replace(words=asked.words - offered)
@@ -57,15 +57,12 @@ def same_answer(asked: Asked, gold: str, given: str) -> str:
     ''
     """
     mine, other = read(gold), read(given)
-    if not mine or not other:
-        return "equal words" if not mine and gold.split() == given.split() else ""
     run, said = keys(mine), keys(other)
+    if not run or not said:
+        return ""
     if run in (("yes",), ("no",)):
-        return (
-            "yes or no"
-            if run == said[:1] and not {"yes", "no", "or", "maybe"} & {*said[1:]}
-            else ""
-        )
+        clear = run == said[:1] and {"yes", "no", "or", "maybe"}.isdisjoint(said[1:])
+        return "yes or no" if clear else ""
     if _alike_run(asked, mine, other):
         dates, amounts = any(word.date for word in mine), any(word.amount for word in mine)
         return f"equal {'dates' if dates else 'numbers' if amounts else 'words'}"
@@ -73,26 +70,21 @@ def same_answer(asked: Asked, gold: str, given: str) -> str:
         return "words cut in another way"
     if _is_acronym(gold, given) or _is_acronym(given, gold):
         return "acronym"
+    if len(run) == len(said) == 1 and _is_in_full(*sorted((run[0], said[0]), key=len)):
+        return "same place"
     country = countries().get(" ".join(run)) if asked.place else None
-    if country and country in (
-        countries().get(" ".join(keys(w))) for w in (other, _without_form(other))
-    ):
+    if country and country == countries().get(" ".join(said)):
         return "same country"
-    measured = any(word.amount or word.date for word in mine)
-    if not measured and gold.isascii() and set(run).isdisjoint(said):
-        return ""
     # Portland, Oregon is nobody's name.
     placed = read_region(read(gold.partition(",")[2]))
-    if not placed and (verdict := same_person(gold, given, asked.person)):
-        return verdict
-    for before, found_words, after in _left_over(asked, mine, other, other, mine):
-        if _may_lead(asked, before, found_words) and _may_follow(asked, after, mine):
+    if not placed and (reason := same_person(gold, given, asked.person)):
+        return reason
+    for before, held, after in _left_over(asked, mine, other):
+        if len(mine) > len(other):
+            if _may_lack(asked, before, after, other):
+                return "fewer words that say enough"
+        elif _may_lead(asked, before, held) and _may_follow(asked, after, mine):
             return "more words that name nothing else"
-    for before, _, after in _left_over(asked, mine, other, mine, other):
-        if "and" not in (*keys(before), *keys(after[:1])) and _may_lack(
-            asked, before, after, other
-        ):
-            return "fewer words that say enough"
     if "of" in {*run} ^ {*said} and sorted({*run} - {"of"}) == sorted({*said} - {"of"}):
         return "words in another order"
     return "same list" if _same_list(asked, gold, given) else ""
@@ -108,7 +100,7 @@ def difference(gold: str, given: str) -> str:
         return reason
     words, said = set(keys(mine)), set(keys(other))
     one, two = parse(gold), parse(given)
-    if one and two and one.last and one.last[-1:] == two.last[-1:]:
+    if one and two and one.first and two.first and one.last[-1] == two.last[-1]:
         return "another first name"
     if said < words or words < said:
         return f"{'less' if said < words else 'more'} than the answer"
@@ -130,10 +122,10 @@ def _alike_run(asked: Asked, mine: _Words, other: _Words) -> bool:
 
 
 def _alike(asked: Asked, gold: Word, given: Word) -> bool:
-    if gold.key == given.key and gold.amount == given.amount:
-        return True
-    if not gold.date and not given.date:
-        return bool(gold.amount and given.amount and not gold.amount.difference(given.amount))
+    if gold.date is None and given.date is None:
+        if gold.amount and given.amount:
+            return not gold.amount.difference(given.amount)
+        return gold.key == given.key
     mine, other = (
         (int(word.key), 0, 0) if re.fullmatch(r"\d{3,4}", word.key) else word.date
         for word in (gold, given)
@@ -147,29 +139,34 @@ def _alike(asked: Asked, gold: Word, given: Word) -> bool:
 
 def _is_acronym(short: str, long: str) -> bool:
     letters = short.replace(".", "").strip()
-    if not (
-        2 <= len(letters) <= 6 and letters.isascii() and letters.isupper() and letters.isalpha()
-    ):
+    if not 2 <= len(letters) <= 6:
         return False
     initials = re.findall(r"\b[^\W\d_]", re.sub(r"['’]s\b", "", long))
     return letters == "".join(filter(str.isupper, initials))
 
 
-def _without_form(words: _Words) -> _Words:
-    """A place without what it is called officially: Kingdom of, Republic of."""
-    at = next((i for i, word in enumerate(words) if word.key == "of"), 0)
-    official = at > 0 and vocabulary("form").issuperset(keys(words[:at]))
-    return words[at + 1 :] if official else words
+_OFFICES = re.compile(
+    r"新?[市区區]|[省县縣州都府]|特[别別]行政[区區]|(?:\w{1,4}族)*自治[区區州县縣]"
+)
+
+
+def _is_in_full(short: str, long: str) -> bool:
+    """A Chinese place with what it is officially: 北京 and 北京市, but not 门市."""
+    return (
+        len(short) > 1 and long.startswith(short) and bool(_OFFICES.fullmatch(long[len(short) :]))
+    )
 
 
 def _left_over(
-    asked: Asked, mine: _Words, other: _Words, long: _Words, short: _Words
+    asked: Asked, mine: _Words, other: _Words
 ) -> Iterator[tuple[_Words, _Words, _Words]]:
     """Words before, at and behind each place where the longer answer holds the shorter one."""
-    for at in range(len(long) - len(short) + 1):
-        window = long[at : at + len(short)]
-        if _alike_run(asked, *((window, other) if long is mine else (mine, window))):
-            yield long[:at], window, long[at + len(short) :]
+    size = min(len(mine), len(other))
+    for at in range(abs(len(mine) - len(other)) + 1):
+        held = [words[at : at + size] if len(words) > size else words for words in (mine, other)]
+        if _alike_run(asked, *held):
+            long = mine if len(mine) > size else other
+            yield long[:at], long[at : at + size], long[at + size :]
 
 
 _STOPS = re.compile(r"[;|/()\[\]\n+]|\s[-–—]+\s?|[–—]")
@@ -179,118 +176,93 @@ def _turns(words: _Words, turning: frozenset[str]) -> bool:
     return any(word.key in turning or _STOPS.search(word.gap) for word in words)
 
 
-@cache
-def _describing() -> frozenset[str]:
-    return vocabulary("kind", "people") | countries().keys()
-
-
 def describing(answer: _Words) -> frozenset[str]:
     """Words that only say what kind of thing an answer is; none where it is such a word itself."""
-    itself = read_region(answer) is not None or _describing().issuperset(keys(answer))
-    return frozenset() if itself else _describing()
+    kinds = vocabulary("kind", "people") | countries().keys()
+    return frozenset() if read_region(answer) or kinds.issuperset(keys(answer)) else kinds
 
 
 def _may_lead(asked: Asked, before: _Words, answer: _Words) -> bool:
     """Words before the answer only lead up to it."""
-    if not before:
-        return True
-    ended = any(re.search(r"[.?!]\s", word.gap) for word in (*before[1:], answer[0]))
-    if ended or "and" in keys(before) or _turns(before, vocabulary("turn", "change")):
+    if _turns(before, vocabulary("turn", "change")):
         return False
     if asked.place and "," in answer[0].gap and read_region(answer) and not read_region(before):
         return not any("," in word.gap for word in before)  # Paris, France
     # Words of the question belong to a sentence: "Puerto Rico was acquired in 1898".
     free = vocabulary("function", "lead", "tell", "verb", "title", "form")
-    for key in keys(before):
-        people = key in countries() and not answer[0].is_name  # American football
-        if people or not (key in free or key in describing(answer) or key in asked.words):
-            return False
-    return True
+    return all(
+        (key in free or key in asked.words or key in describing(answer))
+        and (answer[0].is_name or key not in countries())  # American football
+        for key in keys(before)
+    )
 
 
 def _may_follow(asked: Asked, after: _Words, answer: _Words) -> bool:
     """Words after the answer only tell more about it."""
     if not after:
         return True
-    first, kinds, measured = after[0], describing(answer), answer[-1].amount
     if _turns(after, vocabulary("turn") - asked.words):
         return False
     # More about the answer begins with what it says, and names nothing of the answer's own kind.
-    free, kind_of_answer = (
-        vocabulary("function", "tell", "change"),
-        vocabulary("kind", "title") if kinds else (),
-    )
+    first, kinds, measured = after[0], describing(answer), answer[-1].amount
+    free = vocabulary("function", "tell", "change", "kind", "title")
     for at, word in enumerate(after):
         key, asks = word.key, word.key in asked.words
-        says = (
+        if (
             key in vocabulary("verb")
             or key in kinds
             or (asks and key not in vocabulary("function"))
-        )
-        if says and not word.is_name and key not in countries():
-            break
-        if (word.amount is None) == (measured is None) and not (
-            asks or key in free or key in kind_of_answer
         ):
+            break
+        if (word.amount is None) == (measured is None) and not (asks or key in free):
             if not any(_lies_in(answer, after[at:end]) for end in range(at + 1, at + 4)):
                 return False
             break
 
-    begins_anew = "," in first.gap
+    begins_anew, told = (
+        "," in first.gap,
+        first.key in asked.words or first.key in vocabulary("tell"),
+    )
     if begins_anew and read_region(after):
         return _lies_in(answer, after)
-    plain = vocabulary("kind") if kinds else frozenset()
-    if all(word.key in plain or word.key in asked.words for word in after):
+    if all(word.key in vocabulary("kind") or word.key in asked.words for word in after):
         return not begins_anew
     if len(after) == 1 and measured:
         return not first.is_name and measured.unit.dimension in ("", "place")
-    if not first.is_name and (first.key in asked.words or first.key in vocabulary("tell")):
+    if told and not first.is_name:
         return True
     # An apposition: "Paris, the capital of France", "Louis I, Grand Duke of Hesse".
-    named = first.key in vocabulary("title") or first.key in countries()
-    if (
-        not begins_anew
-        or len(after) < 2
-        or (not named if first.is_name else read_region(after[:1]))
-    ):
-        return False
-    return not any("," in word.gap and word.is_name for word in after[1:])
+    named = first.key in vocabulary("title") if first.is_name else not read_region(after[:1])
+    return begins_anew and named and not any("," in word.gap for word in after[1:])
 
 
 def _may_lack(asked: Asked, before: _Words, after: _Words, given: _Words) -> bool:
     """Words before and behind the given ones only say what is known anyway."""
-    free = vocabulary("form", *(["title"] if len(given) > 1 else []))
-    if given[0].is_name and any(word.is_name and word.key not in free for word in before):
+    if any(word.is_name and word.key not in vocabulary("form", "title") for word in before):
         return False
     if not given[0].is_name and not vocabulary("lead").issuperset(keys(before)):
         return False
-    if not after:
-        return True
-    if "," in after[0].gap:
+    if after and "," in after[0].gap:
         return after[0].key == "by" or asked.person
     known = vocabulary("kind") | (vocabulary("asked kind") & asked.words)
-    known |= asked.words | {"of"} if len(after) > 1 else set()
-    return (asked.person and after[0].key == "of") or known.issuperset(keys(after))
+    return (asked.person and keys(after[:1]) == ("of",)) or known.issuperset(keys(after))
 
 
-_BETWEEN = re.compile(
-    r"\s*[,;、]\s*(?:and\s+)?|\s+(?:and|&|vs\.?|versus)\s+|(?<=[一-鿿])[和与及](?=[一-鿿])"
-)
-
-
-def list_items(said: str) -> list[str]:
-    return [part for part in _BETWEEN.split(said.strip(" .")) if read(part)]
+def said_in(text: str, stage: str) -> list[str]:
+    """Answers that a text joins, as alternatives or as a list: the stages joins and lists."""
+    parts = rewrite(text, stage).split("|")
+    return [part.strip(" .,") for part in parts if read(part)]
 
 
 def _same_list(asked: Asked, gold: str, given: str) -> bool:
-    mine, other = list_items(gold), list_items(given)
+    mine, other = said_in(gold, "lists"), said_in(given, "lists")
     if len(mine) < 2 or len(mine) != len(other):
         return False
     for item in mine:
-        equal = next((o for o in other if _same_item(asked, item, o)), None)
-        if equal is None:
+        equal = (o for o in other if _same_item(asked, item, o))
+        if (found := next(equal, None)) is None:
             return False
-        other.remove(equal)
+        other.remove(found)
     return True
 
 
@@ -302,9 +274,14 @@ def _same_item(asked: Asked, gold: str, given: str) -> bool:
 # -- regions ---------------------------------------------------------------------------------------
 
 
-def _by_name(table: str, *columns: str) -> dict[str, str]:
+class Region(NamedTuple):
+    name: str
+    country: str
+
+
+def _by_name(table: str, *columns: str) -> dict[str, Region]:
     return {
-        " ".join(keys(read(name))): row["name"]
+        " ".join(keys(read(name))): Region(row["name"], row.get("country", ""))
         for row in read_table(table)
         for column in columns
         for name in filter(None, row[column].split("|"))
@@ -312,36 +289,30 @@ def _by_name(table: str, *columns: str) -> dict[str, str]:
 
 
 @cache
-def countries() -> dict[str, str]:
+def countries() -> dict[str, Region]:
     """A country by each of its names and its people's."""
     return _by_name("countries", "name", "people", "other")
 
 
 @cache
-def _regions() -> dict[str, str]:
-    return _by_name("regions", "name", "short") | countries()
-
-
-@cache
-def country_of() -> dict[str, str]:
-    return {row["name"]: row["country"] for row in read_table("regions") if row["country"]}
+def _regions() -> dict[str, Region]:
+    return countries() | _by_name("regions", "name", "short")
 
 
 @lru_cache(maxsize=8192)
-def _region(run: tuple[str, ...]) -> str | None:
+def _region(run: tuple[str, ...]) -> Region | None:
     for end in range(len(run), 0, -1):
-        region = _regions().get(" ".join(run[:end]))
-        if region is not None:
+        if region := _regions().get(" ".join(run[:end])):
             return region if end == len(run) or _region(run[end:]) else None
     return None
 
 
-def read_region(words: _Words) -> str | None:
-    """The country, state or region that words name, possibly with its country behind a comma."""
-    return _region(keys(words)) if len(words) <= 8 else None
+def read_region(words: _Words) -> Region | None:
+    """The country, state or region that words name, possibly with its country behind it."""
+    return _region(keys(words))
 
 
 def _lies_in(answer: _Words, region: _Words) -> bool:
     """A place may be in a region as far as its name tells: a state only in its country."""
     here, there = read_region(answer), read_region(region)
-    return there is not None and (here is None or country_of().get(here) == there)
+    return there is not None and (here is None or here.country == there.name)

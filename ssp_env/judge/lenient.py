@@ -17,12 +17,11 @@ from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.equivalence import (
     Asked,
     choosing,
-    country_of,
     describing,
     difference,
-    list_items,
     read_question,
     read_region,
+    said_in,
     same_answer,
 )
 from ssp_env.judge.quantities import plain_figures
@@ -84,9 +83,7 @@ def _matched(question: str, prediction: str, wordings: Sequence[str]) -> tuple[s
     said = _stripped(prediction, question)
     if not said:
         return None, "an evasion"
-    asked_in = question + "£" * ("£" in prediction)
-    wanted = {_meant(asked_in, wording): wording for wording in wordings if len(wording) <= LONGEST}
-    said = _meant(f"{question} {' '.join(wordings)}", said) if "second" not in said else said
+    wanted = {_meant(question, wording): wording for wording in wordings if len(wording) <= LONGEST}
     if _is_elsewhere(wanted, said):
         return None, "another region"
     golds = {other: w for gold, w in wanted.items() for other in _variants(gold, said)}
@@ -96,58 +93,46 @@ def _matched(question: str, prediction: str, wordings: Sequence[str]) -> tuple[s
             return wording, reason
 
     # Several answers, or one with something added: each has to be right, or to say nothing new.
-    bare = [gold for gold in golds if "(" not in gold or "(" not in said]
+    bare = [gold for gold in golds if "(" not in gold]
     reason = ""
-    for parts in (_guesses(said), list_items(said)) if _MARKED.search(said) else ():
-        matches = [next((g for g in bare if same_answer(asked, g, part)), None) for part in parts]
-        if len(parts) < 2 or not any(matches):
+    for stage in ("joins", "lists"):
+        parts = said_in(said, stage)
+        if len(parts) < 2:
             continue
-        pairs = zip(matches, parts, strict=True)
-        if matches[0] and all(
-            gold or _says_nothing_new(asked, part, matches[0]) for gold, part in pairs
-        ):
-            return golds[matches[0]], "nothing new is added"
-        reason = "several answers"
+        found = [next((g for g in bare if same_answer(asked, g, part)), "") for part in parts]
+        new = (part for part, gold in zip(parts, found, strict=True) if not gold)
+        if found[0] and all(_says_nothing_new(asked, part, found[0]) for part in new):
+            return golds[found[0]], "nothing new is added"
+        reason = "several answers" if any(found) else reason
     return None, reason or difference(next(iter(golds), ""), said)
 
 
 _normal = lru_cache(maxsize=8192)(normalise)
-_FIGURE = re.compile(r"(?:(?<![\w)\]])-|(?<=\^)-)?\d[\d.,:/^]*(?:e-?\d+)?")
-_MEANT = re.compile(
-    r"(?<=\w)(?:\+\+|[+#♯♭])|(?<=\b[A-Z])(?:-(?!\w)|\*(?![*\w]))|[<>=≤≥±~]|(?<=\s)[aA]\.?$"
+_KEPT = re.compile(
+    r"(?:(?<![\w)\]])-|(?<=\^)-)?\d[\d.,:/^]*(?:e-?\d+)?|(?<=\w)(?:\+\+|[+#♯♭])|"
+    r"(?<=\b[A-Z])(?:-(?!\w)|\*(?![*\w]))|[<>=≤≥±~]|(?<=\s)[aA]\.?$"
 )
+"""Figures and signs with a meaning, which normal forms lack."""
 
 
 def _same_signs(one: str, other: str) -> bool:
-    """Two texts with the same letters have the same numbers, units and signs with a meaning."""
-    if one == other:
-        return True
-    texts = in_latin(one), in_latin(other)
-    units = [[word.amount.unit for word in read(text) if word.amount] for text in texts]
+    """Two texts in one normal form have the same numbers, units and signs with a meaning."""
+    units = [[w.amount.unit for w in read(text) if w.amount] for text in (one, other)]
     if all(unit.dimension for unit in (*units[0], *units[1])) and units[0] != units[1]:
         return False
-    figures = [[plain_figures(f).rstrip(".,:/") for f in _FIGURE.findall(text)] for text in texts]
-    signs = [[sign.lower() for sign in _MEANT.findall(text)] for text in texts]
-    return figures[0] == figures[1] and signs[0] == signs[1]
+    return one == other or _signs(one) == _signs(other)
 
 
-_ARC = re.compile(r"\barc|°|\bdegree|\bangle|parallax")
+def _signs(text: str) -> list[str]:
+    return [plain_figures(sign.lower()).rstrip(".,:/") for sign in _KEPT.findall(in_latin(text))]
+
+
 _ORDER = re.compile(r"(?i)\b(?:place|position|rank|number|order|edition|season|amendment|century)")
-_POUNDS = re.compile(r"(?i)\bpounds?\b(?! sterling)")
-_PERIOD = re.compile(r"(?i)\bunits?\b|\bhow long\b|\bmeasure|\bduration\b")
 
 
 def _meant(question: str, text: str) -> str:
-    """The text with primes as parts of an angle, pounds as money, or "the second" as a time, if
-    that is what the question, or another answer beside it, speaks of."""
-    if "£" in question:
-        text = _POUNDS.sub("gbp", text)
-    if _ARC.search(question + text):
-        text = rewrite(text, "arcs")
-    second = re.fullmatch(r"(?i)(the )?second", text)
-    if second and (_PERIOD.search(question) or (second[1] and not _ORDER.search(question))):
-        return "seconds"
-    return text
+    """The text, where "the second" is a time unless the question speaks of an order."""
+    return "seconds" if text.lower() == "the second" and not _ORDER.search(question) else text
 
 
 def _stripped(prediction: str, question: str) -> str:
@@ -159,16 +144,11 @@ def _stripped(prediction: str, question: str) -> str:
     text = answer if verb and subject and subject in question else text
     while text != before:
         before, text = text, rewrite(text, "before") or text
-    unsure = " " in text or not text.isascii()
-    evades = unsure and any(pattern.search(text) for _, pattern, _ in rules("evasive"))
+    evades = any(pattern.search(text) for _, pattern, _ in rules("evasive"))
     return "" if evades else text.strip()
 
 
-_MARKED = re.compile(
-    r"(?i)[^\w\s'’]|\b(?:or|and|alias|aka|that is|namely|(?:known|called) as|called|named|"
-    r"alternative|alternatively|maybe|perhaps|possibly|vs|versus)\b|[和与及]|\n"
-)
-_BRACKETS = re.compile(r"\(([^()]*)\)|\[([^\[\]]*)\]")
+_BRACKETS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 
 
 def _variants(wording: str, said: str) -> Iterator[str]:
@@ -181,7 +161,7 @@ def _variants(wording: str, said: str) -> Iterator[str]:
     outside = " ".join(_BRACKETS.sub(" ", wording).split())
     if outside and "(" not in said:
         yield outside
-    if " / " in wording or re.fullmatch(r"[A-Z][^/]* [^/]*/[A-Z][^/]*", wording):
+    if re.fullmatch(r"[A-Z][^/]* [^/]*/ ?[A-Z][^/]*", wording):
         yield from filter(str.strip, wording.split("/"))
 
 
@@ -189,27 +169,10 @@ def _is_elsewhere(wordings: Iterable[str], said: str) -> bool:
     """A town in another region than wordings say: Portland, Maine for Portland, Oregon."""
     town, _, behind = said.partition(",")
     given = read_region(read(behind))
-    if given is None:
-        return False
-    known = {read_region(read(w.partition(",")[2])) for w in wordings if w.startswith(f"{town},")}
-    near = known | {country_of().get(place) for place in known if place}
-    return bool(known - {None}) and given not in near and country_of().get(given) not in known
-
-
-_JOINS = re.compile(
-    r"\s*[;|\n]\s*|\s+[-–—/+]+\s+|\s*[–—]\s*|(?<=[^\W\d_]{3})/(?=[A-Z])|[.!?:]\s+(?=[A-Z])|"
-    r",?\s*\b(?:(?-i:or)|a\.?k\.?a\.?|alias|that is|i\.e\.|namely|(?:(?:better|also|commonly|"
-    r"formerly|otherwise|sometimes) )?(?:known|called) as|(?:also|sometimes) (?:called|named)|"
-    r"alternatively|alternative|maybe|perhaps|possibly)\b[,:]?\s*",
-    re.IGNORECASE,
-)
-
-
-def _guesses(said: str) -> list[str]:
-    """Parts of a text: answers that it offers, brackets and further sentences."""
-    inside = [a or b for a, b in _BRACKETS.findall(said)]
-    outside = _JOINS.split(_BRACKETS.sub(" ", said))
-    return [part.strip(" .,") for part in (*outside, *inside) if part and read(part)]
+    places = [read_region(read(w.partition(",")[2])) for w in wordings if w.startswith(f"{town},")]
+    known = [place for place in places if place]
+    near = (place.name in given or given.name == place.country for place in known) if given else ()
+    return bool(given and known) and not any(near)
 
 
 def _says_nothing_new(asked: Asked, part: str, gold: str) -> bool:

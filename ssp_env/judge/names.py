@@ -31,34 +31,30 @@ class Person(NamedTuple):
 @lru_cache(maxsize=8192)
 def parse(text: str) -> Person | None:
     """A text as one person's name; ``None`` where it cannot be one."""
-    if not 2 <= len(text) <= 80 or _OTHER_SIGNS.search(text) or text.count(",") > 1:
+    if _OTHER_SIGNS.search(text) or text.count(",") > 1:
         return None
     # Nicknames stand in quotes or brackets: George "Babe" Ruth. HG Wells is H. G. Wells.
-    nicknames = frozenset(
-        k for groups in _QUOTED.findall(text) for k in keys(read("".join(groups)))
-    )
+    quoted = ("".join(groups) for groups in _QUOTED.findall(text))
+    nicknames = frozenset(key for name in quoted for key in keys(read(name)))
     bare = re.sub(r"\b([A-Z])([A-Z])(?= [A-Z][a-z])", r"\1. \2.", _QUOTED.sub(" ", text))
     # A surname may come first: Wells, H. G.; but not in Ken Griffey, Jr.
-    surname, comma, behind = bare.partition(",")
-    if comma and not vocabulary("suffix") & {*keys(read(behind))}:
+    surname, _, behind = bare.partition(",")
+    if behind and vocabulary("suffix").isdisjoint(keys(read(behind))):
         bare = f"{behind} {surname}"
     words = [word for word in read(bare) if word.key not in vocabulary("suffix") - {"jr", "sr"}]
-    titles, particles = vocabulary("title"), vocabulary("particle")
-    while words[1:] and words[0].key in titles and (words[2:] or words[1].key not in titles):
+    while words[1:] and words[0].key in vocabulary("title"):
         del words[0]
-    numbered = len(words) > 1 and (words[-1].key in ("jr", "sr") or words[-1].amount)
+    numbered = words and (words[-1].key in ("jr", "sr") or words[-1].amount)
     number = words.pop().key if numbered else ""
-    if not words or not all((word.is_name or word.key in particles) for word in words):
+    names, particles = keys(words), vocabulary("particle")
+    if not names or not all(word.is_name or word.key in particles for word in words):
         return None
-    names = keys(words)
-    if any(word.amount or word.date for word in words) or names[-1] in names[1:-1]:
+    if any(word.amount for word in words) or names[-1] in names[1:-1]:
         return None  # a number, or two people of one family
     # Particles belong to the surname: Ludwig van Beethoven; but Al Gore has a first name.
     begins = len(names) - 1
     while begins > (names[0] == "al") and names[begins - 1] in particles:
         begins -= 1
-    if len(names) == 1:
-        return Person(names[0], (), (), nicknames, number)
     return Person(names[0] if begins else "", names[1:begins], names[begins:], nicknames, number)
 
 
@@ -77,10 +73,10 @@ def same_person(gold: str, given: str, asked_for: bool) -> str:
     numbers = mine.number, other.number
     if numbers[0] != numbers[1] and numbers not in (("jr", ""), ("sr", ""), ("", "sr")):
         return ""
+    if mine.names == other.names:
+        return "same person"
     if asked_for and mine.names[-len(other.names) :] == other.names:
-        return "same person" if mine.names == other.names else "surname alone"
-    if not mine.last or not other.last:
-        return "same person" if mine.names == other.names else ""
+        return "surname alone"
     # No middle name contradicts one of the other's; either may leave out the last ones.
     middle = zip(mine.middle, other.middle, strict=False)
     if mine.last[-1] != other.last[-1] or not all(a == b or _is_initial(a, b) for a, b in middle):

@@ -1,15 +1,16 @@
-"""Numbers as values with units: figures, number words, fractions, powers, scales, SI prefixes."""
+"""Numbers as values with units: figures, fractions, powers, number words, scales, SI prefixes."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
-from decimal import Decimal
 from functools import cache
+from itertools import product
 from math import gcd
 from typing import NamedTuple
 
-from ssp_env.judge.tables import read_table, word_list
+from ssp_env.judge.tables import read_table, stem
 
 
 class Unit(NamedTuple):
@@ -21,23 +22,31 @@ class Unit(NamedTuple):
     offset: float = 0.0
 
 
-ORDINAL = Unit("place")
+NONE, ORDINAL = Unit(), Unit("place")
 
 
 class Quantity(NamedTuple):
     """A number, with its unit where it has one."""
 
     value: float
-    unit: Unit = Unit()
+    unit: Unit = NONE
+    others: tuple[Quantity, ...] = ()
+    """What the same signs may mean as well: 12.500 is 12500, and 5 pounds are money."""
 
     @property
     def key(self) -> str:
-        plain = self.unit in (Unit(), ORDINAL)
+        plain = self.unit in (NONE, ORDINAL)
         return f"{self.value:.12g}" + ("" if plain else f" {self.unit[0]} {self.unit[1]:.6g}")
 
     @property
     def in_base_units(self) -> float:
         return self.value * self.unit.factor + self.unit.offset
+
+    def measured_in(self, *units: Unit) -> Quantity:
+        """The number with a unit, whose name may stand for others as well."""
+        values = [self.value, *(other.value for other in self.others)]
+        first, *others = [Quantity(value, unit) for unit in units for value in values]
+        return first._replace(others=tuple(others))
 
     def difference(self, given: Quantity) -> str:
         """What differs in a given amount; nothing where it says the same.
@@ -50,6 +59,10 @@ class Quantity(NamedTuple):
         >>> Quantity(5, Unit("length")).difference(Quantity(5, Unit("mass")))
         'other units'
         """
+        found = [a._apart(b) for a, b in product((self, *self.others), (given, *given.others))]
+        return min(found)  # nothing, numbers, units
+
+    def _apart(self, given: Quantity) -> str:
         mine, other = self.unit, given.unit
         if mine.dimension and other.dimension and mine.dimension != other.dimension:
             return "other units"
@@ -66,16 +79,17 @@ class Quantity(NamedTuple):
         return "" if same else "other numbers"
 
 
-# -- figures in a text -----------------------------------------------------------------------------
+# -- figures ---------------------------------------------------------------------------------------
 
 _GROUPED = re.compile(
     r"(?<![\d.,])(?:\d{1,3}(?:[ ']\d{3})+(?:[.,]\d+)?(?![\d'])|\d+(?:[.,]\d+)+(?![.,]?\d))"
 )
 _POWER = re.compile(
-    r"(?<![\w.])(?:(\d+(?:\.\d+)?)(?:\s?[x×*·⋅]\s?))?(\d{1,9})(?:\^|\*\*)(-?\d{1,3})\b"
+    r"(?<![\w.])(?:(\d{1,15}(?:\.\d{1,15})?)\s?[x×*·⋅]\s?)?([1-9]\d{0,2})(?:\^|\*\*)(-?\d\d?)\b"
 )
-_EXPONENT = re.compile(r"(?<![\w.])(\d(?:\.\d+)?)()e([+-]?\d{1,3})\b")
-_FRACTION = re.compile(r"(?<![\w./])(?:(\d+)(?: | ?- ?| and ))?(\d{1,3})/(\d{1,3})(?![\w/]|\.\d)")
+_FRACTION = re.compile(
+    r"(?<![\w./])(?:(\d{1,15})(?: | ?- ?| and ))?(\d{1,3})/([1-9]\d{0,2})(?![\w/]|\.\d)"
+)
 
 
 def plain_figures(text: str) -> str:
@@ -85,9 +99,18 @@ def plain_figures(text: str) -> str:
     >>> plain_figures("1.234.567 or 3,5 or 10 000 or 1.5 × 10^8 or 5 1/2")
     '1234567 or 3.5 or 10000 or 150000000 or 5.5'
     """
-    text = _GROUPED.sub(lambda match: _ungrouped(match[0]), text)
-    text = _EXPONENT.sub(_multiplied, _POWER.sub(_multiplied, text))
+    text = _GROUPED.sub(lambda m: _ungrouped(m[0]), text)
+    text = _POWER.sub(lambda m: _decimal(float(m[1] or 1) * float(m[2]) ** int(m[3])), text)
     return _FRACTION.sub(_divided, text)
+
+
+def _decimal(value: float) -> str:
+    return f"{value:.40f}".rstrip("0").rstrip(".")
+
+
+def _divided(match: re.Match[str]) -> str:
+    whole, upper, lower = (int(figure or 0) for figure in match.groups())
+    return match[0] if lower == 1 or gcd(upper, lower) > 1 else _decimal(whole + upper / lower)
 
 
 def _ungrouped(figure: str) -> str:
@@ -95,42 +118,29 @@ def _ungrouped(figure: str) -> str:
     if len({*signs}) == 2 and signs.count(signs[-1]) == 1:
         return "".join(parts[:-1]) + "." + parts[-1]  # 1,234.5 and 1.234,5
     sizes = {len(part) for part in parts[1:]}
-    indian = len(signs) > 1 and signs[0] == "," and len(parts[-1]) == 3 and sizes == {2, 3}
-    thousands = sizes == {3} and len(parts[0]) <= 3 and (signs != "." or parts[1] == "000")
-    return "".join(parts) if indian or thousands else ".".join(parts) if signs in ".," else figure
+    indian = signs[0] == "," and sizes == {2, 3}
+    groups = sizes == {3} and len(parts[0]) <= 3 and parts[0] != "0"
+    if indian or (groups and (signs != "." or parts[1] == "000")):
+        return "".join(parts)
+    return ".".join(parts) if signs in ".," else figure
 
 
-def _multiplied(match: re.Match[str]) -> str:
-    base, power = Decimal(match[2] or 10), int(match[3])
-    if abs(power) > 30 or not base:
-        return match[0]
-    shown = f"{Decimal(match[1] or 1) * base**power:f}"
-    return shown.rstrip("0").rstrip(".") if "." in shown else shown
+# -- words -----------------------------------------------------------------------------------------
 
 
-def _divided(match: re.Match[str]) -> str:
-    whole, upper, lower = int(match[1] or 0), int(match[2]), int(match[3])
-    if lower < 2 or gcd(upper, lower) > 1 or (match[1] and upper > lower):
-        return match[0]
-    return f"{whole + upper / lower:.15g}"
+def _numbers(*kinds: str) -> dict[str, float]:
+    """Words or signs of ``numbers.csv``, with their values."""
+    rows = [row for row in read_table("numbers") if row["kind"] in kinds]
+    return {word: float(row["value"]) for row in rows for word in row["words"].split("|")}
 
 
-# -- numbers in words ------------------------------------------------------------------------------
-
-_SCALES = {"hundred": 1e2, "thousand": 1e3, "lakh": 1e5, "million": 1e6, "crore": 1e7}
-_SCALES |= {"billion": 1e9, "trillion": 1e12, "quadrillion": 1e15, "dozen": 12.0}
-_SHORT = {"k": 1e3, "K": 1e3, "M": 1e6, "mn": 1e6, "bn": 1e9, "b": 1e9, "B": 1e9, "tn": 1e12}
-_MONEY_SHORT = _SHORT | {"m": 1e6, "T": 1e12, "t": 1e12}
+_SCALES, _PARTS, _SMALL = _numbers("scale"), _numbers("part"), _numbers("number", "ordinal")
+_ORDINALS, _SHORT = _numbers("ordinal"), _numbers("short")
+MONEY_SCALES = _SHORT | _numbers("short of money")
+BEGINNINGS = frozenset({*_SMALL, *_SCALES, "a", "an", "half", "quarter"})
 _FIGURE = re.compile(r"\d{1,50}(?:\.\d{1,50})?")
-_NUMBERS = {word: float(value) for value, word in enumerate(word_list("number"))} | _SCALES
-_NUMBERS |= {word: value * 10.0 for value, word in enumerate(word_list("tens"), 2)}
-_ORDINALS = {f"{word.removesuffix('y')}th": value for word, value in _NUMBERS.items()}
-_ORDINALS |= {word[:-1] + "ieth": _NUMBERS[word] for word in word_list("tens")}
-_ORDINALS |= {word: float(value) for value, word in enumerate(word_list("first"))}
-BEGINNINGS = frozenset(_NUMBERS | _ORDINALS) | {"a", "an", "half"}
-_PARTS = {"half": 2, "quarter": 4} | {w: n for n, w in enumerate(word_list("first")) if n > 2}
-"""Lower halves of fractions; a second is none."""
-_PARTS |= {f"{word}s": value for word, value in _PARTS.items()} | {"halves": 2}
+_EITHER = re.compile(r"[1-9]\d{0,2}\.\d\d0")
+"""Decimals that nobody writes so, unless the point stands between thousands."""
 
 
 class Token(NamedTuple):
@@ -146,148 +156,151 @@ def read_number(
 ) -> tuple[Quantity, int] | None:
     """The number that begins at a token, in figures or words, and the place where it ends.
 
-    ``money``: a currency stands before it, so that ``5m`` is five million, and no length. The last
+    ``money``: a currency stands before it, so that ``5 m`` is five million, and no length. The last
     two tokens have to be empty."""
-    first, ahead = tokens[at].low, tokens[at + 1].low
-    if first in ("a", "an", "half"):
-        if first == "half" and ahead in ("", "of", "percent", "a", "an"):
-            more = read_number(tokens, at + 2) if ahead[:1] == "a" else None
-            big = more is not None and more[0].value >= 12
-            return (
-                (Quantity(0.5 * more[0].value), more[1])
-                if more and big
-                else (Quantity(0.5), at + 1)
-            )
-        last = tokens[at + 2].low in ("", "of", *_SCALES) or tokens[at - 1].low == "and"
-        if ahead in _PARTS and last:
-            return Quantity(1 / _PARTS[ahead]), at + 2
-        return read_number(tokens, at + 1) if ahead in _SCALES else None
-
-    value, end, ordinal = _whole(tokens, at, _MONEY_SHORT if money else _SHORT)
-    if end == at or ordinal:
-        return (Quantity(value, ORDINAL), end) if ordinal else None
-    after, gap = tokens[end].low, tokens[end].gap
-    if after in _PARTS and value > 0 and gap in (" ", "-") and (value == 1) != (after[-1] == "s"):
-        return Quantity(value / _PARTS[after]), end + 1  # two thirds
-    more = read_number(tokens, end + 1) if after == "and" else None
-    if more and 0 < more[0].value < 1:  # two and a half million
-        value, end = value + more[0].value, more[1]
-    elif after == "point":  # one point five
-        digits = [_NUMBERS.get(token.low, 10.0) for token in tokens[end + 1 :]]
-        size = next(i for i, digit in enumerate(digits) if digit > 9)
-        value += float("0." + "".join(f"{digit:.0f}" for digit in digits[:size]) + "0")
-        end += 1 + size if size else 0
-    scale = _SCALES.get(tokens[end].low, 1.0) if value % 1 else 1.0
-    return Quantity(value * scale), end + (scale > 1)
-
-
-def _whole(tokens: Sequence[Token], at: int, short: dict[str, float]) -> tuple[float, int, bool]:
-    """A number without fractions, where it ends, and whether it is an ordinal."""
-    total, group, end = 0.0, 0.0, at
-    room = 1e16  # the next small number has to be below
+    parts: list[float] = []
+    last, end, room = 0.0, at, 1e16  # a small number has to be below the place that is free
     if _FIGURE.fullmatch(tokens[at].low):
-        group, room, end = float(tokens[at].low), 0.0, at + 1
-        letters, gap = tokens[end].written, tokens[end].gap
+        last, end, room = float(tokens[at].low), at + 1, 0.0
+        letters, gap, short = *tokens[end][::2], MONEY_SCALES if money else _SHORT
         if gap == "" and letters in ("st", "nd", "rd", "th"):
-            return group, end + 1, True
-        if letters in short and (gap == "" or (gap == " " and short is _MONEY_SHORT)):
-            return group * short[letters], end + 1, False
-
-    while True:
-        low, gap = tokens[end].low, tokens[end].gap
-        following = tokens[end + 1].low if low == "and" else ""
-        if (
-            room in (100.0, 1000.0)
-            and 0 < (_NUMBERS | _ORDINALS if following else {}).get(following, 0) < 100
-        ):
-            end += 1
-            continue
-        plural = end > at and low[-1:] == "s"
-        value = _SCALES.get(low[:-1]) if plural else _NUMBERS.get(low, _ORDINALS.get(low))
-        glued = end == at or gap in (" ", "-", "", ", " if room == 1000.0 else "")
-        if value is None or not glued or (low == "second" and end > at and gap != "-"):
+            return Quantity(last, ORDINAL), end + 1
+        if letters in short and (gap == "" or (gap == " " and money)):
+            return Quantity(last * short[letters]), end + 1
+    while tokens[end].low:
+        (_, low, gap), ahead = tokens[end], tokens[end + 1].low
+        if end > at and gap not in (" ", "-", "", ", " if room >= 1000 else ""):
             break
-        if value in _SCALES.values() and low not in ("twelve", "twelfth"):
-            if value <= 100:
-                group, room = (group or 1.0) * value, 100.0
-            else:
-                total = total + group * value if group else (total or 1.0) * value
-                group, room = 0.0, 1000.0
-        elif end > at and not total and room in (0.0, 10.0) and 10 <= group <= 20 and value >= 10:
-            group, room = group * 100 + value, 10.0 if value >= 20 else 0.0  # nineteen seventy-one
+        value, scaled = _SMALL.get(low, 1e16), end
+        while last % 1 and tokens[scaled].low in ("of", "a", "an"):
+            scaled += 1  # half a million, a quarter of a million
+        if tokens[scaled].low in _SCALES and (end > at or low[-1] != "s"):
+            room, end = _SCALES[tokens[scaled].low], scaled
+            last = _multiply(parts, last, room)
+        elif part := _part(tokens, end + (low == "and")) if low == "and" or end == at else None:
+            last, room, end = last + part[0], 0.0, part[1] - 1  # two and a half
+        elif (low == "and" and 100 <= room < 1e16 and 0 < _SMALL.get(ahead, 0) < 100) or (
+            end == at and low in ("a", "an") and ahead in _SCALES
+        ):
+            pass
         elif value < room:
-            group, room = group + value, 10.0 if value >= 20 else 0.0
+            last, room = last + value, 10.0 if 20 <= value < 100 else 0.0
+        elif 10 <= last <= 20 and 10 <= value < 100:
+            last, room = last * 100 + value, 10.0  # nineteen seventy-one
+        elif low in _PARTS and (last == 1) != (low[-1] == "s"):
+            last, room = last / _PARTS[low], 0.0  # two thirds
+        elif low == "point" and _SMALL.get(ahead, 10.0) < 10:
+            place, room = 0.1, 0.0
+            while (digit := _SMALL.get(tokens[end + 1].low, 10.0)) < 10:
+                last, place, end = last + digit * place, place / 10, end + 1
         else:
             break
         end += 1
         if low in _ORDINALS:
-            return total + group, end, True
-    return total + group, end, False
+            return Quantity(sum(parts) + last, ORDINAL), end
+    found = Quantity(sum(parts) + last)
+    if end == at + 1 and _EITHER.fullmatch(tokens[at].low):
+        found = found._replace(others=(Quantity(1000 * last),))
+    return (found, end) if end > at else None
+
+
+def _part(tokens: Sequence[Token], at: int) -> tuple[float, int] | None:
+    """Half, a third, a quarter, and where it ends; not in "a third person"."""
+    article = tokens[at].low in ("a", "an", "one")
+    part, after = (tokens[at + article + i].low for i in (0, 1))
+    ends = after in ("", "of", "percent", "a", "an", *_SCALES) or tokens[at - 1].low == "and"
+    if ends and part in _PARTS and (article or part in ("half", "quarter")):
+        return 1 / _PARTS[part], at + article + 1
+    return None
+
+
+def _multiply(parts: list[float], last: float, scale: float) -> float:
+    """Adds to the parts of a number what a scale makes of the last ones: 500, 20 and 1000 are 520
+    thousand. Nothing is left over."""
+    while parts and parts[-1] <= scale:
+        last += parts.pop()
+    parts.append((last or 1.0) * scale)
+    return 0.0
+
+
+_DIGITS, _TIMES = _numbers("digit"), _numbers("times")
+_SIGN = f"[{''.join([*_DIGITS, *_TIMES])}]"
+_CHINESE = re.compile(rf"(?:\d+(?:[.,]\d+)*|(?![万萬亿億兆]){_SIGN}+(?:点{_SIGN}+)?){_SIGN}*")
+
+
+def from_chinese(text: str) -> str:
+    """The text with Chinese numerals, and figures before a scale, in figures.
+
+    >>> from_chinese("一九四九年"), from_chinese("三百二十万"), from_chinese("1.5亿")
+    ('1949年', '3200000', '150000000')
+    """
+    return _CHINESE.sub(_in_figures, text)
+
+
+def _in_figures(match: re.Match[str]) -> str:
+    parts: list[float] = []
+    last = ""
+    for sign in match[0]:
+        if sign in _TIMES:
+            _multiply(parts, float(last.replace(",", "") or 0), _TIMES[sign])
+            last = ""
+        else:
+            last += "." if sign == "点" else f"{_DIGITS[sign]:.0f}" if sign in _DIGITS else sign
+    return f"{sum(parts) + float(last or 0):.15g}" if parts else last
 
 
 # -- units -----------------------------------------------------------------------------------------
 
-_PREFIXES = "T tera 12 G giga 9 M mega 6 k kilo 3 h hecto 2 d deci -1 c centi -2 m milli -3"
-_PREFIXES += " u micro -6 n nano -9 p pico -12 f femto -15 P peta 15"
-_TIMES_OF_DAY = frozenset({"pm", "am"})
-_POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
+_Units = tuple[Unit, ...]
+_NO_UNITS = ("pm", "am", "a")
 
 
 @cache
-def _units() -> tuple[dict[str, Unit], dict[str, Unit | None]]:
-    """Units by symbols and names; and by symbols without their case, ``None`` if it matters."""
-    made: dict[str, Unit] = {}
-    others: dict[str, Unit] = {}
-    prefixes = [("", "", "0"), *zip(*(_PREFIXES.split()[i::3] for i in range(3)), strict=True)]
+def _units() -> dict[str, _Units]:
+    """Units by symbols and names, and by symbols in small letters where their case is free. One of
+    the ``others`` may name several units."""
+    made: dict[str, _Units] = {}
+    others: dict[str, _Units] = {}
+    symbols, names = _numbers("prefix symbol"), _numbers("prefix")
+    prefixes = [("", "", 1.0), *zip(symbols, names, names.values(), strict=True)]
     for row in read_table("units"):
         unit = Unit(row["dimension"], float(row["factor"]), float(row["offset"]))
-        for symbol, name, power in prefixes:
-            bigger = unit._replace(factor=float(f"{unit.factor * 10.0 ** int(power):.12g}"))
-            made |= {symbol + s: bigger for s in row["symbols"].split("|") if s}
-            made |= {name + s: bigger for s in row["names"].split("|") if s}
-        others |= {name: unit for name in row["others"].split("|") if name}
-    made = {name: unit for name, unit in made.items() if name not in _TIMES_OF_DAY} | others
-    folded: dict[str, Unit | None] = {}
-    for name, unit in made.items():
-        folded[name.lower()] = unit if folded.get(name.lower(), unit) == unit else None
-    return made, folded
+        for symbol, name, factor in prefixes:
+            bigger = unit._replace(factor=float(f"{unit.factor * factor:.12g}"))
+            made |= {symbol + s: (bigger,) for s in row["symbols"].split("|") if s}
+            made |= {name + s: (bigger,) for s in row["names"].split("|") if s}
+        for name in filter(None, row["others"].split("|")):
+            others[name] = (*others.get(name, ()), unit)
+    made |= others
+    lows = Counter(name.lower() for name in made)
+    made |= {name.lower(): units for name, units in made.items() if lows[name.lower()] == 1}
+    return {name: units for name, units in made.items() if name not in _NO_UNITS}
 
 
-def read_unit(written: Sequence[str], stems: Sequence[str]) -> tuple[Unit, int] | None:
-    """The unit that words begin with, and how many of them it takes.
+def read_unit(tokens: Sequence[Token]) -> tuple[_Units, int] | None:
+    """What the unit may be that words begin with, and how many of them it takes.
 
-    >>> read_unit(["km", "per", "hour"], ["km", "per", "hour"])[0].dimension
+    >>> read_unit([Token(word, word, " ") for word in ("km", "per", "hour")])[0][0].dimension
     'length/time'
     """
-    match = _simple_unit(written, stems)
-    if match is None or stems[match[1] : match[1] + 1] in ([], ()):
-        return match
-    unit, end = match
-    link = stems[end] in ("per", "an", "a")
-    below = _simple_unit(written[end + link :], stems[end + link :])
-    if below and (
-        stems[end] == "per" or (unit.dimension == "length" and below[0].dimension == "time")
-    ):
-        dimension = f"{unit.dimension}/{below[0].dimension}"
-        return Unit(dimension, unit.factor / below[0].factor), end + link + below[1]
+    match = _simple_unit(tokens)
+    if match and len(tokens) > match[1] and tokens[match[1]].low in ("per", "a", "an"):
+        (unit, *_), end = match
+        below = _simple_unit(tokens[end + 1 :])
+        if below and (tokens[end].low == "per" or below[0][0].dimension == "time"):
+            dimension = f"{unit.dimension}/{below[0][0].dimension}"
+            return (Unit(dimension, unit.factor / below[0][0].factor),), end + 1 + below[1]
     return match
 
 
-def _simple_unit(written: Sequence[str], stems: Sequence[str]) -> tuple[Unit, int] | None:
-    power = _POWERS.get(stems[0], 0) if stems else 0
-    begins, (made, folded) = int(power > 0), _units()
-    for length in (3, 2, 1):
-        end = begins + length
-        if end > len(stems):
-            continue
-        symbol = written[begins] if length == 1 else ""
-        unit = made.get(symbol) or made.get(" ".join(stems[begins:end]))
-        if unit is None and symbol[-1:] in ("2", "3"):  # km2
-            unit, power = made.get(symbol[:-1]), int(symbol[-1])
-        unit = unit or folded.get(symbol.lower())
-        if unit is not None:
-            if not power and unit.dimension in ("length", "time") and stems[end : end + 1]:
-                power = _POWERS.get(stems[end], 0)
-                end += power > 0
-            return (Unit(f"{unit.dimension}^{power}", unit.factor**power) if power else unit), end
+def _simple_unit(tokens: Sequence[Token]) -> tuple[_Units, int] | None:
+    for end in range(min(3, len(tokens)), 0, -1):
+        base, power = " ".join(stem(token.low) for token in tokens[:end]), 1
+        symbol = tokens[0].written if end == 1 else ""
+        if symbol[-1:] in ("2", "3"):  # km2
+            symbol, power = symbol[:-1], int(symbol[-1])
+            base = stem(symbol.lower())
+        if units := _units().get(symbol) or _units().get(base):
+            raised = [Unit(f"{u.dimension}^{power}", u.factor**power) for u in units]
+            return units if power == 1 else tuple(raised), end
     return None

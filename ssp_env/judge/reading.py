@@ -9,19 +9,21 @@ from functools import cache, lru_cache
 from itertools import product
 from typing import NamedTuple
 
-from ssp_env.judge.chinese import from_chinese
 from ssp_env.judge.quantities import (
     BEGINNINGS,
+    MONEY_SCALES,
+    NONE,
     ORDINAL,
     Quantity,
     Token,
     Unit,
+    from_chinese,
     plain_figures,
     read_number,
     read_unit,
 )
 from ssp_env.judge.tables import rewrite, stem
-from ssp_env.wording.normal import in_latin, marks
+from ssp_env.wording.normal import ARTICLES, in_latin, marks
 
 
 class Word(NamedTuple):
@@ -36,7 +38,6 @@ class Word(NamedTuple):
     amount: Quantity | None = None
     date: tuple[int, int, int] | None = None
     """Year, month and day, with 0 for what is left out."""
-    written: str = ""
 
 
 _MONTHS = "january february march april may june july august september october november december"
@@ -45,7 +46,7 @@ _MONTH["sept"] = 9
 _ONES = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
 _ROMAN = {tens + ones: i for i, (tens, ones) in enumerate(product(("", "X", "XX"), _ONES))}
 _CURRENCIES = frozenset({"dollar", "usd", "euro", "eur", "gbp", "yen", "jpy", "rupee", "inr"})
-_FOOT, _INCH, _DEGREE = Unit("length", 0.3048), Unit("length", 0.0254), Unit("angle")
+_FOOT, _INCH = Unit("length", 0.3048), Unit("length", 0.0254)
 _ASCII_TOKEN = re.compile(r"[A-Za-z]+\d+|\d+(?:\.\d+)*|[A-Za-z]+")
 
 
@@ -64,135 +65,113 @@ def read(text: str) -> tuple[Word, ...]:
     ['1500 length 1000', 'of', '1934-5-0']
     """
     text = in_latin(text)
-    text = rewrite(text if text.isascii() else from_chinese(text), "signs")
+    text = text if text.isascii() else rewrite(from_chinese(text), "chinese")
+    text = rewrite(text, "signs")
     if any(map(str.isdecimal, text)):
         text = plain_figures(rewrite(text, "figures"))
     tokens, end = [], 0
     for token in (_ASCII_TOKEN if text.isascii() else _token()).finditer(text):
         tokens.append(Token(token[0], token[0].casefold(), text[end : token.start()]))
         end = token.end()
-    words = _numbered([*tokens, *[Token("", "", text[end:])] * 2])
-    return (
-        _dated(_measured(words))
-        if any(w.is_name and w.key[0] in "-0123456789" for w in words)
-        else tuple(words)
-    )
+    return tuple(_words([*tokens, *[Token("", "", text[end:])] * 2]))
 
 
 def keys(words: Sequence[Word]) -> tuple[str, ...]:
     return tuple([word.key for word in words])
 
 
-def _quantity(amount: Quantity, gap: str) -> Word:
-    return Word(amount.key, True, gap, amount)
-
-
-def _numbered(tokens: Sequence[Token]) -> list[Word]:
-    """Words and numbers, without articles. The last two tokens are empty."""
+def _words(tokens: Sequence[Token]) -> list[Word]:
+    """Words without articles, quantities and dates. The last two tokens are empty."""
     made: list[Word] = []
     at, kept, before = 0, "", ""
     while at < len(tokens) - 2:
         token, after = tokens[at], tokens[at + 1]
         gap, kept = kept or token.gap, ""
-        last = made[-1] if made else Word("")
-        timed = last.amount is not None or last.key == "per"
-        second = token.low == "second" and timed  # of time
-        begins = token.low in BEGINNINGS or token.low[0].isdecimal()
-        number = begins and not second and read_number(tokens, at, last.key in _CURRENCIES)
-        if number:
-            amount, at = number
-            if last.key == "minus":
-                gap, amount = made.pop().gap, Quantity(-amount.value)
-            made.append(_quantity(amount, gap))
-            before = tokens[at - 1].written
+        last, low = made[-1] if made else Word(""), token.low
+        begins = low[0].isdecimal() or low in BEGINNINGS
+        if begins and (number := read_number(tokens, at, last.key in _CURRENCIES)):
+            at, before = _add_quantity(made, tokens, *number, gap), tokens[number[1] - 1].written
+            continue
+        if (low in _MONTH or low[0].isdecimal()) and (date := _date(made, tokens, at, gap)):
+            made.append(date[0])
+            at, before = date[1], tokens[date[1] - 1].written
             continue
         at += 1
-        if token.low in ("a", "an", "the") and after.written and after.gap.isspace():
+        if low in ARTICLES and (after.gap.isspace() if after.written else made and low == "the"):
             kept = gap if gap.strip() else ""
             continue
-        if token.low in ("ad", "ce") and (before[:1].isdigit() or after.gap[:1] == " "):
+        if low in ("ad", "ce") and (before[:1].isdigit() or after.gap[:1] == " "):
             continue
         if token.written in _ROMAN and before[:1].isupper() and after.gap[:1] != ".":
-            made.append(_quantity(Quantity(float(_ROMAN[token.written])), gap))
+            amount = Quantity(float(_ROMAN[token.written]))
+            made.append(Word(amount.key, True, gap, amount))
         else:
-            key = stem("bc" if token.low == "bce" else token.low)
-            made.append(Word(key, not token.written[0].islower(), gap, written=token.written))
+            made.append(
+                Word(stem("bc" if low == "bce" else low), not token.written[0].islower(), gap)
+            )
         before = token.written
     return made
 
 
-def _measured(words: Sequence[Word]) -> list[Word]:
-    """Numbers with the units behind them, or the currencies before them; 5 feet 10 is one."""
-    made: list[Word] = []
-    at = 0
-    while at < len(words):
-        word = words[at]
+def _date(made: list[Word], tokens: Sequence[Token], at: int, gap: str) -> tuple[Word, int] | None:
+    """A date at a token, and where it ends: 2 May 1934, May 2nd, May 1934, 1934.5.2. Its day may
+    be among the words before, which it takes away. May alone is a word."""
+    day = year = 0
+    if figures := re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", tokens[at].low):
+        year, month, day = map(int, figures.groups()[:: 1 if len(figures[1]) > 2 else -1])
+        month, day = (day, month) if month > 12 else (month, day)  # whichever order is a date
         at += 1
-        if word.amount is None:
-            made.append(word)
-            continue
-        amount, last = word.amount, made[-1] if made else Word("")
-        behind = words[at : at + 6]
-        part = amount.value % 1 and keys(behind[:1]) == ("of",)  # three quarters of a mile
-        behind = behind[1:] if part else behind
-        match = read_unit([w.written for w in behind], keys(behind))
-        letter = behind and behind[0].written.isupper() and len(behind[0].written) == 1
-        if match and not (letter and made):  # 5 A, but not Boeing 737 A
-            amount, at = amount._replace(unit=match[0]), at + match[1] + bool(part)
-        big = last.amount.unit if last.amount else Unit()
-        if big == _FOOT and amount.unit == Unit():
-            amount = amount._replace(unit=_INCH)  # six foot two
-        elif big == _DEGREE and amount.unit.dimension == "time":
-            amount = amount._replace(unit=Unit("angle", amount.unit.factor / 3600))
-        elif last.key in _CURRENCIES and not amount.unit.dimension:
-            money = read_unit([""], [made.pop().key])
-            made.append(_quantity(amount._replace(unit=money[0] if money else Unit()), last.gap))
-            continue
-        unit, joined = amount.unit, word.gap.strip() in ("", ",") and last.amount
-        if joined and big.dimension == unit.dimension and big.factor > unit.factor:
-            value = joined.value + amount.value * unit.factor / big.factor
-            made[-1] = _quantity(Quantity(value, big), last.gap)
-        else:
-            made.append(_quantity(amount, word.gap))
-    return made
-
-
-def _dated(words: Sequence[Word]) -> tuple[Word, ...]:
-    """Dates as one word: 2 May 1934, May 2nd, May 1934, 1934.5.2. May alone is a word."""
-    made: list[Word] = []
-    at = 0
-    while at < len(words):
-        word = words[at]
+    elif month := _MONTH.get(tokens[at].low, 0):
+        back = 1 + (keys(made[-1:]) == ("of",))
+        if day := _part_of_date(made[-back].amount if made[back - 1 :] else None, 1, 31):
+            gap = made[-back].gap
+            del made[-back:]
         at += 1
-        month, day, year, gap = _MONTH.get(word.key, 0), 0, 0, word.gap
-        if figures := re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", word.key):
-            year, month, day = map(int, figures.groups()[:: 1 if len(figures[1]) > 2 else -1])
-            if month > 12:  # of two orders of day and month, the one that is a date
-                month, day = day, month
-            month = month if 1 <= month <= 12 else 0
-        elif month:
-            back = 2 if keys(made[-1:]) == ("of",) else 1
-            if day := _part_of_date(made[-back:], 31):
-                gap = made[-back].gap
-                del made[-back:]
-            elif day := _part_of_date(words[at:], 31):
-                at += 1
-            skipped = at + (keys(words[at : at + 1]) == ("of",))
-            if year := _part_of_date(words[skipped:], 9999):
-                at = skipped + 1
-            month = month if day or year else 0
-        made.append(
-            Word(f"{year}-{month}-{day}", True, gap, None, (year, month, day)) if month else word
-        )
-    return tuple(made)
+        for least, most in ((1, 0 if day else 31), (100, 9999)):
+            behind = at + (tokens[at].low in ("of", "the", "ad"))
+            number = read_number(tokens, behind) if tokens[behind].low else None
+            if number and (part := _part_of_date(number[0], least, most)):
+                day, year, at = (part, year, number[1]) if most == 31 else (day, part, number[1])
+    if not 1 <= month <= 12 or not (day or year):
+        return None
+    return Word(f"{year}-{month}-{day}", True, gap, None, (year, month, day)), at
 
 
-def _part_of_date(words: Sequence[Word], most: int) -> int:
-    """A number that words begin with, as a day or, if more than 31 are possible, a year; else 0."""
-    amount = words[0].amount if words else None
-    if amount is None or amount.unit not in (Unit(), ORDINAL) or amount.value % 1:
+def _part_of_date(amount: Quantity | None, least: int, most: int) -> int:
+    """A number as a day or a year; 0 where it cannot be one."""
+    if amount is None or amount.unit not in (NONE, ORDINAL) or amount.value % 1:
         return 0
-    return int(amount.value) if (100 if most > 31 else 1) <= amount.value <= most else 0
+    return int(amount.value) if least <= amount.value <= most else 0
+
+
+def _add_quantity(
+    made: list[Word], tokens: Sequence[Token], amount: Quantity, at: int, gap: str
+) -> int:
+    """Adds a number with its unit, which stands at a token, or a currency before it, or a smaller
+    part of the same quantity: 5 feet 10. Returns where it ends."""
+    if made and made[-1].key == "minus":
+        gap, amount = made.pop().gap, Quantity(-amount.value)
+    last, behind = made[-1] if made else Word(""), at
+    while amount.value % 1 and tokens[behind].low in ("of", "a", "an"):
+        behind += 1  # three quarters of a mile
+    found, mark = read_unit(tokens[behind : behind + 6]), tokens[behind].written
+    if found and not (made and len(mark) == 1 and mark.isupper()):  # 5 A, but not Boeing 737 A
+        amount, at = amount.measured_in(*found[0]), behind + found[1]
+        if tokens[behind].gap == "" and mark in MONEY_SCALES:  # 5m: five million as well
+            more = Quantity(amount.value * MONEY_SCALES[mark])
+            amount = amount._replace(others=(*amount.others, more))
+    big, unit = last.amount.unit if last.amount else NONE, amount.unit
+    if big == _FOOT and unit == NONE:
+        amount = amount.measured_in(_INCH)  # six foot two
+    elif last.key in _CURRENCIES and not unit.dimension:
+        money = read_unit([Token(last.key, last.key, "")])
+        amount, gap = amount.measured_in(*(money[0] if money else [NONE])), made.pop().gap
+    unit = amount.unit
+    if last.amount and gap.strip() in ("", ",") and big[0] == unit[0] and big[1] > unit[1]:
+        value = last.amount.value + amount.value * unit.factor / big.factor
+        amount, gap = Quantity(value, big), made.pop().gap
+    made.append(Word(amount.key, True, gap, amount))
+    return at
 
 
 def unread_script(text: str) -> str:

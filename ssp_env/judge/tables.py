@@ -17,12 +17,6 @@ def read_table(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(rows))
 
 
-@cache
-def word_list(name: str) -> list[str]:
-    """A list of ``words.csv``, as it is written."""
-    return next(row["words"].split() for row in read_table("words") if row["list"] == name)
-
-
 _BRITISH = [
     (re.compile(r"(?<=\w{3})our(?=s?$|ed$|ite)"), "or"),
     (re.compile(r"(?<=\w{2})(?:tre)(?=s?$)"), "ter"),
@@ -43,7 +37,8 @@ def stem(word: str) -> str:
 @cache
 def vocabulary(*names: str) -> frozenset[str]:
     """The stems of lists in ``words.csv``."""
-    return frozenset(stem(word) for name in names for word in word_list(name))
+    rows = [row["words"] for row in read_table("words") if row["list"] in names]
+    return frozenset(stem(word) for row in rows for word in row.split())
 
 
 _Said = str | Callable[[re.Match[str]], str]
