@@ -129,9 +129,13 @@ def _ungrouped(figure: str) -> str:
 
 
 def _numbers(*kinds: str) -> dict[str, float]:
-    """Words or signs of ``numbers.csv``, with their values."""
-    rows = [row for row in read_table("numbers") if row["kind"] in kinds]
-    return {word: float(row["value"]) for row in rows for word in row["words"].split("|")}
+    """Words or signs of ``numbers.csv``, with their values: each a step above the one before."""
+    return {
+        word: float(row["value"]) + place * float(row["step"])
+        for row in read_table("numbers")
+        if row["kind"] in kinds
+        for place, word in enumerate(row["words"].split())
+    }
 
 
 _SCALES, _PARTS, _SMALL = _numbers("scale"), _numbers("part"), _numbers("number", "ordinal")
