@@ -54,3 +54,13 @@ def test_every_import_is_declared_and_a_missing_one_is_explained() -> None:
             extra = EXTRAS.get(package)
             assert extra, f"ssp_env.cli.EXTRAS does not say which extra brings {package}"
             assert named & extras[extra], f"{package} is not in the extra {extra}"
+
+
+def test_extras_that_are_asked_for_exist() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    places = [ROOT / "Makefile", ROOT / "README.md", *(ROOT / ".github").rglob("*")]
+    places += [*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("Dockerfile")]
+    for place in (place for place in places if place.is_file()):
+        for named in re.findall(r"(?:ssp-env|\s['\"]?\.)\[([a-z,]+)\]", place.read_text()):
+            assert {*named.split(",")} <= {*extras}, f"{place.name} names [{named}]"
