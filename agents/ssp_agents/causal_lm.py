@@ -17,13 +17,22 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache, DynamicLayer
-from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
+from transformers.masking_utils import (
+    AttentionMaskInterface,
+    create_causal_mask,
+    eager_mask,
+    sdpa_mask,
+)
 from transformers.modeling_outputs import BaseModelOutputWithPast
 from transformers.modeling_utils import PreTrainedModel
 
 from ssp_env.errors import ModelError
 
-CACHE_NAMES = ("past_key_values", "cache_params")
+CACHE = (
+    "cache" if "cache" in inspect.signature(create_causal_mask).parameters else "past_key_values"
+)
+"""What this release of `transformers` calls a cache of keys and values: ``cache`` since 5.24."""
+CACHE_NAMES = (CACHE, "cache_params")
 """What models call the cache that they are given."""
 _POSITIONS: ContextVar[Tensor | None] = ContextVar("positions", default=None)
 """Positions, int64 (rows, width), of the tokens that this thread's engine has a model read."""
@@ -40,7 +49,7 @@ def keeps_every_token(lm: Any) -> bool:
     """True where the library's cache for a causal LM has keys and values of every token in each
     layer. Whether the model keeps nothing else of a text, a comparison tells."""
     layers = DynamicCache(config=lm.config).layers
-    takes = CACHE_NAMES[0] in _arguments(_base(lm).__class__)
+    takes = CACHE in _arguments(_base(lm).__class__)
     return takes and bool(layers) and all(type(layer) is DynamicLayer for layer in layers)
 
 
@@ -60,9 +69,10 @@ def states_after_prefix(lm: Any, ids: Tensor, prefix: int) -> Tensor:
     layers, rows = _base(lm), len(ids)
     # Read by one row, whose keys and values are then repeated: their gradients add up over rows.
     kept = DynamicCache(config=lm.config)
-    first = layers(input_ids=ids[:1, :prefix], past_key_values=kept, use_cache=True)
+    given = {CACHE: kept, "use_cache": True}
+    first = layers(input_ids=ids[:1, :prefix], **given)
     kept.batch_repeat_interleave(rows)
-    rest = layers(input_ids=ids[:, prefix:], past_key_values=kept, use_cache=True)
+    rest = layers(input_ids=ids[:, prefix:], **given)
     last = first.last_hidden_state[:, -1:].expand(rows, -1, -1)
     return torch.cat([last, rest.last_hidden_state], dim=1)
 
@@ -158,7 +168,7 @@ def cached_states(lm: Any, ids: Tensor, positions: Tensor | None, kept: Any) -> 
     name = next((name for name in (*CACHE_NAMES, "kwargs") if name in takes), None)
     if name is None:
         raise ModelError(f"{type(lm).__name__} takes no cache")
-    name = CACHE_NAMES[0] if name == "kwargs" else name  # a wrapper hands all on
+    name = CACHE if name == "kwargs" else name  # a wrapper hands all on
     given: dict[str, Any] = {name: kept}
     if "use_cache" in takes:
         given["use_cache"] = True

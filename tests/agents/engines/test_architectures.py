@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from engine_tests import Conversation, words
+from packaging.version import Version
 from torch import Tensor
 from transformers.masking_utils import (
     ALL_MASK_ATTENTION_FUNCTIONS,
@@ -31,7 +33,9 @@ from ssp_env.errors import ModelError
 
 WINDOWS = ("mistral", "gemma2", "gemma3_text", "gpt_oss", "olmo3", "llama4_text")
 SCALED = ("cohere", "granite")
-STATES = ("lfm2", "mamba", "mamba2", "qwen3_next", "qwen3_5_text", "jamba", "falcon_h1")
+RECURRENT = ("mamba", "mamba2", "qwen3_next", "qwen3_5_text", "jamba", "falcon_h1")
+"""Models that go on from a state at several tokens only since `transformers` 5.21."""
+STATES = ("lfm2", *RECURRENT)
 OTHERS = ("deepseek_v32", "gemma3n_text", "bloom", "bart", "inkling_text", "mixtral")
 FAMILIES = (*WINDOWS, *SCALED, *STATES, *OTHERS)
 ENCODERS = (
@@ -42,8 +46,6 @@ ENCODERS = (
 
 @pytest.fixture(autouse=True)
 def _quiet() -> None:
-    import transformers
-
     transformers.utils.logging.set_verbosity_error()
 
 
@@ -51,7 +53,10 @@ def engine_of(lm: Any) -> TransformersEngine:
     return TransformersEngine(lm, words(), StopRule(frozenset(range(5)), ()))
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+REFUSED = RECURRENT if Version(transformers.__version__) < Version("5.21") else ()
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in REFUSED])
 def test_cached_play_of_several_turns_is_the_plain_forward_pass(name: str) -> None:
     """Rows join, leave, idle and come back; texts are several windows and chunks long."""
     lm = tiny_model(name)
@@ -142,7 +147,10 @@ def plain_scores(lm: Any, ids: Tensor, mask: Tensor) -> Tensor:
     return logprobs.gather(1, ids[1:, None]).squeeze(1)[mask[1:] > 0]
 
 
-@pytest.mark.parametrize("name", ["gemma3_text", "qwen3_next", "mixtral", "gpt_oss"])
+ROUNDED = ("gemma3_text", "qwen3_next", "mixtral", "gpt_oss")
+
+
+@pytest.mark.parametrize("name", [name for name in ROUNDED if name not in REFUSED])
 def test_in_bfloat16_rounding_is_no_reason_to_refuse(name: str) -> None:
     for seed in range(3):
         lm = tiny_model(name, seed=seed)
@@ -160,7 +168,10 @@ def test_a_model_without_a_causal_mask_is_refused_by_all_in_one_sentence(name: s
     assert said[0] == said[1]
 
 
-@pytest.mark.parametrize("name", ["rwkv", "recurrent_gemma", "deepseek_v4"])
+ELSEWHERE = ("rwkv", "recurrent_gemma", "deepseek_v4")
+
+
+@pytest.mark.parametrize("name", [*ELSEWHERE, *REFUSED])
 def test_a_model_that_keeps_its_state_elsewhere_is_refused_by_this_engine_alone(name: str) -> None:
     lm = tiny_model(name)
     assert check_scoring(lm, VOCABULARY) < 1e-4
@@ -206,6 +217,11 @@ def test_a_model_that_cannot_be_compared_says_so() -> None:
 
 
 # -- what an upgrade of transformers may take away ---------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["mistral", "qwen3_next", "gemma3_text"])
+def test_canary_models_call_their_cache_what_the_masks_call_it(name: str) -> None:
+    assert causal_lm.CACHE in causal_lm._arguments(type(causal_lm._base(tiny_model(name))))
 
 
 def test_canary_masks_are_made_by_functions_that_are_registered() -> None:
