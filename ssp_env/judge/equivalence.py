@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
-from ssp_env.judge.names import parse, same_person
+from ssp_env.judge.names import countries, is_in_full, lies_in, parse, read_region, same_person
 from ssp_env.judge.reading import Word, keys, read, unread_script
-from ssp_env.judge.tables import read_table, rewrite, vocabulary
+from ssp_env.judge.tables import rewrite, vocabulary
 
 _Words = Sequence[Word]
 
@@ -70,7 +70,7 @@ def same_answer(asked: Asked, gold: str, given: str) -> str:
         return "words cut in another way"
     if _is_acronym(gold, given) or _is_acronym(given, gold):
         return "acronym"
-    if len(run) == len(said) == 1 and _is_in_full(*sorted((run[0], said[0]), key=len)):
+    if len(run) == len(said) == 1 and is_in_full(*sorted((run[0], said[0]), key=len)):
         return "same place"
     country = countries().get(" ".join(run)) if asked.place else None
     if country and country == countries().get(" ".join(said)):
@@ -145,18 +145,6 @@ def _is_acronym(short: str, long: str) -> bool:
     return letters == "".join(filter(str.isupper, initials))
 
 
-_OFFICES = re.compile(
-    r"新?[市区區]|[省县縣州都府]|特[别別]行政[区區]|(?:\w{1,4}族)*自治[区區州县縣]"
-)
-
-
-def _is_in_full(short: str, long: str) -> bool:
-    """A Chinese place with what it is officially: 北京 and 北京市, but not 门市."""
-    return (
-        len(short) > 1 and long.startswith(short) and bool(_OFFICES.fullmatch(long[len(short) :]))
-    )
-
-
 def _left_over(
     asked: Asked, mine: _Words, other: _Words
 ) -> Iterator[tuple[_Words, _Words, _Words]]:
@@ -215,7 +203,7 @@ def _may_follow(asked: Asked, after: _Words, answer: _Words) -> bool:
         ):
             break
         if (word.amount is None) == (measured is None) and not (asks or key in free):
-            if not any(_lies_in(answer, after[at:end]) for end in range(at + 1, at + 4)):
+            if not any(lies_in(answer, after[at:end]) for end in range(at + 1, at + 4)):
                 return False
             break
 
@@ -224,7 +212,7 @@ def _may_follow(asked: Asked, after: _Words, answer: _Words) -> bool:
         first.key in asked.words or first.key in vocabulary("tell"),
     )
     if begins_anew and read_region(after):
-        return _lies_in(answer, after)
+        return lies_in(answer, after)
     if all(word.key in vocabulary("kind") or word.key in asked.words for word in after):
         return not begins_anew
     if len(after) == 1 and measured:
@@ -269,50 +257,3 @@ def _same_list(asked: Asked, gold: str, given: str) -> bool:
 def _same_item(asked: Asked, gold: str, given: str) -> bool:
     alike = _alike_run(asked, read(gold), read(given)) or _is_acronym(given, gold)
     return alike or same_person(gold, given, asked_for=True) != ""
-
-
-# -- regions ---------------------------------------------------------------------------------------
-
-
-class Region(NamedTuple):
-    name: str
-    country: str
-
-
-def _by_name(table: str, *columns: str) -> dict[str, Region]:
-    return {
-        " ".join(keys(read(name))): Region(row["name"], row.get("country", ""))
-        for row in read_table(table)
-        for column in columns
-        for name in filter(None, row[column].split("|"))
-    }
-
-
-@cache
-def countries() -> dict[str, Region]:
-    """A country by each of its names and its people's."""
-    return _by_name("countries", "name", "people", "other")
-
-
-@cache
-def _regions() -> dict[str, Region]:
-    return countries() | _by_name("regions", "name", "short")
-
-
-@lru_cache(maxsize=8192)
-def _region(run: tuple[str, ...]) -> Region | None:
-    for end in range(len(run), 0, -1):
-        if region := _regions().get(" ".join(run[:end])):
-            return region if end == len(run) or _region(run[end:]) else None
-    return None
-
-
-def read_region(words: _Words) -> Region | None:
-    """The country, state or region that words name, possibly with its country behind it."""
-    return _region(keys(words))
-
-
-def _lies_in(answer: _Words, region: _Words) -> bool:
-    """A place may be in a region as far as its name tells: a state only in its country."""
-    here, there = read_region(answer), read_region(region)
-    return there is not None and (here is None or here.country == there.name)

@@ -20,10 +20,10 @@ from ssp_env.judge.equivalence import (
     describing,
     difference,
     read_question,
-    read_region,
     said_in,
     same_answer,
 )
+from ssp_env.judge.names import read_region
 from ssp_env.judge.quantities import plain_figures
 from ssp_env.judge.reading import keys, read, unread_script
 from ssp_env.judge.tables import rewrite, rules, vocabulary

@@ -1,12 +1,13 @@
-"""People's names: titles, initials, middle names, nicknames and numbers."""
+"""Names of people, with titles, initials and nicknames, and of places, with their countries."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from ssp_env.judge.reading import keys, read
+from ssp_env.judge.reading import Word, keys, read
 from ssp_env.judge.tables import read_table, stem, vocabulary
 
 _QUOTED = re.compile(r"(?:[\"“”]([^\"“”]+)[\"“”]|(?<=\s)['‘]([^'‘’]+)['’]|\(([^()]+)\))(?= \w)")
@@ -101,3 +102,62 @@ def _in_use() -> frozenset[tuple[str, str]]:
         (row["name"], name) for row in read_table("first_names") for name in row["used"].split("|")
     ]
     return frozenset((stem(a), stem(b)) for pair in rows for a, b in (pair, pair[::-1]))
+
+
+# -- places ----------------------------------------------------------------------------------------
+
+
+class Region(NamedTuple):
+    name: str
+    country: str
+
+
+def _by_name(table: str, *columns: str) -> dict[str, Region]:
+    return {
+        " ".join(keys(read(name))): Region(row["name"], row.get("country", ""))
+        for row in read_table(table)
+        for column in columns
+        for name in filter(None, row[column].split("|"))
+    }
+
+
+@cache
+def countries() -> dict[str, Region]:
+    """A country by each of its names and its people's."""
+    return _by_name("countries", "name", "people", "other")
+
+
+@cache
+def _regions() -> dict[str, Region]:
+    return countries() | _by_name("regions", "name", "short")
+
+
+@lru_cache(maxsize=8192)
+def _region(run: tuple[str, ...]) -> Region | None:
+    for end in range(len(run), 0, -1):
+        if region := _regions().get(" ".join(run[:end])):
+            return region if end == len(run) or _region(run[end:]) else None
+    return None
+
+
+def read_region(words: Sequence[Word]) -> Region | None:
+    """The country, state or region that words name, possibly with its country behind it."""
+    return _region(keys(words))
+
+
+def lies_in(answer: Sequence[Word], region: Sequence[Word]) -> bool:
+    """A place may be in a region as far as its name tells: a state only in its country."""
+    here, there = read_region(answer), read_region(region)
+    return there is not None and (here is None or here.country == there.name)
+
+
+_OFFICES = re.compile(
+    r"新?[市区區]|[省县縣州都府]|特[别別]行政[区區]|(?:\w{1,4}族)*自治[区區州县縣]"
+)
+
+
+def is_in_full(short: str, long: str) -> bool:
+    """A Chinese place with what it is officially: 北京 and 北京市, but not 门市."""
+    return (
+        len(short) > 1 and long.startswith(short) and bool(_OFFICES.fullmatch(long[len(short) :]))
+    )
