@@ -49,7 +49,8 @@ def main() -> int:
         rows[-1] |= {f"{hops} hops": final[hops] for hops in ("2", "3")}
     table = pd.DataFrame(rows).round(4)
     settings.out.mkdir(parents=True, exist_ok=True)
-    write(settings.out / "unsound.json", {"window": WINDOW, "trials": table.to_dict("records")})
+    known = [row.dropna().to_dict() for _, row in table.iterrows()]
+    write(settings.out / "unsound.json", {"window": WINDOW, "trials": known})
 
     last = table[table["to_step"] == table["to_step"].max()]
     last = last.set_index(["arm", "seed"])[SHOWN]
