@@ -85,7 +85,7 @@ _GROUPED = re.compile(
     r"(?<![\d.,])(?:\d{1,3}(?:[ ']\d{3})+(?:[.,]\d+)?(?![\d'])|\d+(?:[.,]\d+)+(?![.,]?\d))"
 )
 _POWER = re.compile(
-    r"(?<![\w.])(?:(\d{1,15}(?:\.\d{1,15})?)\s?[x×*·⋅]\s?)?([1-9]\d{0,2})(?:\^|\*\*)(-?\d\d?)\b"
+    r"(?<![\w.])(?:(\d{1,15}(?:\.\d{1,15})?)\s?[x×*·⋅]\s?)?([1-9]\d{0,2})(?:\^|\*\*)(-?[1-4]?\d)\b"
 )
 _FRACTION = re.compile(
     r"(?<![\w./])(?:(\d{1,15})(?: | ?- ?| and ))?(\d{1,3})/([1-9]\d{0,2})(?![\w/]|\.\d)"
@@ -105,7 +105,7 @@ def plain_figures(text: str) -> str:
 
 
 def _decimal(value: float) -> str:
-    return f"{value:.40f}".rstrip("0").rstrip(".")
+    return f"{value:.50f}".rstrip("0").rstrip(".")
 
 
 def _divided(match: re.Match[str]) -> str:
@@ -229,7 +229,9 @@ def _multiply(parts: list[float], last: float, scale: float) -> float:
 
 _DIGITS, _TIMES = _numbers("digit"), _numbers("times")
 _SIGN = f"[{''.join([*_DIGITS, *_TIMES])}]"
-_CHINESE = re.compile(rf"(?:\d+(?:[.,]\d+)*|(?![万萬亿億兆]){_SIGN}+(?:点{_SIGN}+)?){_SIGN}*")
+_CHINESE = re.compile(
+    rf"(?:\d+(?:,\d{{3}})*(?:\.\d+)?|(?![万萬亿億兆]){_SIGN}+(?:点[{''.join(_DIGITS)}]+)?){_SIGN}*"
+)
 
 
 def from_chinese(text: str) -> str:

@@ -113,6 +113,7 @@ def test_letters_that_are_only_compared_are_said_once(caplog: pytest.LogCaptureF
 
 SCRAPS = ["(?)", "()", " (", ")", "[", '"', "'", "...", "-", "–", "/", "½", "²", "٣", "VII", "1/2"]
 SCRAPS += ["$", "%", "°C", "0", "9" * 400, "million", "BC", "May", "Jan.", "Jr.", "of", ",", "\x00"]
+SCRAPS += ["点", "万", "百", "三", "1.2.3", "分之", "年", "月", "^", "'", "half", "and", "point"]
 
 
 @settings(max_examples=100)
