@@ -55,7 +55,7 @@ def main() -> int:
     last = table[table["to_step"] == table["to_step"].max()]
     last = last.set_index(["arm", "seed"])[SHOWN]
     first = next(iter(sweep.all_arms()))
-    apart = (last - last.loc[first]).drop(index=first)
+    apart = (last - last.loc[first])[last.index.get_level_values("arm") != first]
     parts = [headline(origin())]
     for title, frame, sign in (("Means", last, ""), (f"Less {first}, seed by seed", apart, "+")):
         cells = frame.groupby("arm", sort=False).agg(lambda seeds, sign=sign: shown(seeds, sign))
