@@ -13,13 +13,13 @@ import yaml
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from yaml.error import MarkedYAMLError
 
+from ssp_agents.checks import check_settings
 from ssp_agents.config import (
     ALGORITHMS,
     SHIPPED,
     ComputeConfig,
     EngineConfig,
     LearningConfig,
-    check_settings,
 )
 from ssp_env import removed
 from ssp_env.config import Settings, setting_names

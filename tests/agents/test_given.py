@@ -12,11 +12,11 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 from playful import GAME, LEARNING
 
+from ssp_agents.checks import check_settings
 from ssp_agents.config import (
     ComputeConfig,
     EngineConfig,
     LearningConfig,
-    check_settings,
     given_per_step,
 )
 from ssp_agents.engines.transformers_engine import TransformersEngine

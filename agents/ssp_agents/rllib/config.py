@@ -14,6 +14,7 @@ from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.utils import force_list
 
+from ssp_agents.checks import check_settings
 from ssp_agents.config import (
     SHARED,
     SHIPPED,
@@ -21,7 +22,6 @@ from ssp_agents.config import (
     EngineConfig,
     Gpus,
     LearningConfig,
-    check_settings,
 )
 from ssp_agents.engines.opening import check_same_tokens
 from ssp_agents.given import GivenQuestions, check_unseen
@@ -319,9 +319,8 @@ class SSPConfig(PoliciesConfig):
             fix = "learners leave no GPU to them; leave it at 0, and the env runners answer"
             count = self.evaluation_num_env_runners
             raise ConfigError("evaluation_num_env_runners", count, fix)
-        for name in ("partner", "proposer_model", "verifier_model"):
-            if other := getattr(learning, name):
-                check_same_tokens(f"learning.{name}", other, self.model_dir)
+        for field, other in learning.other_models.items():
+            check_same_tokens(field, other, self.model_dir)
         check_tokenizer(
             HuggingFaceTokenizer.load(self.model_dir), tags_of(game.prompts, game.tools)
         )

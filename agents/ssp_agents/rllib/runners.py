@@ -20,7 +20,7 @@ from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 from ray.util import get_current_placement_group
 
-from ssp_agents.config import check_processors
+from ssp_agents.checks import check_processors
 from ssp_agents.models import as_tensor
 from ssp_agents.rllib.compat import workers_of
 from ssp_agents.rllib.module import pack

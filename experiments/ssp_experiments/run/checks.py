@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ssp_agents.config import check_processors
+from ssp_agents.checks import check_processors
 from ssp_agents.given import check_given, check_unseen, open_given
 from ssp_env.config import load
 from ssp_env.disk import check_file
@@ -56,8 +56,8 @@ def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     for name, value in code_named(config).items():
         load(name, value)
     check_policy(config)
-    for other in other_models(config).values():
-        check_model_directory(other)
+    for other in config.learning.other_models.values():
+        check_model_directory(Path(other))
     if config.learning.share_given:
         open_given(config.learning)
     directory = RunDirectory(out)
@@ -124,18 +124,10 @@ def open_policy(config: RunConfig) -> tuple[Any, Tokenizer]:
     for role in config.learning.learning_roles:
         find_algorithm(config.learning, role)
     find_credit(config.learning)
-    for field, other in other_models(config).items():
-        check_model(other)
+    for field, other in config.learning.other_models.items():
+        check_model(Path(other))
         check_same_tokens(field, other, config.model_dir)
     return model, tokenizer
-
-
-def other_models(config: RunConfig) -> dict[str, Path]:
-    """Model directories of policies beside the first one, by the setting that names them."""
-    learning = config.learning
-    named = ("partner", "proposer_model", "verifier_model")
-    given = {f"learning.{name}": getattr(learning, name) for name in named}
-    return {name: Path(value) for name, value in given.items() if value}
 
 
 def open_run(
