@@ -44,9 +44,11 @@ class Plain:
     def of(cls, lm: Any, vocab_size: int) -> Plain:
         """Reads the texts; a ModelError where a beginning changes with what follows it."""
         weight = next(lm.parameters())
+        # Any tokens will do: a cache must not change what the model says, sense or not.
         generator = torch.Generator().manual_seed(0)
         ids = torch.randint(vocab_size, (2, TOKENS), generator=generator).to(weight.device)
         logprobs = _logprobs(plain_logits(lm, ids), vocab_size)
+        # Models differ in how far apart their logits are, and rounding grows with that.
         spread = float(logprobs.amax() - logprobs.amin())
         bound = ROUNDING[weight.dtype] * spread
         plain = cls(lm.config.model_type, ids, logprobs, spread, bound)

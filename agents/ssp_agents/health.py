@@ -127,6 +127,7 @@ def _faults(figures: Figures) -> dict[str, str]:
         faults["not_finite"] = "" if finite else "the loss or its gradient was not finite"
 
     if "valid_rate" in known:
+        # The three most frequent, the first one first.
         shares = [(s, n) for n, s in known.items() if n.startswith("invalid_")]
         reasons = [f"{n.removeprefix('invalid_')} {s:.0%}" for s, n in sorted(shares)[:-4:-1]]
         what = f"no proposed question was valid ({', '.join(reasons) or 'no reasons known'})"

@@ -46,6 +46,7 @@ def step_figures(
         "solver_reward_fresh": _mean(game.solver_reward for game in accepted),
         "valid_rate": _mean(game.outcome == "valid" for game in proposed),
         "verified_rate": _mean(verdict.correct for verdict in verdicts),
+        # Of the questions that were tried, whatever became of them afterwards.
         "unsolved_share": _mean(
             not any(attempt.right for attempt in game.attempts)
             for game in proposed

@@ -230,8 +230,8 @@ def _activations(shape: Shape, config: RunConfig, half: bool, sharded: bool) -> 
     scores = rows * shape.heads * read**2 if shape.parameters < SMALL else 0
     vocabulary, on_cpu = shape.vocabulary * shape.width, config.compute.gpus == "none"
 
-    # Bytes per number: norms, queries, keys, values and the residual stream; the MLP; scores. Under
-    # autocast some are kept in both precisions. Beneath adapters, norms keep less.
+    # Bytes per number, as fitted: norms, queries, keys, values and the residual stream; the MLP;
+    # scores. Under autocast some are kept in both precisions. Beneath adapters, norms keep less.
     of_width, of_inner, of_scores = (15.3, 8.2, 7.5) if half else (18, 16, 4.8)
     if learning.lora_rank:
         of_width -= 4

@@ -154,6 +154,7 @@ def score(records: Sequence[GameRecord], judge_of_run: str) -> pd.DataFrame:
         [] if record.outcome == "void" else [a for a in record.attempts if a.outage is None]
         for record in records
     ]
+    # Outages leave some questions fewer attempts; pass@k of all is at the k that all have.
     k = min((len(attempts) for attempts in counted if attempts), default=0)
 
     rows = []

@@ -62,6 +62,7 @@ def play_league(
             fix = "all players need one tokenizer, since one reads what another has written"
             raise ConfigError("player", player, fix)
 
+    # (proposers, solvers, answers): what a proposer asked about an answer is one question for all.
     shape = (len(players), len(players), answers)
     proposals, hops = [], np.full((len(players), answers), np.nan)
     for row, (player, folder) in enumerate(folders.items()):

@@ -69,6 +69,7 @@ def layouts(config: RunConfig, gpus: int) -> Iterator[RunConfig]:
     if kinds and engine.memory is None and engine.kind == "vllm":
         # What learners that share a policy may leave to the engine.
         kinds.append(("shared", pairs, pairs, engine.replace(memory=0.6)))
+    # Each engine takes ``spread`` GPUs, the learners all others, at least one.
     for engines in range(1, (gpus - 1) // spread + 1):
         kinds.append(("own", engines, gpus - engines * spread, engine))
 

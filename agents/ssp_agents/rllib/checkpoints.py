@@ -119,6 +119,7 @@ class SavedAlgorithm(HookedAlgorithm):
         the module where RLlib has it."""
         state = self.get_state(not_components=COMPONENT_LEARNER_GROUP)
         saved: str = super().save_to_path(path, *args, state=state, **kwargs)
+        # Learners add their shares to what RLlib has written; the checksums come last, over all.
         folder = (Path(saved) / LEARNER_FOLDER).absolute()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()

@@ -179,6 +179,7 @@ def _plain(series: Curves, means: Curves) -> dict[str, Any]:
     """Curves over common steps, in six digits; ``None`` where one has no value."""
     steps = sorted({step for *_, points in series for step in points.index.tolist()})
 
+    # More digits would be noise, and most of the page.
     def plain(label: str, colour: int, points: pd.DataFrame) -> dict[str, Any]:
         columns = {
             name: [float(f"{value:.6g}") if math.isfinite(value) else None for value in column]

@@ -174,6 +174,7 @@ def turns(play: TrajectoryRecord, tags: Tags) -> Iterator[tuple[list[tuple[str, 
         if segment.by != "policy":
             continue
         blocks, at = [], 0
+        # A tag that is not closed reaches to the end of the turn.
         for match in re.finditer(rf"<({names})>(.*?)(</\1>|$)", segment.text, re.DOTALL):
             blocks.append(("plain", segment.text[at : match.start()].strip(), True))
             blocks.append((kinds[match[1]], match[2].strip(), bool(match[3])))
@@ -212,6 +213,7 @@ def token_spans(play: TrajectoryRecord, pieces: Any) -> Iterator[tuple[str, str,
                 yield "given", f"id {id_}; loss mask 0", text
                 continue
             logprob = logprobs[place]
+            # A shade for each half of a nat; the last is for p below e^-2.5 = .08.
             doubt = int(min(DOUBTS - 1, -logprob * DOUBTS / 3))
             chance = f"log-probability {logprob:.4f} (p = {math.exp(logprob):.3g})"
             yield f"own d{doubt}", f"id {id_}; loss mask 1; {chance}", text

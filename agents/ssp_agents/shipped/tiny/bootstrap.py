@@ -143,6 +143,7 @@ def bootstrap(
     at_first, later = (endless(writer.stream(), rng) for writer in writers)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, betas=(0.9, 0.98), weight_decay=0.01)
     model.train()
+    # Adam moves each weight by about lr, and a layer sums up width of them.
     lr = LR * WIDTH / width
 
     for step in range(1, steps + 1):
