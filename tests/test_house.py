@@ -9,8 +9,8 @@ from pathlib import Path
 LAYERS = (
     ("errors", "version", "removed"),
     ("wording",),
-    ("types", "checks", "config", "disk", "net"),
-    ("tokenizers", "settings", "tables"),
+    ("types", "config", "disk", "net"),
+    ("tokenizers", "tables"),
     ("search", "judge"),
     ("game", "worlds"),
     ("players", "replay"),
