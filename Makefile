@@ -50,7 +50,7 @@ test: install
 
 # The tests with the newest or the lowest versions that pyproject.toml allows, in an environment of their own:
 # make test-versions RESOLUTION=lowest-direct. uv chooses, and pip installs; PyTorch is TORCH, in its CPU
-# build where pip is offered one. EXTRAS=text,dev WORKERS= ARGS=tests/ssp_env/envs leaves out RLlib, which holds Gymnasium back.
+# build where pip is offered one.
 RESOLUTION ?= highest
 EXTRAS ?= train,dev,clients
 TORCH ?= 2.13.0
