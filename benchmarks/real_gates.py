@@ -32,7 +32,7 @@ from ssp_env.game.outcome import Ending
 from ssp_env.game.record import RETRY, TrajectoryRecord, record_game
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
-from ssp_env.types import Question
+from ssp_env.types import Question, World
 from ssp_env.wording.mention import mentions
 from ssp_env.wording.normal import normalise
 from ssp_env.worlds import open_world
@@ -50,7 +50,7 @@ GAME = {
     "filters": [],
     "closed_book": False,
 }
-PORTION = 16
+PORTION = 14
 """Games that are played side by side."""
 
 
@@ -61,6 +61,7 @@ def main() -> None:
     options.add_argument("--name", required=True, help="the model's name, and how it came to be")
     options.add_argument("--sets", nargs="+", default=["few-shot"])
     options.add_argument("--questions", type=int, default=100)
+    options.add_argument("--beyond", type=int, default=0, help="questions of each benchmark to skip")
     options.add_argument("--proposals", type=int, default=0)
     options.add_argument("--dtype", default="bfloat16")
     options.add_argument("--set", action="append", default=[], help="settings, beside wiki's")
@@ -85,14 +86,21 @@ def main() -> None:
 
         name = f"{chosen.out.stem}-{chosen.name.split(',')[0]}-{prompts.replace('/', '_')}"
         kept = chosen.out.parent / name
-        asked = spread(world.questions(chosen.seed, -(-chosen.questions // 7)))[: chosen.questions]
+        asked = drawn(world, chosen.seed, chosen.questions, chosen.beyond)
         answers = answered(rules, engine_once, asked, chosen.seed, Path(f"{kept}-answers.json"))
         proposals = proposed(
             rules, engine_once, chosen.proposals, chosen.seed, Path(f"{kept}-proposals.json")
         )
         row = {"model": chosen.name, "prompts": prompts, "settings": chosen.set, "game": GAME}
-        row |= {"dtype": chosen.dtype, "seed": chosen.seed}
+        row |= {"dtype": chosen.dtype, "seed": chosen.seed, "beyond": chosen.beyond}
         keep(chosen.out, {**origin(), **row, **answered_row(answers), **proposed_row(proposals)})
+
+
+def drawn(world: World, seed: int, count: int, beyond: int) -> list[Question]:
+    """As many questions of each benchmark, none of which is among the first ``beyond`` of each."""
+    skipped = {question.id for question in world.questions(seed, beyond)}
+    sample = world.questions(seed, beyond - (-count // 7))
+    return spread([question for question in sample if question.id not in skipped])[:count]
 
 
 def spread(questions: Sequence[Question]) -> list[Question]:
