@@ -3,9 +3,11 @@
     python -m benchmarks.real_gates MODEL --name NAME --sets few-shot plain --out FILE --seed 0
 
 Questions are wiki-mini's, as many of each benchmark, answered greedily: the shares of attempts that
-end in an answer and that are right, by benchmark as well, and the searches. Proposals are sampled
-at temperature 1, and read by nobody but you: FILE's neighbour FILE-SET-proposals.json has them all
-with what was found; write true or false for ``sound`` beside each, and start the command again.
+end in an answer and that are right, by benchmark as well, and the searches. Choose a set's wording
+on other questions (``--beyond 15``) and with another seed's proposals than those that you report.
+Proposals are sampled at temperature 1, and read by nobody but you: FILE's neighbour
+FILE-SET-proposals.json has them all with what was found; write true or false for ``sound`` beside
+each, and start the command again.
 
 It plays in portions, each kept when it is over; after Ctrl-C, the same command goes on. FILE has a
 row for each model and set, and keeps those that it does not measure.
@@ -61,7 +63,7 @@ def main() -> None:
     options.add_argument("--name", required=True, help="the model's name, and how it came to be")
     options.add_argument("--sets", nargs="+", default=["few-shot"])
     options.add_argument("--questions", type=int, default=100)
-    options.add_argument("--beyond", type=int, default=0, help="questions of each benchmark to skip")
+    options.add_argument("--beyond", type=int, default=0, help="skip so many of each")
     options.add_argument("--proposals", type=int, default=0)
     options.add_argument("--dtype", default="bfloat16")
     options.add_argument("--set", action="append", default=[], help="settings, beside wiki's")
@@ -209,8 +211,10 @@ def proposed_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def rounded(held: Sequence[bool]) -> dict[str, float]:
-    """A share with its interval of 95%."""
+def rounded(held: Sequence[bool]) -> dict[str, float] | None:
+    """A share with its interval of 95%, if there is anything to share."""
+    if not held:
+        return None
     return {k: round(v, 3) for k, v in asdict(share(sum(held), len(held))).items()}
 
 
