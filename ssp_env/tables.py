@@ -29,10 +29,10 @@ def read_table(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     JSON lines hold one object each; blank ones are passed over. A file may also be one JSON array
     of objects, as HotpotQA's are. Tab-separated values begin with a line of the fields' names, as
     DPR's passages do, and quotes in them are doubled. Of two columns without names, the second one
-    holds lists of answers (DPR's ``qas``), or the first one numbers (MS MARCO): they are
-    ``question`` and ``answers``, or ``id`` and ``text``. Fields that are null are left out: a table
-    has a column where any of its rows has a value. A ``DataError`` names the file, and the line
-    that is none of these. Parquet needs pyarrow.
+    holds lists of answers (DPR's ``qas``), or the first one numbers (MS MARCO, where quotes are
+    text): they are ``question`` and ``answers``, or ``id`` and ``text``. Fields that are null are
+    left out: a table has a column where any of its rows has a value. A ``DataError`` names the
+    file, and the line that is none of these. Parquet needs pyarrow.
 
     >>> from tempfile import mkdtemp
     >>> file = Path(mkdtemp(), "psgs.tsv")
@@ -117,7 +117,13 @@ def _array(path: str | Path, raw: bytes) -> Iterator[tuple[int, dict[str, Any]]]
 def _tabbed(path: str | Path, raw: Iterator[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
     # By default, csv refuses fields of more than 128 kB, and passages may be longer.
     csv.field_size_limit(2**31 - 1)
-    rows = csv.reader((line.decode("utf-8") for line in raw), delimiter="\t")
+    head = next(raw)
+    # A passage of MS MARCO may begin with a quote that nothing closes.
+    numbered = head.partition(b"\t")[0].isdigit()
+    lines = (line.decode("utf-8") for line in chain([head], raw))
+    rows = csv.reader(
+        lines, delimiter="\t", quoting=csv.QUOTE_NONE if numbered else csv.QUOTE_MINIMAL
+    )
     try:
         names = first = next(rows)
         if len(first) == 2 and (first[1].startswith("[") or first[0].isdecimal()):
