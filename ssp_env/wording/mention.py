@@ -184,11 +184,11 @@ def _is_spelled(solid: str, text: str) -> bool:
 
 
 def _is_cut_number(figures: str, text: str) -> bool:
-    """A number stands there with gaps, or glued to letters: ``18 42``, ``1842s``.
+    """A number stands there with gaps or signs, or glued to letters: ``18-42``, ``1842s``.
 
     A decade is more than its first year: the 1990s do not give 1990 away."""
     decade = r"(?!s\b)" if figures.endswith("0") else ""
-    body = "[ _]?".join(figures)
+    body = r"(?:[^\w.,:]|_){0,3}".join(figures)
     match = re.search(rf"(?<!\d)(?<!\d[.,]){body}{decade}(?!\d|[.,]\d)", text)
     return len(figures) >= _FEWEST and match is not None
 
