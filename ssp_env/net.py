@@ -8,9 +8,12 @@ import random
 import re
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import partial
 from ipaddress import ip_address
+from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -119,6 +122,20 @@ async def retried(call: Callable[[], Awaitable[T]], seconds: float) -> T:
                 what = f"{error.what} (after {calls} call{'s' if calls > 1 else ''})"
                 raise ServiceError(error.service, what, calls) from error
         await _sleep(pause)
+
+
+def asked_pause(headers: Mapping[str, str]) -> float:
+    """Seconds for which a server asks to be left alone, in figures or as a date; 0 where it does
+    not say so. ``headers`` find ``retry-after`` in any case, as httpx's do."""
+    said = headers.get("retry-after", "")
+    try:
+        seconds = float(said) if said else 0.0
+    except ValueError:
+        try:
+            seconds = (parsedate_to_datetime(said) - datetime.now(UTC)).total_seconds()
+        except (ValueError, TypeError):
+            seconds = 0.0
+    return seconds if 0 < seconds < inf else 0.0
 
 
 # -- proxies and addresses ---------------------------------------------------------------------

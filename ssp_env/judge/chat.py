@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from math import inf
 from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
@@ -18,6 +15,7 @@ from ssp_env.net import (
     FIRST_PAUSE,
     OVERLOADED,
     Client,
+    asked_pause,
     by_proxy,
     check_key_name,
     check_url,
@@ -180,7 +178,7 @@ class ChatClient(Client[Any]):
             async with asyncio.timeout(longest) as deadline:
                 reply = await self._patiently(client, messages, deadline.when() or 0.0)
             choice = reply.choices[0]
-            text, ended = choice.message.content, choice.finish_reason
+            text, ended = _written(choice.message.content), choice.finish_reason
             if ended == "length" and not may_be_cut:
                 cause = _CutOff()
                 what = "a reply that was cut off: raise openai.max_tokens, or let it think less"
@@ -192,7 +190,7 @@ class ChatClient(Client[Any]):
             what = f"no complete reply after {longest:g} s; restart it"
         except openai.APIStatusError as error:
             cause, what = error, f"HTTP {error.status_code}: {error.response.text!r}"
-            if pause := _retry_after(error):
+            if pause := _pause_of(error):
                 what += f" (it asks to be left alone for {pause:g} s)"
             if error.status_code in OVERLOADED:
                 fault = "service"
@@ -226,7 +224,7 @@ class ChatClient(Client[Any]):
             except (openai.APIStatusError, openai.APIConnectionError) as error:
                 status = getattr(error, "status_code", 503)
                 pause = FIRST_PAUSE * 2**number * random.uniform(1, 1.25)
-                pause = max(pause, _retry_after(error))
+                pause = max(pause, _pause_of(error))
                 late = asyncio.get_running_loop().time() + pause >= until
                 if number == CALLS - 1 or late or not (status in OVERLOADED or status >= 500):
                     raise
@@ -238,18 +236,15 @@ class _CutOff(Exception):
     """The limit of tokens ended a reply."""
 
 
-def _retry_after(error: Exception) -> float:
-    """Seconds for which a server asks to be left alone; 0 where it does not say so."""
-    headers = getattr(getattr(error, "response", None), "headers", {})
-    said = headers.get("retry-after", "")
-    try:
-        seconds = float(said) if said else 0.0
-    except ValueError:
-        try:
-            seconds = (parsedate_to_datetime(said) - datetime.now(UTC)).total_seconds()
-        except (ValueError, TypeError):
-            seconds = 0.0
-    return seconds if 0 < seconds < inf else 0.0
+def _pause_of(error: Exception) -> float:
+    return asked_pause(getattr(getattr(error, "response", None), "headers", {}))
+
+
+def _written(content: Any) -> Any:
+    """The text of a reply, which may come in parts, with thoughts as parts of another type."""
+    if not isinstance(content, list):
+        return content
+    return "".join(part["text"] for part in content if part["type"] == "text") or None
 
 
 def _is_refused(error: Exception) -> bool:
@@ -265,9 +260,10 @@ def _setting_to_change(config: ChatConfig, error: ServiceError) -> tuple[str, ob
         fix = "its reply to a short question is cut off, so it thinks: give more, such as 4096, or "
         fix += "openai.extra_body={chat_template_kwargs: {enable_thinking: false}}"
         return "openai.max_tokens", config.max_tokens, fix
-    status, said = getattr(cause, "status_code", 0), error.what.lower()
+    status = getattr(cause, "status_code", 0)
+    said = str(getattr(getattr(cause, "response", None), "text", "")).lower()
     answer = f"({error.what})"
-    if status in (401, 403):
+    if status in (401, 403) or (status == 400 and "api key" in said):
         fix = f"the server refuses this key: name the variable that holds a right one {answer}"
         return "openai.api_key_env", config.api_key_env, fix
     if status == 404:

@@ -19,7 +19,17 @@ from typing import Any
 import httpx
 
 from ssp_env.errors import ServiceError, TransientServiceError
-from ssp_env.net import OVERLOADED, Client, by_proxy, check_url, http_client, read_key, retried, run
+from ssp_env.net import (
+    OVERLOADED,
+    Client,
+    asked_pause,
+    by_proxy,
+    check_url,
+    http_client,
+    read_key,
+    retried,
+    run,
+)
 from ssp_env.search.base import Results, all_found, check_request, split_contents, well_formed
 from ssp_env.types import Document
 
@@ -148,8 +158,7 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
         what = f"{where}: {what}; it begins {shown!r}"
 
         if status in OVERLOADED:
-            pause = response.headers.get("Retry-After", "").strip()
-            raise TransientServiceError("search", what, float(pause) if pause.isdecimal() else None)
+            raise TransientServiceError("search", what, asked_pause(response.headers))
         if status == 200 or status >= 500:
             raise broken(what)
         if status == 401:
@@ -204,17 +213,14 @@ def _is_pair(result: Any, count: int) -> bool:
     """True for the documents of all queries, and their scores."""
     if not isinstance(result, list) or len(result) != 2:
         return False
-    # Rankings of two queries are a list of two as well: of a pair, the second holds numbers.
+    # Rankings of two queries are a list of two as well; scores are no documents.
     documents, scores = result
     return (
         isinstance(documents, list)
         and isinstance(scores, list)
         and len(documents) == len(scores) == count
         and all(isinstance(each, list) for each in (*documents, *scores))
-        and (
-            any(isinstance(score, float | int) for row in scores for score in row)
-            or not any((*documents, *scores))  # nothing was found
-        )
+        and not any(isinstance(score, dict | list) for row in scores for score in row)
     )
 
 
@@ -234,7 +240,7 @@ def _ranking(hits: Iterable[Any], k: int) -> list[Document]:
 def _document(hit: Any) -> Document | None:
     """The document of a hit; ``None`` where the server found nothing to show."""
     row = hit.get("document", hit) if isinstance(hit, dict) else hit
-    if row is None:
+    if row is None or row == {}:
         return None
     if isinstance(row, str):
         row = {"contents": row}
@@ -252,7 +258,7 @@ def _document(hit: Any) -> Document | None:
 
     document = Document("", well_formed(str(title)), well_formed(text), _score(hit))
     # Search-R1's BM25 sends no id: what is written is what it is. In some corpora it is a number.
-    name = row.get("id")
+    name = row.get("id", row.get("_id"))
     return replace(document, id=_digest(document) if name is None else well_formed(str(name)))
 
 

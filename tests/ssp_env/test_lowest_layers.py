@@ -6,6 +6,8 @@ import os
 import pickle
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +138,14 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr("ssp_env.net._sleep", sleep)
     return slept
+
+
+def test_a_server_asks_for_a_pause_in_figures_or_by_a_date() -> None:
+    later = format_datetime(datetime.now(UTC) + timedelta(minutes=2), usegmt=True)
+    for said, least, most in (("7", 7, 7), ("1.5", 1.5, 1.5), (later, 100, 120)):
+        assert least <= net.asked_pause({"retry-after": said}) <= most
+    for said in ("", "soon", "-3", "nan", "inf", "Wed, 21 Oct 2015 07:28:00 GMT"):
+        assert net.asked_pause({"retry-after": said}) == 0
 
 
 def down(retry_after: float | None = None) -> TransientServiceError:

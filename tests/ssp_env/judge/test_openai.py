@@ -28,12 +28,19 @@ TRUTH = GroundTruth("g", "Paris", ("Lutetia",))
 TIMEOUT = 0.3
 """Seconds that the script "drips" outlasts; tests of other scripts are patient."""
 FIRST = "So: <search> a &lt; b </search> <answer>Rome</answer>"
+PARTS = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "verdict: incorrect?"}]},
+    {"type": "text", "text": "verdict: "},
+    {"type": "text", "text": "correct"},
+]
+"""Content as servers of models that think send it."""
 SCRIPTS: dict[str, Sequence[Reply]] = {
     "well": ["<answer>Paris</answer>\nverdict: correct"],
     "searcher": [FIRST, "<answer>Paris</answer> <search>more</search>"],
     "endless": ["<search>again</search>"],
     "lost": ["<search>outage</search>"],
     "correct": ["verdict: correct"],
+    "parts": [(200, completion(PARTS))],
     "incorrect": ["Verdict: Incorrect."],
     "garbage": ["It depends."],
     "no_content": [(200, completion(None))],
@@ -113,10 +120,10 @@ def test_a_text_without_a_verdict_is_to_blame_if_the_model_has_one_for_another(
 
 
 def test_tasks_fail_alone_in_order_after_their_retries(model: Scripts, client: ChatClient) -> None:
-    troubles = ["down_twice", "too_many", "down", "garbage", "forbidden"]
+    troubles = ["down_twice", "too_many", "parts", "down", "garbage", "forbidden"]
     tasks = [*map(task, ["incorrect", *troubles]), task("correct", " \n")]
     results = OpenAIJudge(client).judge(tasks)
-    assert correct(results) == [False, True, True, None, None, None, False]
+    assert correct(results) == [False, True, True, True, None, None, None, False]
     assert faults(results) == ["service", "text", "text"]
     calls = {"down_twice": 3, "too_many": 2, "down": 4, "forbidden": 1, "correct": 0}
     assert {script: model.calls[script] for script in calls} == calls
@@ -245,6 +252,9 @@ def test_the_model_may_verify_by_an_attempt(server: ChatServer, client: ChatClie
 
 WRONG: dict[str, tuple[Reply, str, str]] = {
     "key": ((401, b"bad key"), "openai.api_key_env", "holds a right one"),
+    "key, said otherwise": (
+        (400, b"API key not valid."), "openai.api_key_env", "holds a right one"
+    ),
     "no access": ((403, b"no"), "openai.api_key_env", "holds a right one"),
     "model": ((404, b"unknown"), "openai.model", "no such model"),
     "thinks": ((200, completion(None, "length")), "openai.max_tokens", "enable_thinking: false"),

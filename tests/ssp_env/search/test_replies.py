@@ -42,7 +42,8 @@ VIENNA = ("Vienna", "A city.", None)
         ([{"document": "a", "score": 1}, {"document": "b", "score": 2}],
          [("", "a", 1.0), ("", "b", 2.0)]),
         # Nothing to show.
-        ([None, {"document": None}, {"document": {"id": 1, "contents": None}}, " ", "x"],
+        ([None, {"document": None}, {"document": {"id": 1, "contents": None}}, {"document": {}},
+          " ", "x"],
          [("", "x", None)]),
         (None, []),
     ],
@@ -58,6 +59,7 @@ def test_pieces_of_a_page_share_its_id_and_are_told_apart() -> None:
     one, two = read_reply(json.dumps({"result": [pieces, pieces[1:]]}).encode(), 2, 5)
     assert [document.text for document in one] == ["piece 1", "piece 2"]
     assert one[0].id == two[0].id == "page"
+    assert read_reply(b'[[{"_id": "page", "text": "as in BEIR"}]]', 1, 5)[0][0].id == "page"
     assert one[1].id.startswith("page/")
     assert len({document.id for document in two}) == 2
 
@@ -71,6 +73,8 @@ def test_documents_and_scores_may_come_apart() -> None:
     first, second = read_reply(body, 2, 5)
     assert [(d.id, d.score) for d in (*first, *second)] == [("1", 2.5), ("2", 1.5), ("3", 0.5)]
     assert read_reply(json.dumps(documents).encode(), 2, 5) == [first, second]
+    body = json.dumps([documents, [["2.5", "1.5"], [None]]]).encode()
+    assert [d.score for found in read_reply(body, 2, 5) for d in found] == [2.5, 1.5, None]
     assert read_reply(b"[[[]], [[]]]", 1, 5) == [[]], "nothing was found"
     assert read_reply(b"[[[], []], [[], []]]", 2, 5) == read_reply(b"[[], []]", 2, 5) == [[], []]
 
