@@ -42,7 +42,7 @@ from ssp_agents.models import (
     tiny_directory,
     without_adapters,
 )
-from ssp_agents.precision import round_frozen
+from ssp_agents.precision import is_small, round_frozen
 from ssp_agents.rollout import play
 from ssp_agents.rows import Row, rows_of, with_advantages, with_loss_weights
 from ssp_agents.scoring import Scores, TokenScorer
@@ -195,7 +195,8 @@ def scorer(
     within: Callable[[Any], AbstractContextManager[Any]] = lambda lm: nullcontext(),
 ) -> Scorer:
     """Scores tokens under a model, within a context."""
-    score = TokenScorer(lm, 1.0, vocab_size, entropies=False)
+    share = not is_small(lm)  # a real model's prompts begin with the same worked examples
+    score = TokenScorer(lm, 1.0, vocab_size, entropies=False, share_prefix=share)
 
     def scored(columns: Columns) -> Scores:
         with within(lm), multiplying_as_rounded(lm):
