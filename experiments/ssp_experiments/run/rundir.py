@@ -215,6 +215,9 @@ class RunDirectory:
             raise RunError(f"{self.metrics} cannot be read: {error}") from error
         if not lines:
             raise RunError(f"{self.metrics} is empty: the base policy is not measured yet")
+        for number, line in enumerate(lines, 1):
+            if not isinstance(line, dict) or type(line.get("step")) is not int:
+                raise RunError(f"{self.metrics} cannot be read: line {number} has no step")
         return lines
 
     def read_summary(self) -> dict[str, Any] | None:

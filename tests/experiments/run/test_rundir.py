@@ -87,6 +87,16 @@ def test_a_run_that_fails_leaves_nothing_before_its_first_line_and_all_after(
     assert RunDirectory(tmp_path / "run").read_metrics() == [{"step": 0}]
 
 
+@pytest.mark.parametrize("line", ['{"stap": 1}', '{"step": "1"}', "[1]"])
+def test_metrics_without_a_step_are_refused(tmp_path: Path, line: str) -> None:
+    directory = RunDirectory(tmp_path)
+    directory.append_metrics({"step": 0})
+    with directory.metrics.open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(RunError, match="line 2 has no step"):
+        directory.read_metrics()
+
+
 def test_metrics_are_json(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     directory.append_metrics({"step": 1, "loss": float("nan"), "seconds": {"step": float("inf")}})
