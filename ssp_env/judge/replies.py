@@ -15,8 +15,9 @@ _NAMES = r"(?:\w+:)?(?:think|thinking|thoughts?|reasoning)"
 _THINKS = re.compile(rf"<{_NAMES}>|\[THINK\]|◁think▷")
 _THOUGHT = re.compile(rf"</{_NAMES}>|\[/THINK\]|◁/think▷|<\|channel\|>final<\|message\|>")
 _VERDICT_LINE = re.compile(
-    r"\"?(?:(?:so|my|the|final|overall) )*(?:verdict|judge?ment)\"?(?:\s*[:：=]| is:?)\s*"
-    r"[✓✅❌✗]*\s*(.*?)(?:\s+\((?!.*(?:correct|wrong|verdict)).*\))?\s*[.,!✓✅❌✗]*",
+    r"\"?(?:(?:so|my|the|final|overall) )*(?:verdict|judge?ment)\"?"
+    r"(?:\s*[:：=]|\s+[-–—]|—| is:?)\s*[✓✅❌✗]*\s*"
+    r"(.*?)(?:\s+\((?!.*(?:correct|wrong|verdict)).*\))?\s*[.,!✓✅❌✗]*",
     re.IGNORECASE,
 )
 _ONE_WORD = re.compile(r"[\"']?(correct|incorrect|wrong)[\"']?[.!]?", re.IGNORECASE)

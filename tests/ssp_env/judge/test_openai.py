@@ -363,6 +363,8 @@ VERDICTS = {
     "### Final verdict: **Correct**.": True,
     "- verdict: `incorrect`": False,
     "The verdict is: correct": True,
+    "Final verdict — correct": True,
+    "**Verdict** - Incorrect.": False,
     "```\nverdict: correct\n```": True,
     "Verdict: \\boxed{correct}": True,
     "Verdict: Wrong ❌": False,
