@@ -23,7 +23,7 @@ from ssp_experiments.sweeps.results import Results
 KEPT = (
     r"arm|seed|step|accuracy\..*|games|reused_games|(proposer|solver)_(reward|searches)|valid_rate|"
     r"(true|ambiguous|unsolved)_share|question_hops|share_\d+hop|learner_trained_tokens|"
-    r"learner_(teacher_kl|turn_gain)|seconds\.step"
+    r"learner_(teacher_kl|turn_gain|updates)|given_uniform|seconds\.step"
 )
 
 
