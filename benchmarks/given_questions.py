@@ -3,6 +3,11 @@ questions before and after.
 
 The questions to learn from are about the first of the world's graphs, those that it is measured by
 about the second; no fact connects the two. Runs ``ssp train --questions``.
+
+``--wiki-mini PER_GROUP`` only writes questions, for a real model: those of NQ and HotpotQA, on
+which Search-R1 trains, that a run with this ``per_group`` and seed is not measured by.
+
+    python -m benchmarks.given_questions --wiki-mini 40 --out questions.jsonl
 """
 
 from __future__ import annotations
@@ -20,12 +25,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import parser, write
+from ssp_env.worlds.files import WikiMini
 from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.mini_language import Hop, write_question
 from ssp_experiments.run.rundir import RunDirectory
 
 FILE = "questions.jsonl"
 HOPS = (1, 2, 3, 4)
+SEARCH_R1 = ("nq", "hotpotqa")
+"""Benchmarks of wiki-mini on whose training questions Search-R1 learns."""
 SHOWN = ("given_accuracy", "given_uniform", "given_searches", "given_epoch", "solver_tokens")
 """Figures of steps that the result holds, as means over the first and the last of them."""
 LATE = 5
@@ -38,11 +46,15 @@ def main() -> None:
     options.add_argument("--per-hop", type=int, default=150, help="questions to learn from")
     options.add_argument("--set", nargs="*", default=[], help="settings, as ssp train takes them")
     options.add_argument("--only-questions", action="store_true", help="write them to --out")
+    options.add_argument("--wiki-mini", type=int, metavar="PER_GROUP", help="see above")
     settings = options.parse_args()
 
-    questions = [*training_questions(settings.seed, settings.per_hop)]
+    if settings.wiki_mini is None:
+        questions = [*training_questions(settings.seed, settings.per_hop)]
+    else:
+        questions = [*unmeasured_questions(settings.seed, settings.wiki_mini)]
     text = "".join(json.dumps(each) + "\n" for each in questions)
-    if settings.only_questions:
+    if settings.only_questions or settings.wiki_mini is not None:
         settings.out.parent.mkdir(parents=True, exist_ok=True)
         settings.out.write_text(text, encoding="utf-8")
         return
@@ -84,6 +96,16 @@ def training_questions(seed: int, per_hop: int) -> Iterator[dict[str, Any]]:
             if text not in found:
                 found.add(text)
                 yield {"question": text, "answers": [answer], "group": str(hops)}
+
+
+def unmeasured_questions(seed: int, per_group: int) -> Iterator[dict[str, Any]]:
+    """Questions of Search-R1's two benchmarks that evaluation leaves."""
+    world = WikiMini()
+    measured = {question.id for question in world.questions(seed, per_group)}
+    for question in world.questions(seed):
+        if question.group in SEARCH_R1 and question.id not in measured:
+            answers = list(question.answers)
+            yield {"question": question.text, "answers": answers, "group": question.group}
 
 
 def means(lines: list[dict[str, Any]]) -> dict[str, float]:
