@@ -261,7 +261,8 @@ def test_a_checkpoint_of_one_policy_is_not_taken_for_two(
 
 @pytest.mark.usefixtures("cluster")
 def test_a_policy_that_is_not_to_be_trained_stays(model_dir: Path, larger: Path) -> None:
-    config = two_policies(model_dir, "full", larger).multi_agent(policies_to_train=["answers"])
+    config = two_policies(model_dir, "full", larger).training(proposer_lr=None)
+    config.multi_agent(policies_to_train=["answers"])
     with running(config) as algorithm:
         start = weights_of(algorithm)
         result = algorithm.train()
