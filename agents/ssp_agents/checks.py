@@ -12,7 +12,7 @@ from ssp_agents.config import (
 )
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
-from ssp_env.game.schedule import all_rules
+from ssp_env.game.schedule import all_rules, from_step
 
 
 def check_settings(
@@ -21,8 +21,9 @@ def check_settings(
     """Makes sure that settings of several sections fit together."""
     _check_layout(engine.kind, compute)
     unscheduled = learning.replace(schedules={})
-    for _, scheduled in all_rules(game, learning.schedules):
-        check_settings(scheduled, unscheduled, engine, compute)
+    for step, scheduled in all_rules(game, learning.schedules):
+        with from_step(step, learning.schedules):
+            check_settings(scheduled, unscheduled, engine, compute)
     # All but REINFORCE need something to compare; one of your own may.
     for role, name in (("solver", "attempts"), ("proposer", "proposals")):
         if role in learning.learning_roles and getattr(game, name) < 2 and compares(learning, role):

@@ -194,6 +194,9 @@ class LearningConfig(Settings):
             if self.policies == "shared" and value not in ("", None):
                 fix = "both roles share a policy: leave it out, or set learning.policies=separate"
                 raise ConfigError(f"learning.{name}", value, fix)
+        if self.proposer_lr is not None and "proposer" not in self.learning_roles:
+            fix = "the proposer does not learn: leave it out, or train the proposer too"
+            raise ConfigError("learning.proposer_lr", self.proposer_lr, fix)
         return self
 
     @property

@@ -235,7 +235,7 @@ def base_of(load: Callable[[str | Path], Any], directory: str | Path) -> Any:
     loaded = _BASES.get()
     if loaded is None:
         return load(directory)
-    key = str(directory)
+    key = str(Path(directory).resolve())
     if key not in loaded:
         loaded[key] = load(directory)
     return deepcopy(loaded[key], {id(p): p for p in loaded[key].parameters()})

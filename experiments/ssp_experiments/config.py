@@ -298,6 +298,9 @@ def check_policy(config: RunConfig) -> None:
 
 def check_model_directory(directory: Path) -> None:
     """Makes sure that a model directory is there; where it holds a run, names the policy in it."""
+    if is_gguf(str(directory)) and directory.is_file():
+        what = "is a GGUF file, which only the setting model (--model) takes: name a directory"
+        raise ModelError(f"{directory} {what}")
     if directory.is_file():
         raise ModelError(f"{directory} is a file: name its directory, or a GGUF file")
     if not directory.is_dir():

@@ -13,6 +13,7 @@ its own before the first point. Evaluation always goes by the setting itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig
@@ -52,13 +53,32 @@ def all_rules(config: GameConfig, schedules: Schedules) -> Iterator[tuple[int, G
     for name, points in schedules.items():
         _check(name, points, config)
     for step in sorted({step for points in schedules.values() for step, _ in points}):
-        try:
-            yield step, at_step(config, schedules, step)
-        except ConfigError as error:
-            name = error.field.removeprefix("game.")
-            fix = f"from step {step} on: {error.fix}"
-            field = f"learning.schedules.{name}" if name in schedules else error.field
-            raise ConfigError(field, error.value, fix) from None
+        with from_step(step, schedules):
+            rules = at_step(config, schedules, step)
+        yield step, rules
+
+
+@contextmanager
+def from_step(step: int, schedules: Schedules) -> Iterator[None]:
+    """What is refused within it is said to be refused from this step on, and by a schedule's name
+    where there is one."""
+    try:
+        yield
+    except ConfigError as error:
+        name = error.field.removeprefix("game.")
+        field = f"learning.schedules.{name}" if name in schedules else error.field
+        raise ConfigError(field, error.value, f"from step {step} on: {error.fix}") from None
+
+
+def idle_points(schedules: Schedules, steps: int) -> Iterator[str]:
+    """One line for each schedule that has points behind the last step."""
+    for name, points in schedules.items():
+        if late := [step for step, _ in points if step > steps]:
+            which = ", ".join(map(str, late))
+            yield (
+                f"learning.schedules.{name} has no effect from step {which} on: the last step is "
+                f"{steps}"
+            )
 
 
 def _check(name: str, points: Sequence[tuple[int, Value]], config: GameConfig) -> None:

@@ -156,6 +156,7 @@ class SSPConfig(PoliciesConfig):
                     fix = f"set environment(env_config={{'game': {{'{name}': {value!r}}}}})"
                 raise ConfigError(f"training.{name}", value, fix)
             if name == "policies":
+                self.refuse_other_names(value)
                 self.share_or_separate(value)
                 continue
             if isinstance(value, int | float) and value == -1:

@@ -3,7 +3,7 @@ each begins with, and which of them learn."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -119,6 +119,9 @@ class Policies(Mapping[str, Policy]):
 
 def _mapped(config: Any) -> dict[str, str]:
     """The policy of each role, by ``policy_mapping_fn``."""
+    if config.policy_mapping_fn is play_both and MODULE_ID not in config.policies:
+        fix = f"give a function from {' and '.join(ROLES)} to {' or '.join(config.policies)}"
+        raise ConfigError("policy_mapping_fn", None, fix)
     of_role: dict[str, str] = {role: config.policy_mapping_fn(role, None) for role in ROLES}
     for role, name in of_role.items():
         if name not in config.policies:
@@ -142,29 +145,63 @@ def trained_roles(config: Any, roles: tuple[str, ...]) -> tuple[str, ...]:
             raise ConfigError("policies_to_train", name, fix)
     of_role = _mapped(config)
     trains = asked if callable(asked) else lambda name, batch: name in asked
-    return tuple(role for role in roles if trains(of_role[role], None))
+    trained = tuple(role for role in roles if trains(of_role[role], None))
+    if roles and not trained:
+        can = " or ".join(dict.fromkeys(of_role[role] for role in roles))
+        raise ConfigError("policies_to_train", asked, f"nothing would learn: name {can}")
+    return trained
 
 
 def check_policies(config: Any) -> None:
     """Refuses roles that nobody plays, and settings of single policies that nobody reads."""
     _mapped(config)
+    everyone = config.algorithm_config_overrides_per_module
+    _check_names("algorithm_config_overrides_per_module", everyone, config.policies)
+    for name, overrides in everyone.items():
+        _check_overrides(f"algorithm_config_overrides_per_module.{name}", overrides)
+
+    policies = config.resolved_policies()
     if config.game().verifier == "frozen":
         if VERIFIER in config.policies:
             fix = "a frozen verifier (game.verifier) has this name: choose another one"
             raise ConfigError("policies", VERIFIER, fix)
-        policies = config.resolved_policies()
         if config.verifier_refresh and policies.playing("solver") not in policies.trained:
             fix = "the solver's policy does not learn: leave it out, or train the solver too"
             raise ConfigError("learning.verifier_refresh", config.verifier_refresh, fix)
-    for name, overrides in config.algorithm_config_overrides_per_module.items():
-        if name not in config.policies:
-            fix = f"no such policy; {nearest(name, config.policies)}"
-            raise ConfigError("algorithm_config_overrides_per_module", name, fix)
-        for setting, value in overrides.items():
-            if setting not in OVERRIDES:
-                where = f"algorithm_config_overrides_per_module.{name}.{setting}"
-                fix = f"a policy alone may have {', '.join(OVERRIDES)}; others are of training()"
-                raise ConfigError(where, value, fix)
+    # A frozen verifier may be a module of the user's, too.
+    modules = getattr(config.given_module_spec, "rl_module_specs", ())
+    _check_names("rl_module_spec", modules, policies)
+    for name, overrides in everyone.items():
+        where, trained = f"algorithm_config_overrides_per_module.{name}", policies.trained
+        if name not in trained:
+            fix = f"only {' and '.join(trained)} learns, so nobody reads them: leave them out"
+            raise ConfigError(where, dict(overrides), fix)
+        rate = config.proposer_lr
+        if "lr" in overrides and trained[name].learning_roles == ("proposer",) and rate is not None:
+            fix = f"training(proposer_lr={rate}) gives it another: leave one of them out"
+            raise ConfigError(f"{where}.lr", overrides["lr"], fix)
+
+
+def _check_names(field: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Refuses names that no policy has."""
+    for name in names:
+        if name not in known:
+            fix = f"no such policy; {nearest(name, known)}"
+            raise ConfigError(field, name, fix)
+
+
+def _check_overrides(where: str, overrides: Mapping[str, Any]) -> None:
+    """Refuses settings that a policy cannot have alone, and values that they cannot have."""
+    for setting, value in overrides.items():
+        if setting not in OVERRIDES:
+            is_ours = setting in LearningConfig.model_fields
+            hint = "others are of training()" if is_ours else nearest(setting, OVERRIDES)
+            fix = f"a policy alone may have {', '.join(OVERRIDES)}; {hint}"
+            raise ConfigError(f"{where}.{setting}", value, fix)
+        try:
+            LearningConfig(**{setting: value})
+        except ConfigError as error:
+            raise ConfigError(f"{where}.{setting}", value, error.fix) from None
 
 
 class PoliciesConfig(HookedConfig):
@@ -181,9 +218,23 @@ class PoliciesConfig(HookedConfig):
         names, self.policy_mapping_fn = KINDS[policies]
         self.policies = dict.fromkeys(names, NO_SPEC)
 
+    def refuse_other_names(self, policies: Any) -> None:
+        """Refuses ``training(policies=...)`` after ``multi_agent()`` has named others."""
+        named = [name for name, spec in self.policies.items() if spec == NO_SPEC]
+        if named and sorted(named) not in [sorted(names) for names, _ in KINDS.values()]:
+            fix = f"multi_agent() has named {' and '.join(self.policies)}: leave one of them out"
+            raise ConfigError("training.policies", policies, fix)
+
     def multi_agent(self, *, policies: Any = None, **kwargs: Any) -> Self:
         """As RLlib's, with the names of one policy or two; ``training()`` and ``rl_module()`` say
         what they are."""
+        if isinstance(trained := kwargs.get("policies_to_train"), str):
+            raise ConfigError("policies_to_train", trained, f"give a list: [{trained!r}]")
+        if isinstance(policies, str):
+            fix = "give the names of policies as a set"
+            if policies in KINDS:
+                fix += f", or set training(policies={policies!r})"
+            raise ConfigError("policies", policies, fix)
         if policies is not None:
             for name, spec in policies.items() if isinstance(policies, dict) else ():
                 parts = vars(spec).values() if isinstance(spec, PolicySpec) else spec or ()

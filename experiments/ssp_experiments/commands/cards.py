@@ -30,20 +30,26 @@ LICENCES = {
 }
 """Licence of what is taken from a world's text, as the hub names it and in words."""
 UNKNOWN = "That of the {}, which this card does not know: fill it in."
+OF_PROPOSER = "Not measured: evaluations of the run asked the solver's policy."
 PATHS = re.compile(
     r"(^model|_path|\.source|\.partner|\.proposer_model|\.verifier_model|\.questions)$"
 )
 """Settings of which it names the last part alone."""
 
 
-def model_card(run: RunDirectory, step: int, dtype: str) -> str:
-    """The card of a run's policy: how it was made, how good it is, under what it may be used."""
+def model_card(run: RunDirectory, step: int, dtype: str, role: str = "solver") -> str:
+    """The card of a run's policy, or of a role's where each has its own: how it was made, how good
+    it is, under what it may be used."""
     config, summary = make_config(run.read_config()), run.read_summary() or {}
-    base = f"`{Path(config.model).name}`" if config.model else "the policy that ships with ssp-env"
+    is_separate = config.learning.policies == "separate"
+    model = config.model
+    if is_separate and role == "proposer":
+        model = config.learning.proposer_model or model
+    base = f"`{Path(model).name}`" if model else "the policy that ships with ssp-env"
     given = config.learning.share_given
     source = "questions it learnt from" if given else "corpus"
-    unknown = UNKNOWN.format("model it was trained from" if config.model else source)
-    known = {} if config.model or given else LICENCES
+    unknown = UNKNOWN.format("model it was trained from" if model else source)
+    known = {} if model or given else LICENCES
     licence, said = known.get(config.world, ("other", unknown))
     taught = run.taught.exists()
     head = {
@@ -56,13 +62,21 @@ def model_card(run: RunDirectory, step: int, dtype: str) -> str:
     does = "asks search questions, and answers them,"
     if given == 1 and not taught:
         way, does = "trained on given questions by the solver's half of", "answers search questions"
+    title, figures = f"{run.path.resolve().name}, step {step}", accuracy(run, summary, step)
+    if is_separate and not taught:
+        title += f", {role}"
+        other = "solver" if role == "proposer" else "proposer"
+        does = {"proposer": "asks search questions,", "solver": "answers search questions,"}[role]
+        does += f" against a {other} with a policy of its own,"
+        if role == "proposer":
+            figures = f"## Accuracy\n\n{OF_PROPOSER}"
     return page(
         head,
-        f"{run.path.resolve().name}, step {step}",
+        title,
         f"A causal language model, {way} [search self-play](https://arxiv.org/abs/2510.18821) "
         f"from {base}: it {does} in the world `{config.world}`. Weights are {dtype}. It knows the "
         "tags and prompts of that game, and was tried at nothing else.",
-        accuracy(run, summary, step),
+        figures,
         made(config, summary),
         f"## Licence\n\n{said}",
     )

@@ -80,9 +80,10 @@ def export(source: Path, out: Path, dtype: str, model: str | None, role: str) ->
     with new_folder(out) as folder:
         save_policy(weights, origin, folder, getattr(torch, dtype))
         if step is not None and run.config.is_file() and run.metrics.is_file():
-            card = model_card(run, int(step[1]), dtype)
+            card = model_card(run, int(step[1]), dtype, role)
             (folder / CARD).write_text(card, encoding="utf-8")
-    print(f"{checkpoint} is now a model directory: {out}", file=sys.stderr)
+    whose = f", the {role}'s policy" if (checkpoint / POLICIES["proposer"]).is_dir() else ""
+    print(f"{checkpoint} is now a model directory{whose}: {out}", file=sys.stderr)
     return 0
 
 

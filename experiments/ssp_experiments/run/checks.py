@@ -19,8 +19,10 @@ from ssp_env.config import load
 from ssp_env.disk import check_file
 from ssp_env.errors import ConfigError, DataError, MissingExtra, ModelError
 from ssp_env.game.batch import check_questions
+from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import tags_of
 from ssp_env.game.rules import Rules
+from ssp_env.game.schedule import all_rules, from_step
 from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
 from ssp_env.search.index import SearchConfig, check_search
 from ssp_env.tokenizers import BPETokenizer, HuggingFaceTokenizer
@@ -56,8 +58,11 @@ def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     for name, value in code_named(config).items():
         load(name, value)
     check_policy(config)
-    for other in config.learning.other_models.values():
-        check_model_directory(Path(other))
+    for field, other in config.learning.other_models.items():
+        try:
+            check_model_directory(Path(other))
+        except ModelError as error:
+            raise ConfigError(field, other, str(error)) from None
     if config.learning.share_given:
         open_given(config.learning)
     directory = RunDirectory(out)
@@ -183,6 +188,10 @@ def open_training(config: RunConfig) -> tuple[Rules, list[Question]]:
     if config.learning.share_given:
         check_given(rules, open_given(config.learning))
         check_unseen(config.learning, questions)
+    schedules = config.learning.schedules
+    for step, scheduled in all_rules(rules.config, schedules):
+        with from_step(step, schedules):
+            check_prompts(rules, scheduled, questions[0])
     return rules, questions
 
 
@@ -228,8 +237,8 @@ def check_spelling(model: str, tokenizer: Tokenizer, texts: Sequence[str], what:
 
 
 def check_lengths(rules: Rules, question: Question, positions: int | None) -> None:
-    """Makes sure that prompts fit into their budget, and trajectories into the tokens that the
-    model can read (``positions``); one question stands for all of them."""
+    """Makes sure that trajectories fit into the tokens that the model can read (``positions``), and
+    prompts into their budget."""
     config = rules.config
     longest, budget = rules.longest_trajectory, config.max_response_tokens
     if positions is not None and longest > positions:
@@ -239,6 +248,11 @@ def check_lengths(rules: Rules, question: Question, positions: int | None) -> No
         fix += f"most {positions} tokens; give {f'at most {room}' if room > 0 else less}"
         raise ConfigError("game.max_response_tokens", budget, fix)
 
+    check_prompts(rules, config, question)
+
+
+def check_prompts(rules: Rules, config: GameConfig, question: Question) -> None:
+    """Makes sure that prompts fit into their budget; one question stands for all of them."""
     answer = min((truth.answer for truth in rules.world.answers), key=len, default="")
     lengths = {
         "proposer": len(rules.prompts.proposer(answer, config.asked_searches[0])),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from ssp_agents.rllib.algorithm import SSP
 from ssp_env.errors import LearnerDied, RunError, ServiceError, UnhealthyRun
 from ssp_env.game.record import outages
 from ssp_env.game.rules import Rules, fingerprint, idle_settings, resolve_verifier
-from ssp_env.game.schedule import at_step
+from ssp_env.game.schedule import at_step, idle_points
 from ssp_env.replay import read_games
 from ssp_env.replay.files import SavedRules
 from ssp_env.types import Question
@@ -78,6 +78,8 @@ def train(
             ):
                 for idle in idle_settings(rules) if config.learning.share_given < 1 else ():
                     progress.note(idle)
+                for idle in idle_steps(config):
+                    progress.note(idle)
                 if config.learning.share_given:
                     progress.note(describe_given(config))
                 if resume and not steps_done:
@@ -125,6 +127,18 @@ def tell_lost_games(directory: RunDirectory, steps_done: int) -> None:
         what = f"the games of {which}, the first of step {lost[0]}, are gone from {directory.games}"
         fix = "restore them from a copy: replay, report and questions lack them"
         print(f"ssp: {what}; {fix}", file=sys.stderr)
+
+
+def idle_steps(config: RunConfig) -> Iterator[str]:
+    """One line for each setting that asks for something after the last step."""
+    yield from idle_points(config.learning.schedules, config.steps)
+    every = config.learning.verifier_refresh
+    # The copy that the last step makes verifies nothing.
+    if every >= config.steps:
+        yield (
+            f"learning.verifier_refresh = {every} has no effect: the last step is {config.steps}, "
+            "and a copy verifies in the steps after it"
+        )
 
 
 def describe_given(config: RunConfig) -> str:

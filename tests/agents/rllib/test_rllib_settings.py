@@ -11,6 +11,7 @@ import pytest
 from playful import WORLD, make_rules
 from ray import tune
 from ray.rllib.callbacks.callbacks import RLlibCallback
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.policy.policy import PolicySpec
 from ray.tune.search.variant_generator import generate_variants
@@ -78,6 +79,39 @@ def overriding(policy: str, **settings: Any) -> Change:
     return change
 
 
+def frozen_proposer(config: SSPConfig) -> None:
+    """Two policies, of which the solver's alone learns."""
+    mapped_to("solver", policies_to_train=["solver"])(config)
+
+
+def named_for(policy: str) -> Change:
+    """Two policies, and a module of this name."""
+
+    def change(config: SSPConfig) -> None:
+        config.training(policies="separate")
+        spec = MultiRLModuleSpec(rl_module_specs={policy: RLModuleSpec(module_class=LLMModule)})
+        config.rl_module(rl_module_spec=spec)
+
+    return change
+
+
+def overriding_both_ways(config: SSPConfig) -> None:
+    overriding("proposer", lr=1e-4)(config)
+    config.training(proposer_lr=1e-3)
+
+
+def overriding_the_frozen(config: SSPConfig) -> None:
+    overriding("proposer", lr=1e-4)(config)
+    config.multi_agent(policies_to_train=["solver"])
+
+
+def names_of_my_own(config: SSPConfig) -> None:
+    names = {"proposer": "asks", "solver": "answers"}
+    config.multi_agent(
+        policies={"asks", "answers"}, policy_mapping_fn=lambda agent_id, *_, **__: names[agent_id]
+    )
+
+
 OWN = RLModuleSpec(module_class=Own)
 WIKI = "wiki-sentences"
 ASKED = Question("a", "what is the twin of a ?", ("Arra",))
@@ -123,7 +157,46 @@ REFUSED: list[tuple[str, Change, str]] = [
     ),
     ("policy_mapping_fn", mapped_to("solvr"), "nobody plays the solver; did you mean 'solver'"),
     ("policies", mapped_to("proposer"), "gives it no role"),
+    (
+        "policy_mapping_fn",
+        lambda c: c.multi_agent(policies={"asks", "answers"}),
+        "give a function from proposer and solver to answers or asks",
+    ),
+    (
+        "policies",
+        lambda c: c.multi_agent(policies="separate"),
+        r"or set training\(policies='separate'\)",
+    ),
+    (
+        "training.policies",
+        lambda c: (names_of_my_own(c), c.training(policies="separate")),
+        r"multi_agent\(\) has named answers and asks",
+    ),
     ("policies_to_train", mapped_to("solver", policies_to_train=["solvr"]), "mean 'solver'"),
+    ("policies_to_train", mapped_to("solver", policies_to_train="solver"), r"list: \['solver'\]"),
+    (
+        "policies_to_train",
+        mapped_to("solver", policies_to_train=[]),
+        "nothing would learn: name proposer or solver",
+    ),
+    (
+        "learning.proposer_lr",
+        lambda c: (frozen_proposer(c), c.training(proposer_lr=1e-3)),
+        "the proposer does not learn",
+    ),
+    ("rl_module_spec", named_for("solvr"), "mean 'solver'"),
+    ("algorithm_config_overrides_per_module.proposer.lr", overriding_both_ways, "leave one of the"),
+    ("algorithm_config_overrides_per_module.proposer", overriding_the_frozen, "only solver learns"),
+    (
+        "algorithm_config_overrides_per_module.solver.learning_rate",
+        overriding("solver", learning_rate=1e-4),
+        "did you mean 'lr'",
+    ),
+    (
+        "algorithm_config_overrides_per_module.solver.lr",
+        overriding("solver", lr=-1e-4),
+        "greater than or equal to 0",
+    ),
     ("algorithm_config_overrides_per_module", overriding("solvr", lr=1.0), "mean 'solver'"),
     (
         "algorithm_config_overrides_per_module.solver.batch_size",
@@ -195,6 +268,13 @@ def test_tune_crosses_settings_of_the_game_and_of_learning() -> None:
         (one.game().noise_documents, one.strategy, one.learning().solver_algorithm) for one in made
     }
     assert crossed == set(product((0, 4), ("dummy", "reuse"), ("grpo", "reinforce")))
+
+
+def test_tune_may_choose_policies_again(algorithm_config: SSPConfig) -> None:
+    """A search space holds no names yet."""
+    for kinds in (["shared"], ["shared", "separate"]):
+        algorithm_config.training(policies=tune.grid_search(kinds))
+    assert algorithm_config.policies == {"grid_search": ["shared", "separate"]}
 
 
 def test_a_config_survives_its_dict(algorithm_config: SSPConfig) -> None:

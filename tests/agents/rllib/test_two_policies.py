@@ -103,6 +103,13 @@ def test_each_policy_learns_as_it_would_alone(
         assert torch.equal(one, load_model(model_dir).get_input_embeddings().weight)
 
 
+def test_a_base_that_is_named_twice_is_there_once(model_dir: Path) -> None:
+    again = f"{model_dir}/../{model_dir.name}"
+    both = learner_for(model_dir, policies="separate", lora_rank=2, proposer_model=again)
+    one, other = (both.policy(role).lm.get_input_embeddings().weight for role in ROLES)
+    assert one is other
+
+
 def test_in_bfloat16_the_rounded_base_is_there_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,7 +261,8 @@ def test_a_checkpoint_of_one_policy_is_not_taken_for_two(
 
 @pytest.mark.usefixtures("cluster")
 def test_a_policy_that_is_not_to_be_trained_stays(model_dir: Path, larger: Path) -> None:
-    config = two_policies(model_dir, "full", larger).multi_agent(policies_to_train=["answers"])
+    config = two_policies(model_dir, "full", larger).training(proposer_lr=None)
+    config.multi_agent(policies_to_train=["answers"])
     with running(config) as algorithm:
         start = weights_of(algorithm)
         result = algorithm.train()

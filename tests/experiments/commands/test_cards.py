@@ -50,6 +50,20 @@ def test_a_model_card_has_figures_settings_fingerprint_and_licence(tmp_path: Pat
     assert "| questions | before training |\n" in model_card(run, 5, "float32")
 
 
+def test_a_proposers_card_does_not_boast_of_the_solver(tmp_path: Path) -> None:
+    changes = {"learning.policies": "separate", "learning.proposer_model": "/home/me/asker"}
+    run = run_of(tmp_path / "two", **changes)
+    proposer, solver = (model_card(run, 1, "float32", role) for role in ("proposer", "solver"))
+    assert "# two, step 1, proposer" in proposer
+    assert "from `asker`: it asks search questions, against a solver" in proposer
+    assert "Not measured: evaluations of the run asked the solver's policy." in proposer
+    assert "| 1 hop |" not in proposer
+    assert [head_of(card)["license"] for card in (proposer, solver)] == ["other", "apache-2.0"]
+    assert "# two, step 1, solver" in solver
+    assert "it answers search questions, against a proposer with a policy of its own" in solver
+    assert "| 1 hop | 0.200 [0.10, 0.30] | 0.100 [0.00, 0.20] |" in solver
+
+
 @pytest.mark.parametrize(
     ("changes", "model", "data"),
     [

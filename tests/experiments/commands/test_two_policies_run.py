@@ -39,7 +39,10 @@ def test_two_adapters_from_a_run_to_a_league(
         assert all(held[name][n].equal(again[n]) for n in again), "to the bit"
         exported = tmp_path / name
         role = "solver" if name == "policy" else name
+        capsys.readouterr()
         assert main(["export", str(run), "--role", role, "--out", str(exported)]) == 0
+        assert f"a model directory, the {role}'s policy: " in capsys.readouterr().err
+        assert f"step 2, {role}\n" in (exported / "README.md").read_text()
         written = load_file(exported / "model.safetensors")
         assert all(written[n].equal(held[name][n]) for n in written)
     assert any(not held["policy"][n].equal(held["proposer"][n]) for n in held["policy"])
@@ -64,6 +67,28 @@ def test_two_adapters_from_a_run_to_a_league(
     assert main(["league", *players, "--answers", "4", "--out", str(out), *sets(*SETTINGS)]) == 0
     players = json.loads((out / "league.json").read_text())["players"]
     assert [player["name"] for player in players][-2:] == ["run step 2", "alone"]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("nowhere", "there is no model directory nowhere"),
+        ("mine.gguf", "mine.gguf is a GGUF file, which only the setting model"),
+    ],
+)
+def test_a_proposer_that_is_not_there_is_refused_by_its_setting(
+    name: str,
+    says: str,
+    policy: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.gguf").touch()
+    settings = (*SEPARATE, f"learning.proposer_model={name}")
+    assert main(arguments(policy, tmp_path / "run", settings=settings)) == 2
+    assert f"learning.proposer_model = '{name}': {says}" in capsys.readouterr().err
 
 
 def test_a_role_that_does_not_learn_needs_no_policy_of_its_own(

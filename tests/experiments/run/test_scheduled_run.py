@@ -10,6 +10,8 @@ from runs import arguments, games
 from ssp_env.cli import main
 from ssp_env.replay import read_games, replay
 from ssp_env.types import Role
+from ssp_experiments.config import load_preset, make_config
+from ssp_experiments.run.training import idle_steps
 
 SCHEDULES = (
     "--set",
@@ -41,10 +43,27 @@ def test_games_are_played_by_the_rules_of_their_step(policy: Path, tmp_path: Pat
     assert games(whole) == games(run), "as if it had not been stopped"
 
 
+def test_what_comes_after_the_last_step_is_told() -> None:
+    late = {"learning.schedules": {"attempts": [[1, 3], [81, 4]]}}
+    late |= {"game.verifier": "frozen", "learning.verifier_refresh": 80}
+    config = make_config(load_preset("tiny"), late)
+    points, refresh = idle_steps(config)
+    assert points.startswith("learning.schedules.attempts has no effect from step 81 on")
+    assert refresh.startswith("learning.verifier_refresh = 80 has no effect: the last step is 80")
+    assert not [*idle_steps(config.replace(steps=81))]
+
+
 @pytest.mark.parametrize(
     ("schedules", "says"),
     [
-        ("{attempts: [[1, 1]]}", "game.attempts = 1: grpo compares attempts"),
+        (
+            "{attempts: [[3, 1]]}",
+            "learning.schedules.attempts = 1: from step 3 on: grpo compares attempts",
+        ),
+        (
+            "{max_prompt_tokens: [[2, 3]]}",
+            "learning.schedules.max_prompt_tokens = 3: from step 2 on: the ",
+        ),
         ("{attemps: [[1, 2]]}", "learning.schedules.attemps"),
     ],
 )

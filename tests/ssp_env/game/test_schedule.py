@@ -8,7 +8,7 @@ import pytest
 
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
-from ssp_env.game.schedule import NUMBERS, all_rules, at_step
+from ssp_env.game.schedule import NUMBERS, all_rules, at_step, idle_points
 
 GAME = GameConfig(asked_searches=(1, 2))
 
@@ -21,6 +21,13 @@ def test_a_number_holds_from_its_step_on() -> None:
     assert at_step(GAME, {}, 3) is GAME
     steps = [step for step, _ in all_rules(GAME, schedules)]
     assert steps == [2, 5]
+
+
+def test_points_behind_the_last_step_are_told() -> None:
+    schedules = {"max_searches": [(2, 3), (5, 4), (9, 5)], "attempts": [(4, 2)]}
+    (line,) = idle_points(schedules, 4)
+    assert line.startswith("learning.schedules.max_searches has no effect from step 5, 9 on")
+    assert not [*idle_points(schedules, 9)]
 
 
 def test_numbers_and_pairs_of_them_can_change_and_nothing_else() -> None:
