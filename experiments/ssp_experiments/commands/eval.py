@@ -154,7 +154,7 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
         served = config.served_model()
         client = ChatClient(served, options.temperature)
         client.check("Answer with the word: ready", str, "player")
-        player = ChatPlayer(client)
+        player = ChatPlayer(client, rules.prompts)
         answering: evaluation.Play = partial(play_by, player=player)
         name = f"{served.model} behind {served.base_url}"
     else:

@@ -54,7 +54,7 @@ def run(chosen: Chosen, options: ProbeOptions) -> int:
     if is_model:
         client = ChatClient(config.served_model())
         client.check("Answer with the word: ready", str, "player")
-        partner = ChatPlayer(client)
+        partner = ChatPlayer(client, rules.prompts)
 
     console = Console(stderr=True, quiet=options.json)
     try:

@@ -17,6 +17,7 @@ from ssp_env.game.outcome import Ending
 from ssp_env.game.prompts import Prompts
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.game.verification import verification_prompt
+from ssp_env.players.base import conversation
 from ssp_env.replay import replay
 from ssp_env.replay.files import save_game
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
@@ -135,6 +136,28 @@ def test_a_chat_server_is_sent_the_sets_messages(framed: bool) -> None:
     found = prompts.unframed(decode(prompts.information([PAGE], 99, "Who?")))
     assert found.startswith("<information>")
     assert prompts.chat("Another prompt.") == [{"role": "user", "content": "Another prompt."}]
+
+
+@pytest.mark.parametrize("prompts", ["few-shot", "plain"])
+def test_a_server_of_the_model_reads_what_an_engine_reads(prompts: str, cities: World) -> None:
+    tokenizer = chatty()
+    batch = begun(cities, tokenizer, prompts=prompts, retries=2)
+    (attempt,) = batch.pending()
+    for turn in (SEARCH, "hm<|im_end|>"):
+        attempt.feed_text(turn)
+        batch.advance()
+        messages = conversation(batch.rules.prompts, attempt)
+        told = tokenizer.inner.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True
+        )
+        assert told == tokenizer.decode(attempt.ids)
+
+    # Servers take no message without text.
+    attempt.feed_text("")
+    batch.advance()
+    longer = conversation(batch.rules.prompts, attempt)
+    assert longer[:-1] == messages[:-1]
+    assert longer[-1]["content"] == "\n".join([messages[-1]["content"]] * 2)
 
 
 def test_a_template_that_takes_no_result_names_the_setting(cities: World) -> None:
