@@ -14,6 +14,7 @@ from importlib.metadata import entry_points
 from typing import NoReturn, get_args
 
 from cyclopts import App, ArgumentCollection, CoercionError, CycloptsError, Parameter
+from rich.console import Console
 
 from ssp_env.errors import MissingExtra, SSPError, UsageError
 from ssp_env.removed import COMMANDS
@@ -34,12 +35,16 @@ EXTRAS = {
 }  # fmt: skip
 """Package -> the extra that brings it."""
 
+LEAST_COLUMNS = 20
+"""Help is laid out for at least as many: with one or two, cyclopts wraps a label for ever."""
+
 
 def make_app() -> App:
     app = App(
         name="ssp",
         help="Search self-play: one LLM writes search questions and solves them.",
         version=__version__,
+        console=Console(width=max(Console().width, LEAST_COLUMNS)),
         default_parameter=Parameter(negative=(), show_default=False),
         result_action="return_value",
         suppress_keyboard_interrupt=False,

@@ -21,6 +21,6 @@ def script() -> NoReturn:
 
 
 def _stop(number: int, frame: object) -> NoReturn:
-    # A KeyboardInterrupt would be told with the lines of whatever is being imported.
+    # An exception would end in whatever is being imported: numpy's start makes its own of any.
     os.write(2, b"ssp: interrupted\n")
-    raise SystemExit(130)
+    os._exit(130)

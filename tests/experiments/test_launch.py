@@ -33,3 +33,26 @@ def test_ctrl_c_while_modules_are_imported_is_a_sentence(seconds: float) -> None
     assert process.returncode == 130, said
     assert said.splitlines()[-1] == "ssp: interrupted"
     assert "Traceback" not in said
+
+
+CATCHES = """
+class Catching:
+    def find_spec(self, name, *others):
+        if name == "ssp_env.cli":
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except BaseException as error:
+                raise ImportError("something else") from error
+
+import sys
+sys.meta_path.insert(0, Catching())
+signal.signal(signal.SIGINT, signal.default_int_handler)
+script()
+"""
+
+
+def test_ctrl_c_is_not_lost_in_an_import_that_catches_it() -> None:
+    """As that of numpy's compiled part, which makes an ImportError of any exception."""
+    command = [sys.executable, "-c", START + CATCHES]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment())
+    assert (result.returncode, result.stderr) == (130, "ssp: interrupted\n")

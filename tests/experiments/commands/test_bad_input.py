@@ -43,6 +43,16 @@ def test_installed_command_lists_its_commands_and_each_has_help(
         assert name != "train" or all(preset in shown for preset in shipped("presets"))
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("columns", ["0", "1", "2", "3"])
+def test_help_ends_however_narrow_the_terminal(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main(["search", "--help"]) == 0
+    assert "Usage: ssp search" in capsys.readouterr().out
+
+
 def test_a_closed_pipe_ends_the_command_quietly() -> None:
     command = f"set -o pipefail; {SSP} sweep | true"
     result = subprocess.run(["bash", "-c", command], capture_output=True, env=environment())
