@@ -67,8 +67,8 @@ def test_imports_run_downwards() -> None:
 
 COMPAT = {"ssp_agents.rllib.compat", "ssp_agents.engines.vllm_compat", "ssp_agents.causal_lm"}
 """The files for the inside of Ray, vLLM and transformers."""
-PUBLIC = {"_replace", "_asdict", "_forward", "_forward_train"}
-"""Documented, for all their underscore: those of named tuples, and of RLlib's modules."""
+PUBLIC = {"_replace", "_asdict", "_exit", "_forward", "_forward_train"}
+"""Documented, for all their underscore: those of named tuples, of `os`, and of RLlib's modules."""
 
 
 def is_private(name: str) -> bool:
