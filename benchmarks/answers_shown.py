@@ -1,4 +1,4 @@
-"""What two policies searched for and read at the same questions: files that ``ssp eval --out`` wrote.
+"""What two policies searched for and read at the same questions: files of ``ssp eval --out``.
 
     python -m benchmarks.answers_shown base.jsonl trained.jsonl --out answers_shown.json
 
