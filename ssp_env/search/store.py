@@ -7,6 +7,7 @@ are an SQLite file with one table ``passages``: ``position`` (0, 1, 2...), and `
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -148,6 +149,18 @@ def again(folder: Path) -> str:
     return f"delete {folder} and build it again with `ssp index`"
 
 
+class _Database(threading.local):
+    """A connection for each thread, opened where it is first asked for.
+
+    Threads may share one, says Python; but in 3.13 a shared one mixes up the statements that it
+    keeps, and gives rows of other places, or none."""
+
+    def __init__(self, address: str) -> None:
+        # What one thread has begun to read, another one may read on.
+        self.connection = sqlite3.connect(address, uri=True, check_same_thread=False)
+        self.connection.execute(f"PRAGMA mmap_size = {1 << 40}")
+
+
 class PassageStore(Passages):
     """The passages of an index directory, none of them in memory.
 
@@ -161,8 +174,7 @@ class PassageStore(Passages):
 
         # Immutable: no locks, and no file of SQLite's own is looked for or written.
         address = (self.folder / _FILE).absolute().as_uri() + "?immutable=1"
-        self._database = sqlite3.connect(address, uri=True, check_same_thread=False)
-        self._database.execute(f"PRAGMA mmap_size = {1 << 40}")
+        self._database = _Database(address)
 
     def __len__(self) -> int:
         return self.manifest.passages
@@ -172,11 +184,13 @@ class PassageStore(Passages):
         place = range(len(self))[index]
         if isinstance(place, range):
             return [self[each] for each in place]
-        return _document(self._database.execute(_SELECT + "position = ?", (place,)).fetchone())
+        return _document(
+            self._database.connection.execute(_SELECT + "position = ?", (place,)).fetchone()
+        )
 
     def __iter__(self) -> Iterator[Document]:
         """In their order, without keeping what was read."""
-        return map(_document, self._database.execute(_SELECT + "true ORDER BY position"))
+        return map(_document, self._database.connection.execute(_SELECT + "true ORDER BY position"))
 
     def digest(self) -> str:
         return self.manifest.corpus
