@@ -88,12 +88,14 @@ class ChatClient(Client[Any]):
 
         def connect() -> tuple[openai.AsyncOpenAI, asyncio.Semaphore]:
             limits = httpx.Limits(max_connections=AT_ONCE)
+            # openai 3 takes clients of httpx as before, but its types name those of httpx2 alone.
+            sending: Any = http_client(config.base_url, limits=limits)
             client = openai.AsyncOpenAI(
                 base_url=config.base_url,
                 api_key=key or "none",
                 timeout=TIMEOUT,
                 max_retries=0,  # it would wait for two minutes at a time, or not at all
-                http_client=http_client(config.base_url, limits=limits),
+                http_client=sending,
             )
             return client, asyncio.Semaphore(AT_ONCE)
 
