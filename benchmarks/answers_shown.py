@@ -1,71 +1,102 @@
 """What two policies searched for and read at the same questions: files of ``ssp eval --out``.
 
-    python -m benchmarks.answers_shown base.jsonl trained.jsonl --out answers_shown.json
+    python -m benchmarks.answers_shown base.jsonl trained.jsonl --run runs/mine --out shown.json
 
 An answer is shown where one of its wordings stands in a document that a search found. A query is
-the question where both are the same words.
+the question where both are the same words. ``--run`` adds the attempts of a run, six steps at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.harness import parser, write
-from ssp_env.game.record import GameRecord
 from ssp_env.replay import read_games
 from ssp_env.wording.normal import normalise
+from ssp_experiments.run.rundir import RunDirectory
 from ssp_experiments.stats import compare, share
+
+STEPS = 6
+"""Number of a run's steps whose attempts are counted together."""
+
+
+@dataclass(frozen=True)
+class Attempted:
+    """What counts of an attempt."""
+
+    question: str | None
+    ended: bool
+    asks_the_question: bool
+    shown: bool
+    right: bool
 
 
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("files", nargs=2, type=Path, help="games of the first and second policy")
+    options.add_argument("--run", type=Path, help="run directory")
     settings = options.parse_args()
 
-    first, second = ([game.record for game in read_games(file)] for file in settings.files)
-    if [game.question for game in first] != [game.question for game in second]:
+    first, second = ([*attempts(file)] for file in settings.files)
+    if [each.question for each in first] != [each.question for each in second]:
         raise SystemExit("the two files are of other questions")
+    pairs = [*zip(first, second, strict=True)]
+    both = [(one.right, other.right) for one, other in pairs if one.shown and other.shown]
+    shown = [[float(each.shown) for each in policy] for policy in (first, second)]
     result: dict[str, Any] = {
-        file.stem: shares(games)
-        for file, games in zip(settings.files, (first, second), strict=True)
+        settings.files[0].stem: shares(first),
+        settings.files[1].stem: shares(second),
+        "shown, question by question": compare(*shown, np.random.default_rng(settings.seed)),
+        "shown to both": {
+            "questions": len(both),
+            "right": [sum(each) for each in zip(*both, strict=True)],
+        },
     }
-    rng = np.random.default_rng(settings.seed)
-    pairs = [*map(is_shown, first)], [*map(is_shown, second)]
-    result["shown, question by question"] = compare(*pairs, rng)
+    if settings.run is not None:
+        files = RunDirectory(settings.run).game_files()
+        for start in range(1, max(files) + 1, STEPS):
+            steps = [step for step in range(start, start + STEPS) if step in files]
+            played = [each for step in steps for each in attempts(files[step])]
+            result[f"steps {steps[0]} to {steps[-1]}"] = shares(played)
     write(settings.out, result)
 
 
-def shares(games: Sequence[GameRecord]) -> dict[str, Any]:
-    """Shares with their intervals, of the first attempt at each question."""
-    shown = [game for game in games if is_shown(game)]
-    counted = {
-        "ended in an answer": (sum(g.attempts[0].result is not None for g in games), len(games)),
-        "first query is the question": (sum(map(asks_the_question, games)), len(games)),
-        "shown": (len(shown), len(games)),
-        "right": (sum(map(is_right, games)), len(games)),
-        "right where shown": (sum(map(is_right, shown)), len(shown)),
+def attempts(file: Path) -> Iterator[Attempted]:
+    """All attempts of a file of games."""
+    for game in (each.record for each in read_games(file)):
+        wordings = [normalise(each) for each in (game.answer, *game.aliases)]
+        for attempt in game.attempts:
+            queries = [normalise(search.query) for search in attempt.searches]
+            found = [d for search in attempt.searches for d in search.documents]
+            text = normalise(" ".join(f"{document.title} {document.text}" for document in found))
+            yield Attempted(
+                question=game.question,
+                ended=attempt.result is not None,
+                asks_the_question=queries[:1] == [normalise(game.question or "")],
+                shown=any(wording in text for wording in wordings),
+                right=bool(attempt.right),
+            )
+
+
+def shares(attempted: Sequence[Attempted]) -> dict[str, Any]:
+    """Shares of attempts, with their intervals."""
+
+    def of(counted: Iterable[bool]) -> dict[str, Any]:
+        values = [*counted]
+        return asdict(share(sum(values), len(values)))
+
+    return {
+        "ended in an answer": of(each.ended for each in attempted),
+        "first query is the question": of(each.asks_the_question for each in attempted),
+        "shown": of(each.shown for each in attempted),
+        "right": of(each.right for each in attempted),
+        "right where shown": of(each.right for each in attempted if each.shown),
     }
-    return {name: asdict(share(*counts)) for name, counts in counted.items()}
-
-
-def is_shown(game: GameRecord) -> bool:
-    found = [d for search in game.attempts[0].searches for d in search.documents]
-    text = normalise(" ".join(f"{document.title} {document.text}" for document in found))
-    return any(normalise(wording) in text for wording in (game.answer, *game.aliases))
-
-
-def asks_the_question(game: GameRecord) -> bool:
-    queries = [search.query for search in game.attempts[0].searches]
-    return bool(queries) and normalise(queries[0]) == normalise(game.question or "")
-
-
-def is_right(game: GameRecord) -> bool:
-    return bool(game.attempts[0].right)
 
 
 if __name__ == "__main__":
