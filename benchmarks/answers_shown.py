@@ -58,7 +58,7 @@ def main() -> None:
         },
     }
     if settings.run is not None:
-        files = RunDirectory(settings.run).game_files()
+        files = RunDirectory(settings.run).game_files
         for start in range(1, max(files) + 1, STEPS):
             steps = [step for step in range(start, start + STEPS) if step in files]
             played = [each for step in steps for each in attempts(files[step])]
