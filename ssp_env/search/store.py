@@ -152,8 +152,8 @@ def again(folder: Path) -> str:
 class _Database(threading.local):
     """A connection for each thread, opened where it is first asked for.
 
-    Threads may share one, says Python; but in 3.13 a shared one mixes up the statements that it
-    keeps, and gives rows of other places, or none."""
+    Python says that threads may share one. In 3.13 a shared one mixes up the statements that it
+    keeps: it raises ``InterfaceError``, or finds no row where there is one."""
 
     def __init__(self, address: str) -> None:
         # What one thread has begun to read, another one may read on.
