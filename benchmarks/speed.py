@@ -73,7 +73,8 @@ def side(command: Sequence[str]) -> Iterator[Callable[[], Any]]:
     Yields:
         A function without arguments: one turn of the program -> its answer.
     """
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    # With compiled modules kept, as a user's imports find them.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdin is not None
