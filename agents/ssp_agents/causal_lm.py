@@ -107,6 +107,7 @@ def head_logits(lm: Any, hidden: Tensor) -> Tensor:
     original = layers[name]
     layers[name] = _Given(original, hidden[None])
     try:
+        # Ids (1, tokens) of no meaning: what stands for the layers does not read them.
         nothing = torch.zeros(1, len(hidden), dtype=torch.long, device=hidden.device)
         made: Tensor = lm(input_ids=nothing).logits
     finally:
@@ -211,11 +212,14 @@ def _mask(original: Callable[..., Any], **arguments: Any) -> Any:
     heads = rows.new_zeros(1, 1, 1, 1)
     columns = torch.arange(arguments["kv_length"], device=positions.device) + arguments["kv_offset"]
     sees = arguments["mask_function"]
+    # All four broadcast to (rows, 1, width, columns); heads see the same.
     visible = sees(rows, heads, positions[:, None, :, None], columns[None, None, None, :])
     visible = visible.expand(len(rows), 1, positions.shape[1], len(columns))
     if original is sdpa_mask:
         return visible
 
+    # Eager attention adds its mask to the scores: 0 where a token is seen, else the dtype's least
+    # number.
     mask = torch.zeros(visible.shape, dtype=arguments["dtype"], device=positions.device)
     return mask.masked_fill_(~visible, torch.finfo(arguments["dtype"]).min)
 

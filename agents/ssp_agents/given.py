@@ -89,6 +89,7 @@ def open_given(learning: LearningConfig) -> tuple[Question, ...]:
 @lru_cache(maxsize=1)
 def _read(path: str, changed: int) -> tuple[Question, ...]:
     # Seconds where there are a hundred thousand: before a run starts, three parts ask for them.
+    # ``changed`` is there for the cache's key: a file that has been edited is read again.
     return read_questions(path)
 
 

@@ -208,6 +208,7 @@ def adapt(lm: Any, rank: int, seed: int) -> None:
             part.cast_input_dtype_enabled = False
 
     # As in `peft`: A is uniform within +-sqrt(1 / inputs), so that A x is of the order of x.
+    # Kaiming's bound is sqrt(6 / ((1 + a^2) inputs)), which is that one for a = sqrt(5).
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in lm.named_parameters():
         parameter.requires_grad_(is_adapter(name))
@@ -238,6 +239,7 @@ def base_of(load: Callable[[str | Path], Any], directory: str | Path) -> Any:
     key = str(Path(directory).resolve())
     if key not in loaded:
         loaded[key] = load(directory)
+    # In the memo, each parameter is its own copy already, so deepcopy leaves it in common.
     return deepcopy(loaded[key], {id(p): p for p in loaded[key].parameters()})
 
 
@@ -311,6 +313,7 @@ def state_of(module: torch.nn.Module) -> dict[str, Tensor]:
 
     kept = set(module.state_dict())
     adapters = {name for name in kept if is_adapter(name)}
+    # Of each model that has adapters, these alone are kept. What the module has beside it stays.
     for place, part in module.named_modules() if adapters else ():
         if isinstance(part, PreTrainedModel):
             inside = {name for name in kept if name.startswith(f"{place}." if place else "")}
@@ -329,6 +332,7 @@ def load_state(module: torch.nn.Module, state: Mapping[str, Any]) -> None:
         what = f"lack {lacking[0]}" if lacking else f"hold {unknown[0]}, which it has not"
         raise UsageError(f"these are not the weights of this model: they {what}")
 
+    # Not strict: what is frozen beneath adapters stays as it is.
     module.load_state_dict({name: as_tensor(value) for name, value in state.items()}, strict=False)
 
 

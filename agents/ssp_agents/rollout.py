@@ -123,6 +123,7 @@ class _Scheduler:
                     # While the engine has something to do, nobody waits for services.
                     timeout = 0.0 if self._writing else None
                     done, _ = wait(self._calls, timeout, FIRST_COMPLETED)
+                    # In the order of the calls, because ``done`` is a set.
                     for future in [future for future in self._calls if future in done]:
                         self._calls.pop(future)(future.result())
         finally:
@@ -151,6 +152,7 @@ class _Scheduler:
     def _finish(self, plays: Sequence[_Play]) -> None:
         """Takes trajectories that have ended out of play."""
         self._engine.release([play.trajectory.key for play in plays])
+        # Before anything is counted down: a phase whose verdicts are asked for now is not over.
         self._judge(plays)
         for _ in plays:
             self._count_down()
@@ -175,6 +177,7 @@ class _Scheduler:
         self._awaited += 1
 
         def done(result: T) -> None:
+            # First, since it may ask for turns or make calls that the phase waits for, too.
             then(result)
             self._count_down()
 
@@ -190,6 +193,7 @@ class _Scheduler:
             written, game = play.trajectory, play.game
             self._writing[written.key] = play
             # The seed of a turn follows from its place in the game, not from the order of events.
+            # The length so far tells the turns of a trajectory apart.
             name = (
                 *game.initial_state.seed,
                 game.index,
@@ -245,11 +249,13 @@ class _Scheduler:
 
     def _search(self) -> None:
         """Sends the searches that are due, unless it is better to wait for more of them."""
+        # Where the engine has nothing to do, any number is enough.
         enough = len(self._due) >= _SERVE_FROM * self._engine.running
         for tool in dict.fromkeys(play.trajectory.tool for play in self._due):
             remote = is_remote(self._rules.retrievers[tool])
             if not (remote or enough):
                 continue
+            # Searches of one tool go together, and the others stay due.
             asked = [play for play in self._due if play.trajectory.tool == tool]
             self._due = [play for play in self._due if play.trajectory.tool != tool]
 

@@ -93,6 +93,7 @@ def shard(
                 dist.broadcast(tensor.detach(), src=0)
         fully_shard(part, mesh=mesh, mp_policy=policy)
 
+    # FSDP makes weights whole for ``forward``, unless it is told of another method.
     if forward != "forward":
         register_fsdp_forward_method(module, forward)
 
