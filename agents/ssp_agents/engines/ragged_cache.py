@@ -81,6 +81,8 @@ class RaggedCache:
         # Token j of row i lies at position lengths[i] + j, and sees columns up to there.
         steps = torch.arange(width, device=self.lengths.device)
         self._positions, self._new = self.lengths[:, None] + steps, new
+        # Columns that attention may look at: up to the longest row's end, padding of this pass
+        # included.
         self._visible = int(self.lengths.max()) + width
         if self._recurrent:
             # Some models move a state on in place, so what rows that idle had is put aside.
@@ -138,6 +140,7 @@ class RaggedCache:
             whole, grows = getattr(self, name), name not in ("_conv", "_recurrent")
             for place, new in getattr(part, name).items():
                 if place not in whole:
+                    # Rows that no pass has reached yet are zeros.
                     whole[place] = new.new_zeros(len(self.lengths), *new.shape[1:])
                 if grows:
                     whole[place] = _room(whole[place], new.shape[2])
@@ -182,6 +185,7 @@ class RaggedCache:
         """Puts each row's state before its new inputs (rows, channels, width), and moves it on. A
         model that names no kernel has moved it on itself, as a recurrent one."""
         if conv_kernel_size is None:
+            # ~i = -1 - i, which no recurrent state of the layer has as its number.
             return self.update_recurrent_state(states, layer_idx, ~state_idx)
         rows, channels, _width = states.shape
         place = layer_idx, state_idx

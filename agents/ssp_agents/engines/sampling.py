@@ -36,6 +36,7 @@ def sample(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:
 def _walked(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:
     # p = softmax(logits / T), the distribution whose log-probabilities are given out.
     logits, temperatures = logits.float(), [turn.temperature for turn in turns]
+    # At temperatures 0 and 1 the scale is 1.
     if set(temperatures) - {0.0, 1.0}:
         logits = logits / _scales(turns, logits.device)
     logprobs = torch.log_softmax(logits, dim=-1)
@@ -48,6 +49,8 @@ def _walked(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:
         reached = logprobs.exp().cumsum(dim=-1, dtype=torch.float64)
         numbers = [0.0 if turn.stopped else turn.numbers.uniform() for turn in turns]
         aims = torch.tensor(numbers, dtype=torch.float64, device=logits.device)[:, None]
+        # The last sum is 1 up to rounding, so numbers from [0, 1) are scaled to it. A product may
+        # still round up to that sum, which is one place too far.
         tokens = torch.searchsorted(reached, aims * reached[:, -1:], right=True).squeeze(1)
         tokens = tokens.clamp(max=logits.shape[1] - 1)
         if not all(temperatures):
@@ -64,6 +67,7 @@ def _raced(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:
     vocabulary, device = logits.shape[1], logits.device
     scales, greedy = _scales(turns, device), [not turn.temperature for turn in turns]
     sums, best = _summed(logits, scales, any(greedy))  # (rows, blocks), (rows,)
+    # (rows, blocks + _BLOCK): the noise of the race of blocks, then that of the race inside of one.
     noise = _noises(turns, sums.shape[1] + _BLOCK).to(device)
     is_greedy = torch.tensor(greedy, device=device)
 

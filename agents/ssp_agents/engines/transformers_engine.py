@@ -47,6 +47,8 @@ class TransformersEngine:
         self._tokenizer, self._stop = tokenizer, stop
         self._device = next(model.parameters()).device
         self.passes = Passes(model, tokenizer.vocab_size)
+        # Rows that may run side by side, set when memory has run out, and rows of the latest pass,
+        # which is what did not fit then.
         self._most_rows: int | None = None
         self._tried = 0
         self._forget()
@@ -133,11 +135,14 @@ class TransformersEngine:
             del self._waiting[turn.key]
             self._kept.pop(turn.key, None)
 
+        # Rows that run come first and those that join behind them. What is kept of ended turns
+        # leaves the old batch before that is taken apart.
         first = len(live)
         self._set_apart()
         if live:
             parts = [(self._cache, live), *parts]
         cache, rows = parts[0]
+        # A single cache whose rows all go on, in its order, is the batch as it is.
         if len(parts) > 1 or rows != [*range(len(cache.lengths))]:
             spent = [part for part, _ in parts]
             whole = [(part, self.passes.tensor(rows)) for part, rows in parts]
@@ -157,6 +162,7 @@ class TransformersEngine:
 
         self._tried = len(self._rows)
         last = self.passes.tensor([turn.ids[-1] for turn in self._rows])
+        # 1 for a row that goes on, 0 for one that idles.
         going = self.passes.tensor([not turn.stopped for turn in self._rows])
         logits = self.passes.forward(self._cache, last[:, None], going)  # (rows, vocabulary)
         return self._record(0, *sample(logits, self._rows))
@@ -206,6 +212,7 @@ class TransformersEngine:
             fix = "lower game.max_prompt_tokens and game.max_response_tokens"
             raise ModelError(f"{what}: {fix} ({error or type(error).__name__})") from error
 
+        # What was sampled stays: turns wait with their tokens, and are read anew.
         self._most_rows = self._tried // 2
         self._turns, self._waiting = turns, dict(turns)
 
@@ -245,6 +252,7 @@ class TransformersEngine:
         if not self.passes.shares:
             return known
 
+        # A row that runs has read all but the token that it sampled last.
         others = [Kept(self._cache, row, self._rows[row].read[:-1]) for row in self._live()]
         others = [kept for kept in (*self._kept.values(), *others) if kept.cache.can_be_cut]
         beginnings = Beginnings([kept.seen for kept in others])

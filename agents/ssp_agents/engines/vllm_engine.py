@@ -32,7 +32,9 @@ from ssp_env.errors import ModelError, ServiceError, UsageError
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Role
 
+# 256 MiB of keys and values, where vLLM runs on a CPU.
 _CPU_CACHE_BYTES = 2**28
+# Layer types, as configs of `transformers` name them, whose keys and values can be cut at a token.
 _ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 _ADAPTER = "policy"
 
@@ -98,6 +100,8 @@ class VLLMEngine:
                 raise UsageError("two requests that run at once have the same key")
 
             self._asked += 1
+            # A key comes again with the next turn, while vLLM may still report on a request that
+            # was ended.
             name = f"{request.key}-{self._asked}"
             turn = Turn(request, self._stop, self._tokenizer)
             parameters = self._parameters(request)
@@ -161,6 +165,7 @@ class VLLMEngine:
                 raise ServiceError("engine", "it keeps what it computed with the old weights")
             compat.set_version(self._llm, version)
 
+        # What failed until here is kept until there are new weights, not for one step alone.
         self._lacks_weights, self._failure = self._failure, None
         self.weights_version = version
 
@@ -201,6 +206,8 @@ class VLLMEngine:
     def _lora_request(self, policy: str, **more: Any) -> Any:
         from vllm.lora.request import LoRARequest
 
+        # vLLM counts adapters from 1. A policy that is loaded again keeps its place, and its
+        # number.
         number = [*self._adapters].index(policy) + 1
         return LoRARequest(policy, number, self._adapters[policy].name, **more)
 
