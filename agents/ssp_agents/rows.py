@@ -145,6 +145,7 @@ def recorded_row(played: TrajectoryRecord, role: str, game: int = 0) -> Row:
     """Row of a recorded trajectory, without reward or advantage."""
     mask = np.frombuffer(played.mask, dtype=np.uint8)
     logprobs = np.zeros(len(mask), dtype=np.float32)
+    # Records have log-probabilities of the policy's own tokens alone.
     logprobs[mask > 0] = played.logprobs
     return Row(np.asarray(played.ids, dtype=np.int32), mask, logprobs, role, game, 0.0)
 
@@ -232,6 +233,7 @@ def shard_rows(rows: Sequence[Row], shards: int) -> list[list[Row]]:
     for equal in texts.values():
         lightest = loads.index(min(loads))
         parts[lightest].extend(equal)
+        # The model reads equal rows once, so they cost as much as one of them.
         loads[lightest] += len(equal[0].ids)
 
     for part in parts:
@@ -270,6 +272,8 @@ def with_loss_weights(
     for row in rows:
         # B proposals, or B n attempts.
         scale = config.proposer_weight if row.role == "proposer" else 1.0
+        # Given questions have no proposal: of ``num_games``, as large a share was proposed as of
+        # the step.
         of_step = game.attempts if row.role == "solver" else proposed / config.batch_size
         trajectories = num_games * of_step
         denominators: dict[Aggregation, float] = {

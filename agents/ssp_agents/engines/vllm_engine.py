@@ -34,7 +34,7 @@ from ssp_env.types import Role
 
 # 256 MiB of keys and values, where vLLM runs on a CPU.
 _CPU_CACHE_BYTES = 2**28
-# Layer types, as configs of `transformers` name them, whose keys and values can be cut at a token.
+# Layer types of attention, as configs of `transformers` name them.
 _ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 _ADAPTER = "policy"
 

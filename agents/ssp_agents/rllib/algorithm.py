@@ -123,6 +123,7 @@ class SSP(SavedAlgorithm):
         if not count:
             return PlacementGroupFactory([{**main, "GPU": 1}])
         both = zip(actors[:count], actors[count:], strict=True)
+        # An env runner's part of a GPU and a learner's are a whole one, in one bundle.
         pairs = [Counter(runner) + Counter(learner) for runner, learner in both]
         return PlacementGroupFactory([main, *pairs], strategy="STRICT_PACK")  # on one machine
 
@@ -172,6 +173,8 @@ class SSP(SavedAlgorithm):
         self._strategy, self._ahead, self._averages = strategy, ahead, averages
         every = self.config.verifier_refresh
         self.hand_over_weights(self.env_runner_group, bool(every) and self._steps % every == 0)
+        # Waiting for games that are played ahead counts as sampling, handing weights over as
+        # learning.
         seconds = {
             "sample": sampled - began + played - learnt,
             "learn": learnt - sampled + time.perf_counter() - played,
@@ -243,6 +246,7 @@ class SSP(SavedAlgorithm):
         figures = step_figures(self.last_games, self.config.learning().batch_size, joined)
         figures |= self._given.figures(self._steps)
         # Versions of weights are numbers of steps: 0 on-policy, 1 with overlap.
+        # ``_steps`` counts this step already.
         figures["staleness"] = fmean(self._steps - 1 - g.weights_version for g in self.last_games)
         self.last_figures = {n: value for n, value in figures.items() if value is not None}
 

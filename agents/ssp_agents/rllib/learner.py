@@ -270,6 +270,7 @@ class SSPLearner(HookedLearner):
         if not Path(directory).is_dir():
             where = f"a learner on {socket.gethostname()} does not see {directory}"
             raise RunError(f"{where}: learners on several machines need a common file system")
+        # Each writes its share; where all learners hold everything, the first one writes it.
         for name in self.updates if self.config.is_sharded or sharding.is_first() else ():
             folder = sharding.weights_folder(Path(directory), name)
             sharding.save_shares(self.policy(name), self.get_optimizer(name), folder)
@@ -309,6 +310,8 @@ def learn_from(
             given = {"batch": batches[0]}
         with naming_dead_learners(learner_group):
             results = learner_group.update(**given, timesteps={"training_step": step})
+        # ``results`` are by learner, then by policy; figures of an update are by policy, then by
+        # learner.
         names = batches[0].policy_batches
         updates.append({name: [result[name] for result in results] for name in names})
     return updates
@@ -337,6 +340,7 @@ def naming_dead_learners(learner_group: Any) -> Iterator[None]:
         manager = workers_of(learner_group)
         for actor in manager.actors().values() if manager else ():
             try:
+                # An actor that is alive and idle answers within these seconds.
                 await_actor(actor, 10.0)
             except RayActorError:
                 raise LearnerDied(*DIED) from error

@@ -41,6 +41,7 @@ def episode_figures(games: Sequence[GameRecord], roles: Roles) -> dict[str, Any]
         **_spread("episode_len", lengths),
         names.EPISODE_AGENT_RETURN_MEAN: by_agent,
         names.EPISODE_MODULE_RETURN_MEAN: {
+            # A policy of both roles earns what both earned, which is the game's return.
             policy: by_agent[plays[0]] if len(plays) == 1 else _mean(returns)
             for policy, plays in roles.items()
         },
