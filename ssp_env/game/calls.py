@@ -39,6 +39,9 @@ def read_call(content: str, allowed: Collection[str]) -> Call | None:
 _LEVELS = 2
 """A call is an object with its arguments in a second one. Of deeper ones, only the two inner levels
 are followed, so that every byte is parsed twice at most."""
+# What is passed over at once: outside of objects, all up to a brace; in a string, all up to its
+# end, an escape or a line break; else in an object, blanks, numbers, true, false, null and the
+# signs between them.
 _OUTSIDE = re.compile(rb"[^{]*")
 _IN_STRING = re.compile(rb'[^"\\\n]*')
 _IN_OBJECT = re.compile(rb"[\s:,\[\]\-+.\deEtrufalsn]*")

@@ -37,6 +37,7 @@ def _turns(trajectory: Trajectory, opening: str) -> tuple[str, ...]:
     """The text of each turn that searched, then what the last one thought (maybe nothing), and from
     this opening tag on what it said."""
     ids, decode, retried = trajectory.ids, trajectory.limits.tokenizer.decode, trajectory.retried
+    # A turn that ends where a message about it begins was malformed, and is no example.
     by_policy = [(i, j) for i, j, by_policy in trajectory.runs() if by_policy and j not in retried]
     *searches, last = [decode(ids[i:j]).strip() for i, j in by_policy]
     thought, tag, said = last.rpartition(opening)

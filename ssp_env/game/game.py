@@ -227,6 +227,7 @@ class Game:
             if not trajectory.done:
                 trajectory.end(Ending.OUTAGE)
 
+        # The attempt that was hit is no longer among those that count.
         if number < 0 or len(self.counted) < fewest:
             self.void(error)
         else:

@@ -207,6 +207,8 @@ class TurnScanner:
                     # The rest of this tag may come with the next token.
                     if bytes(text[start : start + tags.longest]) in tags.beginnings:
                         return None
+                    # It is no tag. Where actions may be JSON, the bracket may stand inside of a
+                    # string.
                     self._from = start if tags.calls else start + 1
                     action = self._read(start + 1) if tags.calls else None
                 else:

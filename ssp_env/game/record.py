@@ -229,6 +229,7 @@ def _trajectory(trajectory: Trajectory, **scored: Any) -> TrajectoryRecord:
     runs = [(0, trajectory.prompt_length, PROMPT)]
     for start, stop, by_policy in trajectory.runs():
         other = RETRY if start in trajectory.retried else ENVIRONMENT
+        # ``retried`` has the places where messages about malformed actions begin.
         runs.append((start, stop, POLICY if by_policy else other))
 
     segments = []

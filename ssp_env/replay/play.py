@@ -83,6 +83,7 @@ def replay(
     # Facts of the run and of the world do not follow from the game.
     then, now = saved.record, record_game(game, rules)
     given = ["first_index", "weights_version"]
+    # Without a question there is nothing to analyse, and the fields are empty either way.
     unknown = world is None and now.question is not None
     given += ["hops", "truly_correct", "right_answers"] if unknown else []
     now = replace(now, **{name: getattr(then, name) for name in given})
