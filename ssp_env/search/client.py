@@ -109,6 +109,7 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
         try:
             return [*await retried(lambda: self._ask(queries, k, until), left)]
         except ServiceError as error:
+            # Where the server is away, single queries would not fare better.
             if len(queries) == 1 or error.fault == "service":
                 return [error] * len(queries)
 
