@@ -135,6 +135,7 @@ class ChatClient(Client[Any]):
                 try:
                     result = parse(await self._reply(client, prompt, service, may_be_cut))
                 except ServiceError as error:
+                    # If others got results meanwhile, the service works, and the text is to blame.
                     if error.fault == "text" and self._answered == before:
                         doubtful.append(error)
                     return error
@@ -224,6 +225,7 @@ class ChatClient(Client[Any]):
                     **self._sent,
                 )
             except (openai.APIStatusError, openai.APIConnectionError) as error:
+                # A connection that failed has no status, and is worth another call.
                 status = getattr(error, "status_code", 503)
                 pause = FIRST_PAUSE * 2**number * random.uniform(1, 1.25)
                 pause = max(pause, _pause_of(error))

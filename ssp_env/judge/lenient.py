@@ -142,6 +142,7 @@ def _stripped(prediction: str, question: str) -> str:
         return text  # "No, they were not" does not evade
     subject, verb, answer = text.partition("是")  # what the question says, and the answer
     text = answer if verb and subject and subject in question else text
+    # What one rule takes away may bring up what another one looks for.
     while text != before:
         before, text = text, rewrite(text, "before") or text
     evades = any(pattern.search(text) for _, pattern, _ in rules("evasive"))

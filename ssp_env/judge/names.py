@@ -72,6 +72,7 @@ def same_person(gold: str, given: str, asked_for: bool) -> str:
     if mine is None or other is None:
         return ""
     numbers = mine.number, other.number
+    # "Jr." and "Sr." may be left out, and "Sr." added. An added "Jr." names another person.
     if numbers[0] != numbers[1] and numbers not in (("jr", ""), ("sr", ""), ("", "sr")):
         return ""
     if mine.names == other.names:
@@ -134,6 +135,7 @@ def _regions() -> dict[str, Region]:
 
 @lru_cache(maxsize=8192)
 def _region(run: tuple[str, ...]) -> Region | None:
+    # The longest name counts, and behind it another region may stand: Ontario, Canada.
     for end in range(len(run), 0, -1):
         if region := _regions().get(" ".join(run[:end])):
             return region if end == len(run) or _region(run[end:]) else None

@@ -67,10 +67,13 @@ class Quantity(NamedTuple):
         if mine.dimension and other.dimension and mine.dimension != other.dimension:
             return "other units"
         if mine.dimension == other.dimension and mine != other:
+            # Units with different zeros, such as those of temperature, may differ by .05 of the
+            # base unit, too.
             base, apart = self.in_base_units, 0.05 if mine.offset != other.offset else 0.0
             near = abs(base - given.in_base_units) <= 0.01 * abs(base) + apart
             return "" if near else "other numbers"
         same = abs(self.value - given.value) <= 1e-9 * abs(self.value)
+        # Significant figures of what is given.
         digits = len(f"{abs(given.value):.12g}".partition("e")[0].replace(".", "").strip("0"))
         if not same and abs(self.value) >= 10_000 and digits >= 2:
             same = float(f"{self.value:.{digits - 1}e}") == given.value
@@ -118,8 +121,10 @@ def _ungrouped(figure: str) -> str:
     if len({*signs}) == 2 and signs.count(signs[-1]) == 1:
         return "".join(parts[:-1]) + "." + parts[-1]  # 1,234.5 and 1.234,5
     sizes = {len(part) for part in parts[1:]}
+    # Groups of two and three figures: 12,34,567.
     indian = signs[0] == "," and sizes == {2, 3}
     groups = sizes == {3} and len(parts[0]) <= 3 and parts[0] != "0"
+    # A single point is a decimal one, as in 1.234, unless three zeros follow.
     if indian or (groups and (signs != "." or parts[1] == "000")):
         return "".join(parts)
     return ".".join(parts) if signs in ".," else figure
@@ -162,6 +167,8 @@ def read_number(
 
     ``money``: a currency stands before it, so that ``5 m`` is five million, and no length. The last
     two tokens have to be empty."""
+    # parts are closed by a scale, last is the number since then, and room is what the next word's
+    # value has to be below: after "twenty", it is 10.
     parts: list[float] = []
     last, end, room = 0.0, at, 1e16  # a small number has to be below the place that is free
     if _FIGURE.fullmatch(tokens[at].low):
@@ -258,6 +265,7 @@ def _in_figures(match: re.Match[str]) -> str:
 # -- units -----------------------------------------------------------------------------------------
 
 _Units = tuple[Unit, ...]
+# Symbols of units that are nearly always words: times of day, and the article.
 _NO_UNITS = ("pm", "am", "a")
 
 
@@ -272,6 +280,7 @@ def _units() -> dict[str, _Units]:
     for row in read_table("units"):
         unit = Unit(row["dimension"], float(row["factor"]), float(row["offset"]))
         for symbol, name, factor in prefixes:
+            # Twelve digits, so that equal units are equal whatever they were multiplied from.
             bigger = unit._replace(factor=float(f"{unit.factor * factor:.12g}"))
             made |= {symbol + s: (bigger,) for s in row["symbols"].split("|") if s}
             made |= {name + s: (bigger,) for s in row["names"].split("|") if s}

@@ -41,6 +41,7 @@ class Word(NamedTuple):
 
 
 _MONTHS = "january february march april may june july august september october november december"
+# Months by their names and by the first three letters of these.
 _MONTH = {name[:size]: n for n, name in enumerate(_MONTHS.split(), 1) for size in (3, len(name))}
 _MONTH["sept"] = 9
 _ONES = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
@@ -118,6 +119,8 @@ def _date(made: list[Word], tokens: Sequence[Token], at: int, gap: str) -> tuple
     be among the words before, which it takes away. May alone is a word."""
     day = year = 0
     if figures := re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", tokens[at].low):
+        # A year of more than two figures comes first, as in 1934.5.2; else it comes last, as in
+        # 2.5.34.
         year, month, day = map(int, figures.groups()[:: 1 if len(figures[1]) > 2 else -1])
         month, day = (day, month) if month > 12 else (month, day)  # whichever order is a date
         at += 1
@@ -127,6 +130,7 @@ def _date(made: list[Word], tokens: Sequence[Token], at: int, gap: str) -> tuple
             gap = made[-back].gap
             del made[-back:]
         at += 1
+        # Behind the month there may be a day, unless one stood before it, and then a year.
         for least, most in ((1, 0 if day else 31), (100, 9999)):
             behind = at + (tokens[at].low in ("of", "the", "ad"))
             number = read_number(tokens, behind) if tokens[behind].low else None

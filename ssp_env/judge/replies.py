@@ -70,6 +70,7 @@ def parse_verdict(reply: str) -> Verdict:
 
 def _own_lines(text: str) -> Iterator[str]:
     """Lines without Markdown's signs, and without what is quoted."""
+    # A fence around a single line may hold the verdict; what is longer is quoted.
     text = _FENCE.sub(lambda m: m[1] if len(m[1].split("\n")) == 2 else "", text)
     text = _QUOTED.sub("", text)
     lines = [line for raw in text.splitlines() if (line := _MARKS.sub("", raw).strip())]

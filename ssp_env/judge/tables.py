@@ -17,6 +17,7 @@ def read_table(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(rows))
 
 
+# Endings as in colour, theatre and organised, and what American spelling has in their place.
 _BRITISH = [
     (re.compile(r"(?<=\w{3})our(?=s?$|ed$|ite)"), "or"),
     (re.compile(r"(?<=\w{2})(?:tre)(?=s?$)"), "ter"),
@@ -31,6 +32,7 @@ def stem(word: str) -> str:
         word = pattern.sub(said, word)
     if len(word) > 4 and word.endswith("ies"):
         return word[:-3] + "y"
+    # The s of "glass" and of "virus" is no plural's.
     return word[:-1] if len(word) > 3 and word.endswith("s") and word[-2] not in "su" else word
 
 

@@ -33,6 +33,7 @@ _CAPITAL_I = re.compile(r"(?<=[a-z])I(?![A-Z])")
 _SMALL_L = re.compile(r"\bl(?=[bcdfghjkmnpqrstvwxz])")
 _SIGNED_WORD = re.compile(r"(?=\S*[A-Za-z]\S*[A-Za-z])[A-Za-z0134578@$!|]{4,}")
 """A word in which digits and signs may stand for letters."""
+# Two tables, since 1, ! and | may stand for an i or for an l.
 _AS_LETTERS = [str.maketrans("0134578@$!|", f"o{one}eastbas{one}{one}") for one in "il"]
 
 _GROUPED = re.compile(r"(?<=\d)[, '](?=\d{3}(?!\d))")
@@ -215,9 +216,11 @@ def _is_slip(word: str, name: str) -> bool:
         return False
     word, name = word.casefold(), name.casefold()
     if len(word) > len(name):
+        # The name with its i-th letter twice.
         return any(name[:i] + name[i - 1 :] == word for i in range(1, len(name) + 1))
     end = len(name) - (len(name) < _LONG or name[-1] in "ns")
     inside = range(1, end) if len(name) >= _LETTERS else ()
+    # The name without the letter at place i.
     return any(name[:i] + name[i + 1 :] == word for i in inside)
 
 
