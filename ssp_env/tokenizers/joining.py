@@ -130,6 +130,8 @@ class Joiner:
                 start += len(spelled) - len(spelled.lstrip())
                 stop = max(start + 1, start + len(spelled.strip()))
                 stake |= {place for place, a, b in outside if start < b and a < stop}
+        # If nothing from outside plays a part in it, markup is that of our own parts, in their
+        # order.
         due = [token for part, ours in parts if ours for token in self._marks_in(part)]
         # A token that has letters of both may have taken the place of one of ours.
         return stake or ({place for place, _, _ in outside} if read != due else stake)
@@ -174,6 +176,7 @@ class Joiner:
         added = next((backend.id_to_token(i) for i in sorted(self._added & self._reserved)), None)
         if added is None:
             return False
+        # Behind an added token, "a" is then what it is at the beginning of a text.
         first, *rest = self._whole(f"{added}a").ids
         return first in self._added and rest == list(self._whole("a").ids)
 
