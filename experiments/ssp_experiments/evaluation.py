@@ -114,12 +114,14 @@ def answer_all(
                 chunk = saved_records[begin : begin + CHUNK]
                 # A chunk with an outage is asked again as a whole: it has one seed.
                 if len(chunk) < len(portion) or any(map(outage_of, chunk)):
+                    # Questions are numbered anew in each chunk, so its seed says where it begins.
                     chunk = answer(rules, [*enumerate(portion)], play, [config.seed, begin])
                     outages = [outage for record in chunk if (outage := outage_of(record))]
                     if len(outages) == len(chunk):
                         what = f"{len(chunk)} questions in a row were void, the first by: "
                         raise ServiceError(outages[0].service, what + outages[0].what)
                     if part:
+                        # Later chunks that were saved stay in the file.
                         known = [*records, *chunk, *saved_records[begin + CHUNK :]]
                         with replacing(part) as file:
                             file.writelines(game_lines(SavedGame(header, each) for each in known))
@@ -301,4 +303,5 @@ def _groups(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def _rng(seed: int, group: str) -> np.random.Generator:
+    # A stream of its own: a group's interval does not depend on what other groups there are.
     return np.random.default_rng([seed, *group.encode()])

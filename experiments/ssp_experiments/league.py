@@ -211,6 +211,7 @@ class League:
 
     @property
     def valid_share(self) -> Floats:
+        # All solvers get the same questions, so one of them tells which are valid.
         shares: Floats = 1.0 - np.isnan(self.solved[:, 0]).mean(axis=1)
         return shares
 

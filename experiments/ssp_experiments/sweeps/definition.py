@@ -61,6 +61,7 @@ class Sweep(Settings):
 
     def all_arms(self) -> dict[str, dict[str, Any]]:
         """Arms and grid taken together: by name, the settings by dotted name."""
+        # A setting goes by the last part of its name, unless two settings of the grid share that.
         last = [name.rpartition(".")[2] for name in self.grid]
         short = [
             part if last.count(part) == 1 else name

@@ -98,6 +98,7 @@ class Results:
 
     def _accuracies(self) -> Table:
         started = self.steps[(self.steps["step"] == 0) & self.steps["state"].isin(ENDED)]
+        # Rounded, so that means of equal numbers are found equal.
         base = started.groupby("arm", sort=False)[self.groups].mean().round(9)
         # Arms usually begin with the same policy; whatever the seed, it has no interval.
         if len(base.drop_duplicates()) == 1:
