@@ -128,6 +128,7 @@ def check_scoring(lm: Any, vocab_size: int) -> float:
         scores = token_scores(lm, padded, mask, 1.0, vocab_size, entropies=False)
 
     # The distribution at t is about the token at t + 1.
+    # (2, TOKENS - 1), of which the mask chooses what is compared.
     expected = plain.logprobs[:, :-1].gather(2, plain.ids[:, 1:, None]).squeeze(2)
     apart = plain.distance(scores.logprobs, expected[mask[:, 1:] > 0])
     if not apart <= plain.bound:

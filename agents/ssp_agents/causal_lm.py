@@ -72,6 +72,8 @@ def states_after_prefix(lm: Any, ids: Tensor, prefix: int) -> Tensor:
     given = {CACHE: kept, "use_cache": True}
     first = layers(input_ids=ids[:1, :prefix], **given)
     kept.batch_repeat_interleave(rows)
+    # (rows, length - prefix, width); the last state of the prefix comes before, as (rows, 1,
+    # width).
     rest = layers(input_ids=ids[:, prefix:], **given)
     last = first.last_hidden_state[:, -1:].expand(rows, -1, -1)
     return torch.cat([last, rest.last_hidden_state], dim=1)

@@ -106,6 +106,7 @@ class Monitor:
     def replay(self, lines: Iterable[Mapping[str, float | None]]) -> None:
         """Takes the lines of ``metrics.jsonl`` that a resumed run has behind it."""
         for line in lines:
+            # Step 0 is the base policy, before anything was played.
             if line["step"]:
                 self(int(line["step"]), line)
 

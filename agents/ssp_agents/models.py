@@ -285,6 +285,7 @@ def save_adapters(adapters: Mapping[str, Tensor], directory: str | Path) -> None
         for name, tensor in adapters.items()
     }
     places = [name.removesuffix(_A) for name in adapters if name.endswith(_A)]
+    # A is (rank, inputs).
     rank = adapters[places[0] + _A].shape[0]
     config = {
         "peft_type": "LORA",

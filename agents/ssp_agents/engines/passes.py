@@ -178,6 +178,8 @@ class Passes:
         # A row may be kept for longer than what is common.
         cache.lengths = self.tensor([piece.start for _, piece in rows])
 
+        # Ids (rows, width), filled up with 0 on the right; the first ``lengths`` of each row are
+        # real.
         padded = torch.zeros(len(rows), width, dtype=torch.long)
         for row, (_, piece) in enumerate(rows):
             fed = piece.ids[piece.start : piece.end]

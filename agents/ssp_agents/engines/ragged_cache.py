@@ -170,6 +170,8 @@ class RaggedCache:
         # Token j of row i goes to [i, :, positions[i, j]]. scatter_ would pay for the whole cache
         # where that is in half precision on a CPU.
         rows = torch.arange(len(new), device=new.device)[:, None]
+        # The two indices become the first dimensions: what is assigned is (rows, width, heads,
+        # size).
         store[layer][rows, :, self._positions] = new.transpose(1, 2)
         return store[layer][:, :, : self._visible]
 

@@ -100,6 +100,7 @@ def _summed(logits: Tensor, scales: Tensor, greedy: bool) -> tuple[Tensor, Tenso
         if greedy:
             best.append(part.argmax(dim=1))
         part = part / scales[row : row + step]
+        # (rows, blocks, _BLOCK) -> (rows, blocks).
         blocks = part[:, :whole].view(len(part), -1, _BLOCK).logsumexp(dim=2)
         sums.append(torch.cat([blocks, part[:, whole:].logsumexp(dim=1, keepdim=True)], dim=1))
 

@@ -161,7 +161,7 @@ class SSPEnvRunner(EnvRunner):
         rules = self.rules.with_config(now)
         batch = GameBatch(rules, answers_of(rules.world), num_games, seed, copy, given=given)
         play(batch, engine, temperature=self.learning.temperature)
-        # Given questions follow the proposals in the game batch, in their order.
+        # Given questions keep their order among the games.
         groups, version = iter([question.group for question in given]), engine.weights_version
         records = [
             record_game(game, rules, version, next(groups) if game.origin is Origin.GIVEN else None)

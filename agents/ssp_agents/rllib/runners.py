@@ -145,6 +145,8 @@ class Runners:
                 continue
             job = begun.pop(ended)
             try:
+                # An error of the call comes as a part of the result; one of Ray's means that the
+                # runner is gone.
                 results[job.call], raised = ray.get(ended)
             except RayTaskError as error:
                 raise error.as_instanceof_cause() from error
