@@ -227,6 +227,7 @@ class ChatClient(Client[Any]):
             except (openai.APIStatusError, openai.APIConnectionError) as error:
                 # A connection that failed has no status, and is worth another call.
                 status = getattr(error, "status_code", 503)
+                # .25, .5 and 1 s, and up to a quarter more.
                 pause = FIRST_PAUSE * 2**number * random.uniform(1, 1.25)
                 pause = max(pause, _pause_of(error))
                 late = asyncio.get_running_loop().time() + pause >= until

@@ -11,6 +11,7 @@ from ssp_env.judge.reading import Word, keys, read
 from ssp_env.judge.tables import read_table, stem, vocabulary
 
 _QUOTED = re.compile(r"(?:[\"“”]([^\"“”]+)[\"“”]|(?<=\s)['‘]([^'‘’]+)['’]|\(([^()]+)\))(?= \w)")
+# What no name has: other signs, three figures in a row, a Greek letter by itself.
 _OTHER_SIGNS = re.compile(r"[^\w\s.,'’\"“”()-]|\d{3}|\b[Ͱ-Ͽ]\b")
 
 

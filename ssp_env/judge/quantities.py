@@ -84,6 +84,7 @@ class Quantity(NamedTuple):
 
 # -- figures ---------------------------------------------------------------------------------------
 
+# Figures with signs between them; a power, maybe with a factor; a fraction, maybe with a whole.
 _GROUPED = re.compile(
     r"(?<![\d.,])(?:\d{1,3}(?:[ ']\d{3})+(?:[.,]\d+)?(?![\d'])|\d+(?:[.,]\d+)+(?![.,]?\d))"
 )

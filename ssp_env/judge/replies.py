@@ -12,6 +12,7 @@ from ssp_env.errors import ServiceError
 from ssp_env.judge.base import Verdict
 
 _NAMES = r"(?:\w+:)?(?:think|thinking|thoughts?|reasoning)"
+# How models open and close their thoughts.
 _THINKS = re.compile(rf"<{_NAMES}>|\[THINK\]|◁think▷")
 _THOUGHT = re.compile(rf"</{_NAMES}>|\[/THINK\]|◁/think▷|<\|channel\|>final<\|message\|>")
 _VERDICT_LINE = re.compile(
@@ -28,12 +29,14 @@ _QUOTED = re.compile(
     r"(?<![\w\"])\"[^\"\n]*\n[^\"]*\"(?!\w)|“[^”]*”|«[^»]*»|^\s*>[^\n]*",
     re.DOTALL | re.MULTILINE,
 )
+# A line whose end announces what another one says.
 _SAYS = re.compile(
     r"\b(?:says?|said|writes?|wrote|states?|claims?|reads?|contains?|includes?|ends?|quot\w+|"
     r"instruct\w*|tells?|asks?|demands?|orders?|adds?|appends?|inserts?)\b[^.!?]*"
     r"(?:[:,]|\b(?:line|text|following|itself|words?|instructions?))$",
     re.IGNORECASE,
 )
+# A line that speaks of the one before as of what another one said.
 _WAS_SAID = re.compile(
     r"[a-z(].*\b(?:candidate|prediction|wrote|written|says|said|quot\w+|ignored?)\b"
 )
