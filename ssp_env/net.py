@@ -116,6 +116,7 @@ async def retried(call: Callable[[], Awaitable[T]], seconds: float) -> T:
             return await call()
         except TransientServiceError as error:
             # The jitter is not seeded: nothing that is compared depends on it.
+            # Pause n has .25 s 2^(n - 1), 8 s at most, and up to a quarter more.
             grown = FIRST_PAUSE * 2 ** min(calls - 1, DOUBLINGS) * random.uniform(1, 1.25)
             pause = max(grown, error.retry_after or 0.0)
             if loop.time() + pause > until:

@@ -90,6 +90,7 @@ class DenseRetriever:
 
     def _scored(self, vector: NDArray[np.float32], places: NDArray[np.int64]) -> Ranking:
         """Passages with their cosines, best first, equal ones by position."""
+        # Inner products of unit vectors: (places, d) and (d,) -> (places,).
         cosines = (self._vectors.reconstruct_batch(places) * vector).sum(axis=1)
         # By the last key first: cosines, then positions.
         order = np.lexsort((places, -cosines))
@@ -125,7 +126,7 @@ def build(
 
 def _spot_check(path: Path, index: Any, store: PassageStore, encoder: Encoder) -> None:
     """Compares eight passages with their vectors in an index that others made."""
-    # From all over the corpus, in steps that are rounded up.
+    # From all over the corpus; steps are rounded up, so that there are eight at most.
     checked = range(0, len(store), -(-len(store) // 8))
     stored = np.stack([index.reconstruct(position) for position in checked])
 

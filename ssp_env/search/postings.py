@@ -158,6 +158,7 @@ class BM25Index:
 
         scores = np.zeros(self._count, np.float32)
         enough, read = 0.0, 0
+        # Until a passage without any of the words read can no longer be among the best.
         while read < len(order) and left[read] >= enough:
             changed = self._add(order[read], scores)
             read += 1
@@ -165,11 +166,13 @@ class BM25Index:
             if left[read] < left[0] - left[read]:
                 enough = max(enough, _reached(changed, k))
 
+        # Those that can reach enough if all other words add their most.
         places = np.flatnonzero(scores * more >= max(enough - left[read], _LEAST))
         totals = scores[places]
         for at in range(read, len(order)):
             totals = totals + self._parts_of(order[at], places)
             enough = max(enough, _reached(totals, k))
+            # Again, by the words that are left.
             kept = totals * more + left[at + 1] >= enough
             places, totals = places[kept], totals[kept]
         return places
@@ -183,6 +186,7 @@ class BM25Index:
         begin, end = self._starts[number], self._starts[number + 1]
         holding = self._passages[begin:end]
         changed = scores[holding] + self._parts[begin:end]
+        # A passage occurs once among a word's postings, so no sum takes another one's place.
         scores[holding] = changed
         return changed
 

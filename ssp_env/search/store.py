@@ -158,7 +158,7 @@ class _Database(threading.local):
     def __init__(self, address: str) -> None:
         # What one thread has begun to read, another one may read on.
         self.connection = sqlite3.connect(address, uri=True, check_same_thread=False)
-        # Bytes that may be mapped: a tebibyte, which is as much as SQLite was built to allow.
+        # Bytes that may be mapped: more than SQLite grants, so it maps all that it was built for.
         self.connection.execute(f"PRAGMA mmap_size = {1 << 40}")
 
 
