@@ -181,6 +181,7 @@ def _learner(shape: Shape, config: RunConfig) -> tuple[dict[str, int], dict[str,
     # Separate policies have optimizers of their own; a proposer is taken for one of this size.
     separate = learning.policies == "separate"
     policies = len(algorithms) if separate else 1
+    # Adapters of both roles lie over one model, unless it is spread or the proposer has another.
     bases = 1 if learning.lora_rank and not (sharded or learning.proposer_model) else policies
     size, shares = HALF if half else FLOAT, compute.learners if sharded else 1
 

@@ -268,6 +268,7 @@ def table(scores: pd.DataFrame, seed: int) -> list[Row]:
 def voids(scores: pd.DataFrame) -> Row:
     """Groups without any answer, with their numbers of questions (``void_groups``), and numbers of
     questions without an answer by the service or reason code that took it (``void_reasons``)."""
+    # Which questions have no answer is the same for all judges.
     once = scores[scores["judge"] == scores["judge"].iloc[0]]
     answered = once.groupby("group")["avg"].agg(["size", "count"])
     lost = answered["size"][answered["count"] == 0]

@@ -191,6 +191,7 @@ def _too_full(config: RunConfig, shape: Shape, memory: float) -> ConfigError | N
         return ConfigError(name, attrgetter(name)(config), f"{what}; {fix}")
 
     least = least_share(shape, config, memory)
+    # The twentieth for vLLM's own passes is not insisted on.
     if config.engine.kind == "vllm" and share < least - 0.05:
         fix = f"policy and longest row take {least:.2f} of the GPU; give at least that"
         return ConfigError("engine.memory", share, fix)

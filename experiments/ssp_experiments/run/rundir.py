@@ -59,6 +59,7 @@ class RunDirectory:
         try:
             with disk.locked(self.path):
                 step = self._first_step(config, resume, taught)
+                # What has a checkpoint is never cleared away below.
                 begun = step == 0
                 if step:
                     self.go_back()
