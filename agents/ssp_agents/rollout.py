@@ -115,6 +115,8 @@ class _Scheduler:
         try:
             self._begin_phase()
 
+            # In each round, all that write get a token, searches that are due leave, and what
+            # services have answered meanwhile is dealt with.
             while self._writing or self._due or self._calls:
                 if self._writing:
                     self._write()
@@ -181,6 +183,7 @@ class _Scheduler:
             then(result)
             self._count_down()
 
+        # Made for the first call: where all services are of this process, there are no threads.
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_CALLS_AT_ONCE, thread_name_prefix="ssp-service")
         self._calls[self._threads.submit(call)] = done
@@ -255,7 +258,6 @@ class _Scheduler:
             remote = is_remote(self._rules.retrievers[tool])
             if not (remote or enough):
                 continue
-            # Searches of one tool go together, and the others stay due.
             asked = [play for play in self._due if play.trajectory.tool == tool]
             self._due = [play for play in self._due if play.trajectory.tool != tool]
 
@@ -283,6 +285,7 @@ class _Scheduler:
         if not is_remote(self._rules.judge):
             return
 
+        # Attempts alone have verdicts, and none is needed in a game that is void already.
         ended = [
             (play.game, play.attempt)
             for play in plays

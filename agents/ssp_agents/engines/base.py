@@ -174,8 +174,8 @@ class Turn:
         """True if this token completes one of the stopping texts."""
         before, text = len(self._tail), self._tail + self._tokenizer.pieces[token]
         self._tail = text[-self._reach :] if self._reach else b""
-        # A text that this token completes ends beyond what was there before: it begins at before -
-        # len(string) + 1 or later.
+        # A text that this token completes ends beyond what was there before, so it begins at
+        # before - len(string) + 1 or later.
         return any(
             text.find(string, max(0, before - len(string) + 1)) >= 0
             for string in self._stop.strings

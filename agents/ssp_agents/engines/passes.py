@@ -101,13 +101,13 @@ class Passes:
             cache, order, logits = self._feed(group, before)
             rows = []
             for row, piece in enumerate(order):
-                # A piece that ends before its sequence is a beginning, behind which others are
-                # read.
+                # A piece that ends before its sequence is a beginning: others go on from it.
                 if piece.end < len(piece.ids):
                     done[piece] = Kept(cache, row, [*piece.ids[: piece.end]])
                 else:
                     rows.append(row)
             if rows:
+                # (pieces, vocabulary) -> (rows, vocabulary), of sequences that are all read.
                 logits_of = logits[self.tensor(rows)]
                 finished.append(Read(cache, rows, [order[row].ids for row in rows], logits_of))
         return finished
@@ -123,6 +123,7 @@ class Passes:
         lengths = cache.lengths  # as they are now: passes make them longer
         for length in torch.unique(lengths[new > 0]):
             rows = ((lengths == length) & (new > 0)).nonzero().flatten()
+            # A copy of these rows, which are written back when they have been read.
             part = cache.select(rows)
             logits_of[rows] = self._pass(part, ids[rows], new[rows]).float()
             cache.put(rows, part)
@@ -178,8 +179,7 @@ class Passes:
         # A row may be kept for longer than what is common.
         cache.lengths = self.tensor([piece.start for _, piece in rows])
 
-        # Ids (rows, width), filled up with 0 on the right; the first ``lengths`` of each row are
-        # real.
+        # Ids (rows, width), right-padded with 0; the first ``lengths`` of each row are real.
         padded = torch.zeros(len(rows), width, dtype=torch.long)
         for row, (_, piece) in enumerate(rows):
             fed = piece.ids[piece.start : piece.end]

@@ -42,6 +42,7 @@ class RaggedCache:
     tensor([3, 2])
     """
 
+    # What models ask of any cache.
     is_compileable = False
     is_sliding: Sequence[bool] = ()
     layers: Sequence[object] = ()
@@ -81,8 +82,7 @@ class RaggedCache:
         # Token j of row i lies at position lengths[i] + j, and sees columns up to there.
         steps = torch.arange(width, device=self.lengths.device)
         self._positions, self._new = self.lengths[:, None] + steps, new
-        # Columns that attention may look at: up to the longest row's end, padding of this pass
-        # included.
+        # Columns that attention may look at: up to the longest row's end, padding included.
         self._visible = int(self.lengths.max()) + width
         if self._recurrent:
             # Some models move a state on in place, so what rows that idle had is put aside.
@@ -116,6 +116,7 @@ class RaggedCache:
 
         # Other states have one shape for all.
         grow = dict.fromkeys(("_keys", "_values", "_indexed"), capacity)
+        # Layer by layer, so that one can be let go as soon as it is copied.
         for name, length in {**grow, "_conv": None, "_recurrent": None}.items():
             stores = [getattr(cache, name) for cache, _ in parts]
             for layer in dict.fromkeys(layer for store in stores for layer in store):
@@ -170,8 +171,7 @@ class RaggedCache:
         # Token j of row i goes to [i, :, positions[i, j]]. scatter_ would pay for the whole cache
         # where that is in half precision on a CPU.
         rows = torch.arange(len(new), device=new.device)[:, None]
-        # The two indices become the first dimensions: what is assigned is (rows, width, heads,
-        # size).
+        # The two indices become the first dimensions of it: (rows, width, heads, size).
         store[layer][rows, :, self._positions] = new.transpose(1, 2)
         return store[layer][:, :, : self._visible]
 

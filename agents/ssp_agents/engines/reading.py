@@ -82,6 +82,8 @@ def pieces(sequences: Mapping[tuple[int, ...], int], least: int) -> list[Piece]:
     """
     cut: list[Piece] = []
 
+    # Sequences are a tree: where some part, what they have in common so far is read once, if
+    # that pays, and each part goes on from there.
     def branch(group: list[tuple[int, ...]], behind: Piece | None) -> None:
         # Sorted sequences that have all that was read before in common.
         first, last = group[0], group[-1]
@@ -90,8 +92,7 @@ def pieces(sequences: Mapping[tuple[int, ...], int], least: int) -> list[Piece]:
             cut.append(Piece(first, start, len(first), behind))
             return
 
-        # What the first and the last of sorted sequences have in common, all between them have,
-        # too.
+        # What the first and the last of sorted sequences have in common, all others share.
         alike = common(first, last)
         shared = min(alike, len(first) - 1)  # something is left to read for each
         # A common piece goes on from a single row, so all of the group have to be known equally
@@ -136,8 +137,7 @@ def passes(wanted: Sequence[Piece], cost: int) -> list[list[Piece]]:
             choices: list[tuple[int, int]] = []
             for start in range(end - 1, -1, -1):
                 tokens = (end - start) * level[start].width
-                # Further starts have more tokens still. A single piece has a pass, however wide it
-                # is.
+                # Further starts have more tokens still. A single piece has a pass at any width.
                 if tokens > MOST_TOKENS and choices:
                     break
                 choices.append((costs[start] + tokens + cost, start))

@@ -39,6 +39,7 @@ def _walked(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:
     # At temperatures 0 and 1 the scale is 1.
     if set(temperatures) - {0.0, 1.0}:
         logits = logits / _scales(turns, logits.device)
+    # (rows, vocabulary), float32.
     logprobs = torch.log_softmax(logits, dim=-1)
 
     if not any(temperatures):
@@ -72,12 +73,14 @@ def _raced(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:
     is_greedy = torch.tensor(greedy, device=device)
 
     # A greedy row's block is that of its likeliest token; its sum need not be the largest.
+    # Sums are log p_b up to a constant of the row, which changes no argmax.
     block = (sums + noise[:, : sums.shape[1]]).argmax(dim=1)
     block = torch.where(is_greedy, best // _BLOCK, block)
 
     # Inside the block: (rows, _BLOCK), where the last block may be cut short.
     columns = block[:, None] * _BLOCK + torch.arange(_BLOCK, device=device)
     inside = logits.gather(1, columns.clamp(max=vocabulary - 1)).float() / scales
+    # log (p_i / p_b) of the block's tokens; columns behind the vocabulary hold none.
     inside = torch.log_softmax(inside.masked_fill(columns >= vocabulary, -torch.inf), dim=1)
     place = (inside + noise[:, sums.shape[1] :]).argmax(dim=1)
     place = torch.where(is_greedy, best % _BLOCK, place)

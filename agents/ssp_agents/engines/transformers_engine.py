@@ -95,6 +95,7 @@ class TransformersEngine:
         Where memory runs out, fewer rows run side by side from then on, to the same tokens.
         """
         try:
+            # Requests join where there is room, and as soon as they are many beside those that run.
             live = len(self._live())
             full = self._most_rows is not None and live >= self._most_rows
             joins = bool(self._waiting) and not full and len(self._waiting) >= _JOIN_FROM * live
@@ -177,6 +178,7 @@ class TransformersEngine:
 
         for part in shared.values():
             cache = part[0][1].cache
+            # A cache apart from the batch, of which every row is kept, stays as it is.
             if len(part) == len(cache.lengths) and cache is not self._cache:
                 continue
             copy = cache.select(self.passes.tensor([kept.row for _, kept in part]))
@@ -235,6 +237,7 @@ class TransformersEngine:
             counts = [len(equal[ids]) for ids in read.sequences]
             rows = [row for row, n in zip(read.rows, counts, strict=True) for _ in range(n)]
             parts.append((read.cache, rows))
+            # (sequences, vocabulary) -> (turns, vocabulary): equal turns share their logits.
             logits.append(read.logits.repeat_interleave(self.passes.tensor(counts), dim=0))
             turns += [turn for ids in read.sequences for turn in equal[ids]]
         return parts, torch.cat(logits), turns
