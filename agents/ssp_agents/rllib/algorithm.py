@@ -106,6 +106,7 @@ class SSP(SavedAlgorithm):
             # A runner that dies in the first step comes back with the learner's weights as well: a
             # module of the user's may draw its own at random.
             self.hand_over_weights(self.env_runner_group)
+        # One runner is asked, since all play by the same rules.
         (self._reasons,) = self._runners.map(self.env_runner_group, [methodcaller("reasons")])
         check = methodcaller("check_given", self._given.questions)
         self._runners.map(self.env_runner_group, [check])
@@ -173,8 +174,7 @@ class SSP(SavedAlgorithm):
         self._strategy, self._ahead, self._averages = strategy, ahead, averages
         every = self.config.verifier_refresh
         self.hand_over_weights(self.env_runner_group, bool(every) and self._steps % every == 0)
-        # Waiting for games that are played ahead counts as sampling, handing weights over as
-        # learning.
+        # Waiting for games that are played ahead is sampling, handing weights over is learning.
         seconds = {
             "sample": sampled - began + played - learnt,
             "learn": learnt - sampled + time.perf_counter() - played,
@@ -268,6 +268,7 @@ class SSP(SavedAlgorithm):
         numbered = list(enumerate(questions))
         if group is not self.env_runner_group:
             self.hand_over_weights(group)
+        # Dealt out in turn; their numbers bring the records in order again.
         shares = [numbered[i::count] for i in range(count)]
         calls = [methodcaller("solve", share, temperature, seed) for share in shares]
         records = chain.from_iterable(self._runners.map(group, calls))

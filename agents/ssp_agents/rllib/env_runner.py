@@ -125,8 +125,7 @@ class SSPEnvRunner(EnvRunner):
             partner = open_engine(
                 engine, self.learning.partner, self.tokenizer, stop, device=device
             )
-            # The partner plays what the policy that learns does not, but for a frozen verifier's
-            # turns.
+            # The partner plays what the policy does not, but for a frozen verifier's turns.
             both, plays = {"policy": self.engine, "partner": partner}, self.learning.plays
             frozen = {VERIFIER} & self._policies.keys()
             self._players = ByRole(

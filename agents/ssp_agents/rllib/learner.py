@@ -121,9 +121,11 @@ class SSPLearner(HookedLearner):
 
     def _prepare(self, policy: LLMModule, learning: LearningConfig) -> None:
         small = is_small(policy.lm)
+        # Passes of a large policy on a CPU leave memory behind, which is given back after each.
         self._holds_much |= self.torch_device.type == "cpu" and not small
         policy.passes_in = passes_dtype(learning.dtype, self.torch_device, small=small)
         if self.config.is_sharded:
+            # The method by which updates have rows scored.
             sharding.shard(policy, self.torch_device, policy.passes_in, forward="forward_train")
             return
         # Layers that are computed again keep no keys and values; small policies keep their bits.
@@ -310,8 +312,7 @@ def learn_from(
             given = {"batch": batches[0]}
         with naming_dead_learners(learner_group):
             results = learner_group.update(**given, timesteps={"training_step": step})
-        # ``results`` are by learner, then by policy; figures of an update are by policy, then by
-        # learner.
+        # ``results`` are by learner, then by policy; an update's figures are by policy first.
         names = batches[0].policy_batches
         updates.append({name: [result[name] for result in results] for name in names})
     return updates

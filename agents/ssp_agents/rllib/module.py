@@ -90,8 +90,7 @@ class LLMModule(TorchRLModule):
         """As RLlib's; in a checkpoint of the algorithm, from the learners' weights."""
         folder = Path(path).absolute()
         if folder.match(f"{MODULES_FOLDER}/*"):
-            # A module's folder lies four levels below the checkpoint: MODULES_FOLDER, and its own
-            # name.
+            # A module's folder, MODULES_FOLDER/NAME, lies four levels below the checkpoint.
             learners = folder.parents[3] / LEARNER_FOLDER
             load_state(self, read_weights(weights_folder(learners, folder.name)))
         else:
@@ -120,6 +119,7 @@ def multi_spec(specs: Mapping[str, RLModuleSpec]) -> MultiRLModuleSpec:
 
 def describe(spec: RLModuleSpec, folder: Path) -> None:
     """Writes what a module is made of, where ``RLModule.from_checkpoint`` looks for it."""
+    # Absolute, because a checkpoint may be opened from another working directory.
     model = str(Path(spec.model_config["model"]).absolute())
     arguments = {
         "observation_space": spec.observation_space,

@@ -77,6 +77,7 @@ def log_step(
     share = nan if figures.get("valid_rate") is None else 0.0
     complete = {f"invalid_{reason}": share for reason in reasons}
     complete |= {f"learner_{name}": nan for name in FIGURES}
+    # Figures that are known take the place of what stands for them.
     complete |= {name: nan if value is None else value for name, value in figures.items()}
     metrics.log_dict(complete, key=("ssp", "figures"), reduce="item")
 

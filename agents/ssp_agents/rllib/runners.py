@@ -127,6 +127,7 @@ class Runners:
         begun: dict[ray.ObjectRef, _Begun] = {}
         results: dict[int, T] = {}
 
+        # Each round hands calls that wait to runners that are free, and takes one result.
         while len(results) < len(calls):
             while waiting and not manager.healthy_actor_ids():
                 self._await_one(group)
@@ -145,8 +146,7 @@ class Runners:
                 continue
             job = begun.pop(ended)
             try:
-                # An error of the call comes as a part of the result; one of Ray's means that the
-                # runner is gone.
+                # An error of the call is a part of the result; Ray's own mean that the runner died.
                 results[job.call], raised = ray.get(ended)
             except RayTaskError as error:
                 raise error.as_instanceof_cause() from error
