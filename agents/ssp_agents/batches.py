@@ -39,6 +39,7 @@ def columns_of(rows: Sequence[Row]) -> dict[str, np.ndarray]:
         "weights": np.array([row.weight for row in rows], dtype=np.float32),
     }
     if any(row.credit is not None for row in rows):
+        # A row without credit has a factor of 1 on each token.
         full = [np.ones(len(row.ids)) if row.credit is None else row.credit for row in rows]
         columns["credit"] = _padded(full, np.float32)
     return columns

@@ -72,8 +72,7 @@ def states_after_prefix(lm: Any, ids: Tensor, prefix: int) -> Tensor:
     given = {CACHE: kept, "use_cache": True}
     first = layers(input_ids=ids[:1, :prefix], **given)
     kept.batch_repeat_interleave(rows)
-    # (rows, length - prefix, width); the last state of the prefix comes before, as (rows, 1,
-    # width).
+    # (rows, length - prefix, width), behind the prefix's last state, (rows, 1, width).
     rest = layers(input_ids=ids[:, prefix:], **given)
     last = first.last_hidden_state[:, -1:].expand(rows, -1, -1)
     return torch.cat([last, rest.last_hidden_state], dim=1)
@@ -220,8 +219,7 @@ def _mask(original: Callable[..., Any], **arguments: Any) -> Any:
     if original is sdpa_mask:
         return visible
 
-    # Eager attention adds its mask to the scores: 0 where a token is seen, else the dtype's least
-    # number.
+    # Eager attention adds its mask to the scores: 0 for what is seen, else the least number.
     mask = torch.zeros(visible.shape, dtype=arguments["dtype"], device=positions.device)
     return mask.masked_fill_(~visible, torch.finfo(arguments["dtype"]).min)
 

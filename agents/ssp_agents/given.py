@@ -52,8 +52,7 @@ class GivenQuestions:
         drawn: list[Question] = []
         # A step may begin in one epoch and end in another one.
         while len(drawn) < self.per_step:
-            # Of n questions, the i-th that a run asks is number i mod n in the order of epoch i div
-            # n.
+            # The i-th that a run asks, of n, is number i mod n in the order of epoch i div n.
             epoch, place = divmod(step * self.per_step + len(drawn), len(self.questions))
             order = np.random.default_rng([_ORDER, self._seed, epoch])
             left = order.permutation(len(self.questions)).tolist()[place:]

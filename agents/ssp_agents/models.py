@@ -172,6 +172,7 @@ def save_policy(
             shutil.copyfile(file, target / file.name)
 
     config = json.loads((target / "config.json").read_text(encoding="utf-8"))
+    # safetensors writes contiguous tensors alone.
     tensors = {name: as_tensor(value).contiguous() for name, value in weights.items()}
     if dtype is not None:
         tensors = {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}

@@ -143,6 +143,7 @@ def save_shares(
     state = _state(module, optimizer)
     with _storage(directory, "written"):
         Path(directory).mkdir(parents=True, exist_ok=True)
+        # A module that is not spread is written by the process that is asked, without the others.
         writer = HuggingFaceStorageWriter(str(directory), save_distributed=True)
         save(state, storage_writer=writer, no_dist=not _is_spread(module))
 

@@ -200,6 +200,7 @@ class Update:
 
         # Each loss gets the tokens of its own role alone; rows are whole, groups may not be.
         losses = torch.zeros_like(logprobs)  # (tokens,)
+        # Tokens whose gradient is stopped by clipping, and those of roles with clipping at all.
         clipped, clippable = (torch.zeros_like(losses, dtype=torch.bool) for _ in range(2))
         for (name, number), algorithm in zip(ROLE_IDS.items(), self._algorithms, strict=True):
             chosen = role == number  # bool (tokens,)
@@ -221,8 +222,7 @@ class Update:
 
         sums = {"loss": loss + learning.kl_coeff * kl, "policy_loss": loss, "kl": kl}
         with torch.no_grad():
-            # Rows of weight 0 keep learners in step, and count in no figure. Examples have no
-            # ratio.
+            # Rows of weight 0 keep learners in step, and count in no figure; examples in no ratio.
             trained = weights > 0  # (tokens,)
             sampled = trained & ~part["behaviour_logprobs"][:, 1:][by_policy].isnan()
             sums |= _token_sums(trained, sampled, log_ratios, learning.importance_cap)
