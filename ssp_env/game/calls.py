@@ -27,6 +27,7 @@ def read_call(content: str, allowed: Collection[str]) -> Call | None:
     try:
         said = json.loads(content)
         action = said["name"]
+        # Every function has a single parameter, whatever the call names it.
         (text,) = said.get("arguments", said.get("parameters")).values()
         if action not in allowed or not isinstance(text, str):
             return None
@@ -83,6 +84,7 @@ def objects_after(
     """
     starts, at = [*state.starts], start
     quoted, escaped = state.quoted, state.escaped
+    # Each round passes over what changes nothing, and then looks at one byte.
     while at < stop:
         if escaped:
             escaped, at = False, at + 1
