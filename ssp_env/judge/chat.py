@@ -126,11 +126,13 @@ class ChatClient(Client[Any]):
         Returns one entry per prompt, in order: the result, or the error that outlasted its retries.
         """
 
+        # Failures for which text or service may be to blame, until the control prompt is asked.
         doubtful: list[ServiceError] = []
 
         async def one(prompt: str | Sequence[Message]) -> T | ServiceError:
             client, gate = self.connected()
             async with gate:
+                # Replies to others speak for the service only from here on, when this call begins.
                 before = self._answered
                 try:
                     result = parse(await self._reply(client, prompt, service, may_be_cut))

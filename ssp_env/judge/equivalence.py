@@ -258,6 +258,7 @@ def _same_list(asked: Asked, gold: str, given: str) -> bool:
         equal = (o for o in other if _same_item(asked, item, o))
         if (found := next(equal, None)) is None:
             return False
+        # An item stands for one of the other list, and no more.
         other.remove(found)
     return True
 

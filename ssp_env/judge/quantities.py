@@ -67,8 +67,7 @@ class Quantity(NamedTuple):
         if mine.dimension and other.dimension and mine.dimension != other.dimension:
             return "other units"
         if mine.dimension == other.dimension and mine != other:
-            # Units with different zeros, such as those of temperature, may differ by .05 of the
-            # base unit, too.
+            # Where zeros differ, as of temperatures, .05 of the base unit is allowed besides.
             base, apart = self.in_base_units, 0.05 if mine.offset != other.offset else 0.0
             near = abs(base - given.in_base_units) <= 0.01 * abs(base) + apart
             return "" if near else "other numbers"
@@ -109,6 +108,7 @@ def plain_figures(text: str) -> str:
 
 
 def _decimal(value: float) -> str:
+    # No exponent, and no more decimals than a figure may have.
     return f"{value:.50f}".rstrip("0").rstrip(".")
 
 
@@ -168,8 +168,8 @@ def read_number(
 
     ``money``: a currency stands before it, so that ``5 m`` is five million, and no length. The last
     two tokens have to be empty."""
-    # parts are closed by a scale, last is the number since then, and room is what the next word's
-    # value has to be below: after "twenty", it is 10.
+    # ``parts`` are closed by a scale, ``last`` is the number since then, and the next word's value
+    # has to be below ``room``, which is 10 after "twenty".
     parts: list[float] = []
     last, end, room = 0.0, at, 1e16  # a small number has to be below the place that is free
     if _FIGURE.fullmatch(tokens[at].low):
@@ -179,8 +179,11 @@ def read_number(
             return Quantity(last, ORDINAL), end + 1
         if letters in short and (gap == "" or (gap == " " and money)):
             return Quantity(last * short[letters]), end + 1
+    # Each round takes one word more, as long as it goes on the number.
     while tokens[end].low:
         (_, low, gap), ahead = tokens[end], tokens[end + 1].low
+        # Words of one number have a blank, a hyphen or nothing between them; behind thousands,
+        # it may be a comma.
         if end > at and gap not in (" ", "-", "", ", " if room >= 1000 else ""):
             break
         value, scaled = _SMALL.get(low, 1e16), end

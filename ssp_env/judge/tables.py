@@ -55,6 +55,7 @@ def rules(stage: str) -> list[tuple[list[str], re.Pattern[str], _Said]]:
         "=century": lambda m: f"{int(m[1]) + 1} century",
     }
     lines = (_DATA / "rewrites.tsv").read_text("utf-8").splitlines()
+    # Quotes are a part of what the rules look for.
     rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     return [
         (

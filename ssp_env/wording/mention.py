@@ -106,12 +106,15 @@ def _tight(text: str) -> tuple[str, ...]:
 def _is_in(wording: str, text: str) -> bool:
     target = _words(wording)
     if not target:
+        # An answer without a word, such as "+", has to stand alone.
         symbols = " ".join(wording.split())
         alone = rf"(?:^|(?<=[\s\"'(])){re.escape(symbols)}(?=$|[\s\"').,;:?])"
         return bool(symbols) and re.search(alone, " ".join(text.split())) is not None
 
     solid = "".join(_tight(wording))
     if any(map(is_unspaced, solid)):
+        # Where words have no spaces between them, the answer may stand within a run of characters.
+        # An end of it in Latin letters or figures must not go on in the text.
         before = r"(?<![A-Za-z\d])" if solid[0].isascii() else ""
         after = r"(?![A-Za-z\d])" if solid[-1].isascii() else ""
         figure = r"(?<!\d)" if solid[0].isdecimal() else ""
@@ -120,6 +123,7 @@ def _is_in(wording: str, text: str) -> bool:
 
     if solid.lower() in FUNCTION_WORDS:
         return _is_named(solid, text)
+    # Signs count in numbers: without them, 1-2 would be 12.
     numbers = solid.isdecimal() or not any(map(str.isalpha, solid))
     forms = {target} if numbers else {target, _tight(wording)}
     runs = {_words(text)} if numbers and len(target) == 1 else {_words(text), _tight(text)}
