@@ -59,6 +59,7 @@ class BM25Index:
         self._numbers: dict[str, int] = {}
         blocks, lengths = self._read(passages)
         size = len(self._numbers)
+        # df of each word: a block has a word once for each passage that it is in.
         frequencies = sum(
             (np.bincount(block.words, minlength=size) for block in blocks),
             start=np.zeros(size, np.int64),

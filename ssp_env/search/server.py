@@ -237,6 +237,7 @@ class Batcher:
                     self._answer([request])
             return
 
+        # Rankings are in the order in which the requests' queries were joined.
         each = iter(rankings)
         for request in batch:
             request.future.set_result(list(islice(each, len(request.queries))))
