@@ -269,6 +269,7 @@ def _engine(
     longest, played = longest_row(game), played_at_once(game, learning)
     questions = played // game.attempts
     proposes = given_per_step(learning, game) < learning.batch_size
+    # ``auto`` may come to be the policy, so it is counted as such.
     by_policy = proposes and game.verifier in ("policy", "frozen", "auto")
     verifies = by_policy and not game.verifies_by_attempt
     verification = longest + game.verification_tokens if verifies else 0
@@ -286,6 +287,7 @@ def _engine(
         if learning.verifier_refresh and compute.gpus == "none":
             weights["copy of the verifier"] = own  # for env runners that come back
     if config.engine.kind == "vllm":
+        # vLLM fills its share with the cache, and has to have room for the longest row.
         row = size * shape.cached * max(longest, verification) // spread
         share = vllm_share(config.engine, compute.gpus == "shared")
         filled = int(share * memory) - weights["engine's weights"]
@@ -345,8 +347,7 @@ def estimate(shape: Shape, config: RunConfig, memory: float) -> Estimate:
 
     # Rows that an engine samples at once: those of a batch of games, or as many as its cache holds.
     at_once = played_at_once(game, learning)
-    # Tokens per second of one engine: in proportion to its GPUs, and in inverse proportion to the
-    # parameters.
+    # Tokens per second of one engine: more with its GPUs, fewer with the policy's parameters.
     rate = RATE * compute.tensor_parallel * OF_PARAMETERS / shape.parameters
     if config.engine.kind == "vllm":
         share = vllm_share(config.engine, compute.gpus == "shared")

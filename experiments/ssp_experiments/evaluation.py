@@ -164,6 +164,7 @@ def score(records: Sequence[GameRecord], judge_of_run: str) -> pd.DataFrame:
         for record, attempts in zip(records, counted, strict=True):
             texts = [attempt.result for attempt in attempts]
             truth, question = record.initial_state.truth, record.question or ""
+            # Records have the verdicts of one judge; those by rules are asked anew.
             verdicts: Sequence[object] = [attempt.verdict for attempt in attempts]
             if judge in JUDGES:
                 tasks = [JudgeTask(question, text or "", truth) for text in texts]

@@ -255,6 +255,7 @@ class RunDirectory:
                 if played > step:
                     file.unlink()
             self.summary.unlink(missing_ok=True)
+            # What a kill has left half written.
             for left in self.path.rglob(".*unfinished*"):
                 if left.is_dir():
                     shutil.rmtree(left)

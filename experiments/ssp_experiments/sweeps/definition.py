@@ -122,6 +122,7 @@ def trials(sweep: Sweep) -> list[Trial]:
 
         # A name that every file system takes.
         folder = re.sub(r"[^a-z0-9.=+]+", "-", arm.lower()).strip("-.")
+        # Names of arms may differ in nothing but signs.
         if not folder or folder in folders:
             folder = f"arm-{len(folders)}-{folder}"
         folders.append(folder)

@@ -60,6 +60,7 @@ class Results:
         ends: dict[tuple[str, int], pd.Series] = {}
         for trial, state in self.states:
             place = directory.run(trial)
+            # Without a whole line of metrics there is nothing to show yet.
             if not place.metrics.exists() or b"\n" not in place.metrics.read_bytes():
                 continue
             run = read_run(trial.name, place.path)
