@@ -40,6 +40,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
     A blocking socket's time-out is for each read, which a server that sends a byte now and then
     outlasts; a task is cancelled wherever it waits, also when its caller is interrupted."""
+    # Threads that come at once must not start a loop each.
     with _lock:
         loop = _loops.get(os.getpid())
         if loop is None:  # also in a forked process, which has no thread that runs its parent's

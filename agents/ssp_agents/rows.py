@@ -173,6 +173,7 @@ def with_advantages(
     for role in ROLES:
         # of_role: bool (rows,); rewards, groups and computed: (rows of this role,).
         of_role = np.array([row.role == role for row in rows], dtype=bool)
+        # A role without rows in this step has arrays of length 0.
         rewards = np.array([row.reward for row in rows if row.role == role])
         group_names = np.array([row.group for row in rows if row.role == role], dtype=np.str_)
         _, groups = np.unique(group_names, return_inverse=True)
@@ -213,6 +214,7 @@ def split_updates(rows: Sequence[Row], learning: LearningConfig) -> list[tuple[l
     parts = learning.minibatches
     # B of each update; they add up to that of the step.
     sizes = [len(range(i, learning.batch_size, parts)) for i in range(parts)]
+    # By the games' numbers, so that the rows' order decides nothing.
     turn = {game: i % parts for i, game in enumerate(sorted({row.game for row in rows}))}
     return [([row for row in rows if turn[row.game] == i], size) for i, size in enumerate(sizes)]
 

@@ -60,8 +60,8 @@ class Gate:
 
     @classmethod
     def of(cls, a: int, b: int, c: int, d: int) -> Gate:
-        # a sound and b unsound questions were accepted, c and d were rejected: precision = a / (a +
-        # b), recall = a / (a + c).
+        # a sound and b unsound questions were accepted, c and d were rejected:
+        # precision = a / (a + b), recall = a / (a + c).
         return cls(a, b, c, d, a / (a + b) if a + b else None, a / (a + c) if a + c else None)
 
 

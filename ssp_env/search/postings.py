@@ -127,6 +127,7 @@ class BM25Index:
 
     def best(self, query: str, k: int) -> Ranking:
         """The ``k`` best passages; those without any word of the query are left out."""
+        # Without any known word, all scores are 0, and nothing is found.
         numbers = [self._numbers[word] for word in query_words(query) if word in self._numbers]
         # Where there is little to add up, bounds would cost more than they save.
         if sum([self._costs[number] for number in numbers]) <= _FEW:

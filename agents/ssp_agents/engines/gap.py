@@ -57,6 +57,7 @@ def compared_rows(
     every = [trajectory for game in games for trajectory in game.trajectories]
     played = [t for t in every if t.role is not Role.VERIFIER and plays(t.role)]
     written = [t for t in played if t.policy_tokens]
+    # Places at even distances, of which there are none where nothing was written.
     chosen = np.linspace(0, len(written) - 1, min(MOST_ROWS, len(written))).round().astype(int)
     played = [written[i] for i in chosen]
     return [recorded_row(t, "proposer" if t.role is Role.PROPOSER else "solver") for t in played]

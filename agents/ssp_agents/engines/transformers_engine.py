@@ -195,6 +195,7 @@ class TransformersEngine:
         finished = []
         for row, (token, value) in enumerate(zip(tokens.tolist(), values, strict=True), first):
             turn = self._rows[row]
+            # It idles in the batch, so what was drawn for it is nobody's.
             if turn.stopped:
                 continue
             if turn.take(token, value):

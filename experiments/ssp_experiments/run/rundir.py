@@ -54,6 +54,7 @@ class RunDirectory:
         A new run that fails or is interrupted before it wrote a line of metrics leaves nothing
         behind.
         """
+        # The directory itself is locked, so it is made before.
         made = disk.make_directories(self.path)
         begun = False
         try:
