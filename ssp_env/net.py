@@ -40,6 +40,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
     A blocking socket's time-out is for each read, which a server that sends a byte now and then
     outlasts; a task is cancelled wherever it waits, also when its caller is interrupted."""
+    # Threads that come at once must not start a loop each.
     with _lock:
         loop = _loops.get(os.getpid())
         if loop is None:  # also in a forked process, which has no thread that runs its parent's
@@ -116,6 +117,7 @@ async def retried(call: Callable[[], Awaitable[T]], seconds: float) -> T:
             return await call()
         except TransientServiceError as error:
             # The jitter is not seeded: nothing that is compared depends on it.
+            # Pause n has .25 s 2^(n - 1), 8 s at most, and up to a quarter more.
             grown = FIRST_PAUSE * 2 ** min(calls - 1, DOUBLINGS) * random.uniform(1, 1.25)
             pause = max(grown, error.retry_after or 0.0)
             if loop.time() + pause > until:

@@ -82,6 +82,7 @@ def _rows(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _lines(path: str | Path, raw: Iterator[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
     head = next(raw)
+    # A tab in the first line makes a table of it, unless it begins as JSON does.
     if b"\t" in head.strip() and head.lstrip()[:1] not in (b"{", b"["):
         yield from _tabbed(path, chain([head], raw))
         return

@@ -53,6 +53,7 @@ class Plain:
         bound = ROUNDING[weight.dtype] * spread
         plain = cls(lm.config.model_type, ids, logprobs, spread, bound)
 
+        # Of a causal model, log p(y_t | y_<t) is the same whether or not anything follows y_t.
         begun = TOKENS // 2
         beginning = _logprobs(plain_logits(lm, ids[:, :begun]), vocab_size)
         apart = plain.distance(beginning, logprobs[:, :begun])
@@ -121,11 +122,13 @@ def check_scoring(lm: Any, vocab_size: int) -> float:
     lengths = torch.tensor([TOKENS, TOKENS - 3], device=plain.ids.device)
     places = torch.arange(TOKENS, device=plain.ids.device)
     mask = ((places > 0) & (places < lengths[:, None])).float()  # (2, TOKENS)
+    # Padding is token 0, as in ``columns_of``.
     padded = plain.ids * (places < lengths[:, None])
     with torch.no_grad():
         scores = token_scores(lm, padded, mask, 1.0, vocab_size, entropies=False)
 
     # The distribution at t is about the token at t + 1.
+    # (2, TOKENS - 1), of which the mask chooses what is compared.
     expected = plain.logprobs[:, :-1].gather(2, plain.ids[:, 1:, None]).squeeze(2)
     apart = plain.distance(scores.logprobs, expected[mask[:, 1:] > 0])
     if not apart <= plain.bound:
@@ -144,6 +147,7 @@ def can_share_prefix(lm: Any, vocab_size: int) -> bool:
         return False
     plain = Plain.of(lm, vocab_size)
     ids = plain.ids.clone()
+    # Two rows with one first half, which counts as their prompt; the second half is scored.
     ids[1, : TOKENS // 2] = ids[0, : TOKENS // 2]
     mask = (torch.arange(TOKENS, device=ids.device) >= TOKENS // 2).float().expand(2, -1)
     scores = token_scores(lm, ids, mask, 1.0, vocab_size, entropies=False, share_prefix=True)

@@ -39,6 +39,7 @@ def columns_of(rows: Sequence[Row]) -> dict[str, np.ndarray]:
         "weights": np.array([row.weight for row in rows], dtype=np.float32),
     }
     if any(row.credit is not None for row in rows):
+        # A row without credit has a factor of 1 on each token.
         full = [np.ones(len(row.ids)) if row.credit is None else row.credit for row in rows]
         columns["credit"] = _padded(full, np.float32)
     return columns
@@ -76,6 +77,8 @@ def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
     rows_of_text: dict[tuple[bytes, bytes], list[int]] = {}
     for row in sorted(range(len(length_of)), key=lambda row: -length_of[row]):
         read = slice(length_of[row])
+        # The model reads ids, and the mask says which of them are scored: rows that have both in
+        # common have their scores in common. Their advantages and weights may differ.
         text = ids[row, read].tobytes(), mask[row, read].tobytes()
         rows_of_text.setdefault(text, []).append(row)
 
@@ -93,6 +96,7 @@ def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
                 break
             stop += 1
 
+        # All rows of a text go along, so the limits are of texts, not of rows.
         numbered = [(number, row) for number in range(start, stop) for row in texts[number]]
         rows = torch.tensor([row for _, row in numbered], device=device)
         part = {name: c[rows] for name, c in columns.items() if isinstance(c, Tensor)}

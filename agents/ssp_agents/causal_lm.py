@@ -72,6 +72,7 @@ def states_after_prefix(lm: Any, ids: Tensor, prefix: int) -> Tensor:
     given = {CACHE: kept, "use_cache": True}
     first = layers(input_ids=ids[:1, :prefix], **given)
     kept.batch_repeat_interleave(rows)
+    # (rows, length - prefix, width), behind the prefix's last state, (rows, 1, width).
     rest = layers(input_ids=ids[:, prefix:], **given)
     last = first.last_hidden_state[:, -1:].expand(rows, -1, -1)
     return torch.cat([last, rest.last_hidden_state], dim=1)
@@ -107,6 +108,7 @@ def head_logits(lm: Any, hidden: Tensor) -> Tensor:
     original = layers[name]
     layers[name] = _Given(original, hidden[None])
     try:
+        # Ids (1, tokens) of no meaning: what stands for the layers does not read them.
         nothing = torch.zeros(1, len(hidden), dtype=torch.long, device=hidden.device)
         made: Tensor = lm(input_ids=nothing).logits
     finally:
@@ -211,11 +213,13 @@ def _mask(original: Callable[..., Any], **arguments: Any) -> Any:
     heads = rows.new_zeros(1, 1, 1, 1)
     columns = torch.arange(arguments["kv_length"], device=positions.device) + arguments["kv_offset"]
     sees = arguments["mask_function"]
+    # All four broadcast to (rows, 1, width, columns); heads see the same.
     visible = sees(rows, heads, positions[:, None, :, None], columns[None, None, None, :])
     visible = visible.expand(len(rows), 1, positions.shape[1], len(columns))
     if original is sdpa_mask:
         return visible
 
+    # Eager attention adds its mask to the scores: 0 for what is seen, else the least number.
     mask = torch.zeros(visible.shape, dtype=arguments["dtype"], device=positions.device)
     return mask.masked_fill_(~visible, torch.finfo(arguments["dtype"]).min)
 

@@ -40,6 +40,7 @@ def check_settings(
         what = (
             f"of {runners} env runners, only {game_batches} would play a step of {batch} questions"
         )
+        # The largest game batch of whole groups of which a step has one per runner.
         most = batch // runners // game.proposals * game.proposals
         fix = f"give at most {most}" if most else "there have to be fewer runners"
         raise ConfigError("learning.round_size", size, f"{what}; {fix}")
@@ -47,6 +48,7 @@ def check_settings(
     # A share that comes to nothing, or to all, is not what was asked for.
     share, given = learning.share_given, given_per_step(learning, game)
     if 0 < share < 1 and given in (0, batch):
+        # Shares are rounded to whole groups, so it takes more than half of one.
         least = 0.5 * game.proposals / batch
         fix = f"none; give more than {least:.3g}" if not given else f"all; give {1 - least:.3g}"
         fix = f"of {batch} questions a step it comes to {fix}, or a larger learning.batch_size"

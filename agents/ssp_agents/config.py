@@ -305,6 +305,7 @@ def given_per_step(learning: LearningConfig, game: GameConfig) -> int:
     2
     """
     groups = learning.batch_size // game.proposals
+    # floor(x + 1/2) rounds to whole groups, a half upwards.
     proposed = math.floor((1 - learning.share_given) * groups + 0.5) * game.proposals
     return learning.batch_size - proposed if learning.share_given else 0
 

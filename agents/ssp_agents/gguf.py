@@ -23,6 +23,7 @@ _ALIKE = 0.95
 """Cosine from which two matrices count as roundings of one: those to four bits have .99 and more,
 matrices that were trained apart next to none."""
 
+# Line breaks with the blanks before them, blanks but for the last one before a word, other blanks.
 _ENDS = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 _SUFFIX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _UPPER, _LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
@@ -162,6 +163,7 @@ def tie_copies(lm: Any, file: Path) -> None:
         return
 
     sizes, kinds = _tensors(file, ("token_embd.weight", "output.weight"))
+    # The larger copy has more bits for each number, so it is the more exact one.
     kept = int(sizes[1] > sizes[0])
     embedding.weight.data = (embedding, output)[kept].weight.data
     output.weight = embedding.weight

@@ -52,6 +52,7 @@ class GivenQuestions:
         drawn: list[Question] = []
         # A step may begin in one epoch and end in another one.
         while len(drawn) < self.per_step:
+            # The i-th that a run asks, of n, is number i mod n in the order of epoch i div n.
             epoch, place = divmod(step * self.per_step + len(drawn), len(self.questions))
             order = np.random.default_rng([_ORDER, self._seed, epoch])
             left = order.permutation(len(self.questions)).tolist()[place:]
@@ -89,6 +90,7 @@ def open_given(learning: LearningConfig) -> tuple[Question, ...]:
 @lru_cache(maxsize=1)
 def _read(path: str, changed: int) -> tuple[Question, ...]:
     # Seconds where there are a hundred thousand: before a run starts, three parts ask for them.
+    # ``changed`` is there for the cache's key: a file that has been edited is read again.
     return read_questions(path)
 
 

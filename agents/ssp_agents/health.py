@@ -106,6 +106,7 @@ class Monitor:
     def replay(self, lines: Iterable[Mapping[str, float | None]]) -> None:
         """Takes the lines of ``metrics.jsonl`` that a resumed run has behind it."""
         for line in lines:
+            # Step 0 is the base policy, before anything was played.
             if line["step"]:
                 self(int(line["step"]), line)
 
@@ -123,6 +124,7 @@ def _faults(figures: Figures) -> dict[str, str]:
         faults[OUTAGE] = what if lost else ""
 
     if known.get("learner_updates"):
+        # ``known`` has finite numbers alone, so a figure that is not one is missing there.
         finite = {"learner_loss", "learner_grad_norm"} <= known.keys()
         faults["not_finite"] = "" if finite else "the loss or its gradient was not finite"
 

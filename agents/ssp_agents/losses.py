@@ -148,6 +148,7 @@ def rloo_advantages(
     return _within_groups(
         rewards,
         groups,
+        # (sum r - r_j) / (n - 1), where n > 1: a lone reward does not get here, as its range is 0.
         lambda r: r - (r.sum() - r) / (len(r) - 1),
     )
 
@@ -200,6 +201,7 @@ def sequence_log_ratios(tokens: Tokens) -> Tensor:
     # Numbers of rows have gaps, for these tokens are of one role: each row's place among those that
     # are there, int64 (tokens,).
     trajectories, place = torch.unique(tokens.rows, return_inverse=True)
+    # means: (trajectories,), which ``place`` spreads over the tokens again.
     means = log_ratios.new_zeros(len(trajectories))
     means = means.scatter_reduce(0, place, log_ratios, "mean", include_self=False)
     return means[place]
@@ -321,6 +323,7 @@ def find_algorithm(learning: LearningConfig, role: str) -> Algorithm:
         fix = f"is of type {type(loaded).__name__}, not an ssp_agents.losses.Algorithm"
         raise ConfigError(field, name, fix)
     with own_code(field, name):  # before games are played for it
+        # Two rewards of one group show whether it gives one advantage each.
         given = np.zeros(2), np.zeros(2, dtype=np.int64)
         if np.shape(loaded.advantage(*given, learning)) != (2,):
             raise ValueError("advantage(rewards, groups, learning) is to return one per reward")

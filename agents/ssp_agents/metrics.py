@@ -179,6 +179,7 @@ def merge_figures(learners: Sequence[dict[str, Any]]) -> dict[str, float]:
         if total(below):
             merged[name] = total(above) / total(below)
     for name in SAME:
+        # NaN stands for a norm that was not measured. Of the whole gradient's norm it is a finding.
         same = float(learners[0].get(name, math.nan))
         if not math.isnan(same) or name == "grad_norm":
             merged[name] = same
@@ -199,6 +200,7 @@ def join_figures(
     if len(roles) > 1:
         # |g|^2 = sum of |g_policy|^2, as no two policies have a trained parameter in common.
         joined["grad_norm"] = math.hypot(*norms.values())
+        # The update counts as skipped if one of the policies has skipped it.
         skipped = [float(learners[0]["skipped_updates"]) for learners in policies.values()]
         joined["skipped_updates"] = max(skipped)
         joined |= {f"{roles[name][0]}_grad_norm": norm for name, norm in norms.items()}

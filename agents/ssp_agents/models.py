@@ -172,6 +172,7 @@ def save_policy(
             shutil.copyfile(file, target / file.name)
 
     config = json.loads((target / "config.json").read_text(encoding="utf-8"))
+    # safetensors writes contiguous tensors alone.
     tensors = {name: as_tensor(value).contiguous() for name, value in weights.items()}
     if dtype is not None:
         tensors = {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
@@ -208,6 +209,7 @@ def adapt(lm: Any, rank: int, seed: int) -> None:
             part.cast_input_dtype_enabled = False
 
     # As in `peft`: A is uniform within +-sqrt(1 / inputs), so that A x is of the order of x.
+    # Kaiming's bound is sqrt(6 / ((1 + a^2) inputs)), which is that one for a = sqrt(5).
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in lm.named_parameters():
         parameter.requires_grad_(is_adapter(name))
@@ -238,6 +240,7 @@ def base_of(load: Callable[[str | Path], Any], directory: str | Path) -> Any:
     key = str(Path(directory).resolve())
     if key not in loaded:
         loaded[key] = load(directory)
+    # In the memo, each parameter is its own copy already, so deepcopy leaves it in common.
     return deepcopy(loaded[key], {id(p): p for p in loaded[key].parameters()})
 
 
@@ -283,6 +286,7 @@ def save_adapters(adapters: Mapping[str, Tensor], directory: str | Path) -> None
         for name, tensor in adapters.items()
     }
     places = [name.removesuffix(_A) for name in adapters if name.endswith(_A)]
+    # A is (rank, inputs).
     rank = adapters[places[0] + _A].shape[0]
     config = {
         "peft_type": "LORA",
@@ -311,6 +315,7 @@ def state_of(module: torch.nn.Module) -> dict[str, Tensor]:
 
     kept = set(module.state_dict())
     adapters = {name for name in kept if is_adapter(name)}
+    # Of each model that has adapters, these alone are kept. What the module has beside it stays.
     for place, part in module.named_modules() if adapters else ():
         if isinstance(part, PreTrainedModel):
             inside = {name for name in kept if name.startswith(f"{place}." if place else "")}
@@ -329,6 +334,7 @@ def load_state(module: torch.nn.Module, state: Mapping[str, Any]) -> None:
         what = f"lack {lacking[0]}" if lacking else f"hold {unknown[0]}, which it has not"
         raise UsageError(f"these are not the weights of this model: they {what}")
 
+    # Not strict: what is frozen beneath adapters stays as it is.
     module.load_state_dict({name: as_tensor(value) for name, value in state.items()}, strict=False)
 
 

@@ -115,6 +115,8 @@ class _Scheduler:
         try:
             self._begin_phase()
 
+            # In each round, all that write get a token, searches that are due leave, and what
+            # services have answered meanwhile is dealt with.
             while self._writing or self._due or self._calls:
                 if self._writing:
                     self._write()
@@ -123,6 +125,7 @@ class _Scheduler:
                     # While the engine has something to do, nobody waits for services.
                     timeout = 0.0 if self._writing else None
                     done, _ = wait(self._calls, timeout, FIRST_COMPLETED)
+                    # In the order of the calls, because ``done`` is a set.
                     for future in [future for future in self._calls if future in done]:
                         self._calls.pop(future)(future.result())
         finally:
@@ -151,6 +154,7 @@ class _Scheduler:
     def _finish(self, plays: Sequence[_Play]) -> None:
         """Takes trajectories that have ended out of play."""
         self._engine.release([play.trajectory.key for play in plays])
+        # Before anything is counted down: a phase whose verdicts are asked for now is not over.
         self._judge(plays)
         for _ in plays:
             self._count_down()
@@ -175,9 +179,11 @@ class _Scheduler:
         self._awaited += 1
 
         def done(result: T) -> None:
+            # First, since it may ask for turns or make calls that the phase waits for, too.
             then(result)
             self._count_down()
 
+        # Made for the first call: where all services are of this process, there are no threads.
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_CALLS_AT_ONCE, thread_name_prefix="ssp-service")
         self._calls[self._threads.submit(call)] = done
@@ -190,6 +196,7 @@ class _Scheduler:
             written, game = play.trajectory, play.game
             self._writing[written.key] = play
             # The seed of a turn follows from its place in the game, not from the order of events.
+            # The length so far tells the turns of a trajectory apart.
             name = (
                 *game.initial_state.seed,
                 game.index,
@@ -245,6 +252,7 @@ class _Scheduler:
 
     def _search(self) -> None:
         """Sends the searches that are due, unless it is better to wait for more of them."""
+        # Where the engine has nothing to do, any number is enough.
         enough = len(self._due) >= _SERVE_FROM * self._engine.running
         for tool in dict.fromkeys(play.trajectory.tool for play in self._due):
             remote = is_remote(self._rules.retrievers[tool])
@@ -277,6 +285,7 @@ class _Scheduler:
         if not is_remote(self._rules.judge):
             return
 
+        # Attempts alone have verdicts, and none is needed in a game that is void already.
         ended = [
             (play.game, play.attempt)
             for play in plays

@@ -145,6 +145,7 @@ def recorded_row(played: TrajectoryRecord, role: str, game: int = 0) -> Row:
     """Row of a recorded trajectory, without reward or advantage."""
     mask = np.frombuffer(played.mask, dtype=np.uint8)
     logprobs = np.zeros(len(mask), dtype=np.float32)
+    # Records have log-probabilities of the policy's own tokens alone.
     logprobs[mask > 0] = played.logprobs
     return Row(np.asarray(played.ids, dtype=np.int32), mask, logprobs, role, game, 0.0)
 
@@ -172,6 +173,7 @@ def with_advantages(
     for role in ROLES:
         # of_role: bool (rows,); rewards, groups and computed: (rows of this role,).
         of_role = np.array([row.role == role for row in rows], dtype=bool)
+        # A role without rows in this step has arrays of length 0.
         rewards = np.array([row.reward for row in rows if row.role == role])
         group_names = np.array([row.group for row in rows if row.role == role], dtype=np.str_)
         _, groups = np.unique(group_names, return_inverse=True)
@@ -212,6 +214,7 @@ def split_updates(rows: Sequence[Row], learning: LearningConfig) -> list[tuple[l
     parts = learning.minibatches
     # B of each update; they add up to that of the step.
     sizes = [len(range(i, learning.batch_size, parts)) for i in range(parts)]
+    # By the games' numbers, so that the rows' order decides nothing.
     turn = {game: i % parts for i, game in enumerate(sorted({row.game for row in rows}))}
     return [([row for row in rows if turn[row.game] == i], size) for i, size in enumerate(sizes)]
 
@@ -232,6 +235,7 @@ def shard_rows(rows: Sequence[Row], shards: int) -> list[list[Row]]:
     for equal in texts.values():
         lightest = loads.index(min(loads))
         parts[lightest].extend(equal)
+        # The model reads equal rows once, so they cost as much as one of them.
         loads[lightest] += len(equal[0].ids)
 
     for part in parts:
@@ -270,6 +274,7 @@ def with_loss_weights(
     for row in rows:
         # B proposals, or B n attempts.
         scale = config.proposer_weight if row.role == "proposer" else 1.0
+        # Given questions have no proposal: of an update, as of its step, this share has one.
         of_step = game.attempts if row.role == "solver" else proposed / config.batch_size
         trajectories = num_games * of_step
         denominators: dict[Aggregation, float] = {

@@ -49,6 +49,8 @@ def token_scores(
     # The state at position t predicts the token at t + 1: (rows, length - 1, width).
     prefix = common_prefix(ids, mask) if share_prefix else 0
     read = states_after_prefix(lm, ids[:, :-1], prefix) if prefix else states(lm, ids[:, :-1])
+    # States begin at the last token of the prefix. So do ids and mask:
+    # (rows, length - prefix + 1).
     ids, mask = (x[:, max(0, prefix - 1) :] for x in (ids, mask))
     by_policy = mask[:, 1:] > 0  # (rows, length - 1)
     written, targets = read[by_policy], ids[:, 1:][by_policy]  # (tokens, width), (tokens,)
@@ -84,6 +86,8 @@ def common_prefix(ids: Tensor, mask: Tensor) -> int:
     """
     if len(ids) == 1:
         return 0
+    # The prefix ends at the first column in which rows differ, or in which the policy wrote in one
+    # of them. argmax gives the first of equal values.
     ends = ((ids != ids[:1]) | (mask > 0)).any(dim=0)  # (length,)
     return int(ends.int().argmax()) if bool(ends.any()) else 0
 

@@ -93,6 +93,7 @@ def shard(
                 dist.broadcast(tensor.detach(), src=0)
         fully_shard(part, mesh=mesh, mp_policy=policy)
 
+    # FSDP makes weights whole for ``forward``, unless it is told of another method.
     if forward != "forward":
         register_fsdp_forward_method(module, forward)
 
@@ -142,6 +143,7 @@ def save_shares(
     state = _state(module, optimizer)
     with _storage(directory, "written"):
         Path(directory).mkdir(parents=True, exist_ok=True)
+        # A module that is not spread is written by the process that is asked, without the others.
         writer = HuggingFaceStorageWriter(str(directory), save_distributed=True)
         save(state, storage_writer=writer, no_dist=not _is_spread(module))
 

@@ -114,10 +114,13 @@ class Update:
             proposer_gradients = [parameter.grad for parameter in self._parameters()]
         figures = self._accumulate(columns)
         figures |= dict.fromkeys(ROLE_NORMS, math.nan)
+        # Before clipping, which scales the gradients in place.
         if proposer_gradients is not None:
             figures |= dict(zip(ROLE_NORMS, self._role_norms(proposer_gradients), strict=True))
 
         # g <- g min(1, MAX_GRAD_NORM / |g|), over all parameters together.
+        # ``norm`` is |g| before clipping. It is the same on all learners, so all of them take the
+        # step, or none does.
         norm = full_tensor(torch.nn.utils.clip_grad_norm_(self._parameters(), MAX_GRAD_NORM))
         finite = bool(torch.isfinite(norm))
         if finite:
@@ -192,19 +195,23 @@ class Update:
         vetoed = torch.zeros(len(counts), dtype=torch.bool, device=counts.device)
         if learning.importance_cap is not None:
             vetoed = is_vetoed(log_ratios, rows, len(counts))
+        # w_i, or 0 for a row that is left out: (tokens,). Denominators stay as they are.
         counted = weights * ~vetoed.repeat_interleave(counts)
 
         # Each loss gets the tokens of its own role alone; rows are whole, groups may not be.
         losses = torch.zeros_like(logprobs)  # (tokens,)
+        # Tokens whose gradient is stopped by clipping, and those of roles with clipping at all.
         clipped, clippable = (torch.zeros_like(losses, dtype=torch.bool) for _ in range(2))
         for (name, number), algorithm in zip(ROLE_IDS.items(), self._algorithms, strict=True):
             chosen = role == number  # bool (tokens,)
+            # A micro-batch may hold no token of a role: the tensors are of length 0 then.
             tokens = Tokens(*(x[chosen] for x in (logprobs, behaviour, advantages, rows)))
             of_tokens = algorithm.loss(tokens, learning)
             if np.shape(of_tokens) != tokens.logprobs.shape:
                 fix = f"its loss has to return {(*tokens.logprobs.shape,)}, one a token, "
                 fix += f"not {(*np.shape(of_tokens),)}"
                 raise ConfigError(f"learning.{name}_algorithm", learning.algorithm(name), fix)
+            # From the tokens of the role back to all tokens, gradients included.
             losses = losses.masked_scatter(chosen, of_tokens)
             if algorithm.clips is not None:
                 stopped = is_clipped(algorithm.clips(tokens).detach(), tokens.advantages, learning)
@@ -215,6 +222,7 @@ class Update:
 
         sums = {"loss": loss + learning.kl_coeff * kl, "policy_loss": loss, "kl": kl}
         with torch.no_grad():
+            # Rows of weight 0 keep learners in step, and count in no figure; examples in no ratio.
             trained = weights > 0  # (tokens,)
             sampled = trained & ~part["behaviour_logprobs"][:, 1:][by_policy].isnan()
             sums |= _token_sums(trained, sampled, log_ratios, learning.importance_cap)
@@ -232,6 +240,7 @@ class Update:
         """KL of each token (tokens,); 0 for roles without it, whose rows the reference does not
         read. ``counts`` are the policy's tokens in each row."""
         kl, device = torch.zeros_like(logprobs), part["ids"].device
+        # Whether the algorithm of each row's role has a KL: bool (rows,).
         rows = torch.tensor([a.kl for a in self._algorithms], device=device)[part["role"]]
         some = bool(rows.any())
         if self.reference is None or not (some or self._max_over_learners):
@@ -257,6 +266,7 @@ class Update:
         # |g_solver| = |g_both - g_proposer|. The rest is put in the proposer's place, because a
         # third set of gradients may not fit.
         alone = _norm(proposer_gradients)
+        # A parameter that the proposer's rows give no gradient has that of the solver alone.
         rest = [
             both.grad if part is None or both.grad is None else part.neg_().add_(both.grad)
             for both, part in zip(self._parameters(), proposer_gradients, strict=True)

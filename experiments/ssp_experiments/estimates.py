@@ -101,12 +101,14 @@ def shape_of(lm: Any) -> Shape:
         parameters=parameters,
         layer=max(sizes, default=0),
         outside=parameters - sum(sizes),
+        # Of rank 1, A has a number for each input of a linear map, and B one for each output.
         adapted=sum(m.in_features + m.out_features for m in maps),
         layers=len(layers),
         width=width,
         inner=getattr(config, "intermediate_size", None) or 4 * width,
         heads=heads,
         head_size=head_size,
+        # Keys and values of all layers but convolutions, whose state does not grow.
         cached=2 * sum(kind != "conv" for kind in kinds) * kv_heads * head_size,
         vocabulary=vocabulary,
         tied=bool(getattr(config, "tie_word_embeddings", False)),
@@ -179,6 +181,7 @@ def _learner(shape: Shape, config: RunConfig) -> tuple[dict[str, int], dict[str,
     # Separate policies have optimizers of their own; a proposer is taken for one of this size.
     separate = learning.policies == "separate"
     policies = len(algorithms) if separate else 1
+    # Adapters of both roles lie over one model, unless it is spread or the proposer has another.
     bases = 1 if learning.lora_rank and not (sharded or learning.proposer_model) else policies
     size, shares = HALF if half else FLOAT, compute.learners if sharded else 1
 
@@ -224,6 +227,7 @@ def learns_in_half(shape: Shape, config: RunConfig) -> bool:
 def _activations(shape: Shape, config: RunConfig, half: bool, sharded: bool) -> int:
     """Bytes that passes over one micro-batch of the longest rows hold at their peak."""
     game, learning = config.game, config.learning
+    # The last token of a row is predicted, and not read.
     rows, read = rows_per_pass(game, learning), longest_row(game) - 1
     tokens, written = rows * read, rows * game.max_response_tokens
     # Attention that is written out, of small policies, keeps its scores.
@@ -265,6 +269,7 @@ def _engine(
     longest, played = longest_row(game), played_at_once(game, learning)
     questions = played // game.attempts
     proposes = given_per_step(learning, game) < learning.batch_size
+    # ``auto`` may come to be the policy, so it is counted as such.
     by_policy = proposes and game.verifier in ("policy", "frozen", "auto")
     verifies = by_policy and not game.verifies_by_attempt
     verification = longest + game.verification_tokens if verifies else 0
@@ -282,6 +287,7 @@ def _engine(
         if learning.verifier_refresh and compute.gpus == "none":
             weights["copy of the verifier"] = own  # for env runners that come back
     if config.engine.kind == "vllm":
+        # vLLM fills its share with the cache, and has to have room for the longest row.
         row = size * shape.cached * max(longest, verification) // spread
         share = vllm_share(config.engine, compute.gpus == "shared")
         filled = int(share * memory) - weights["engine's weights"]
@@ -293,6 +299,7 @@ def _engine(
     # The largest pass reads all prompts, or the documents of all searches, with a mask over all
     # that each token may see. Over its tokens, one layer's numbers exist at a time.
     shown = min(game.top_k * game.max_document_tokens, game.max_response_tokens)
+    # Bytes of one layer's numbers per token that is read.
     read = size * (4.6 * shape.heads * shape.head_size + 2.9 * shape.inner)
     prompts = questions * game.max_prompt_tokens * (read + (size + 1) * game.max_prompt_tokens)
     documents = played * shown * (read + (size + 1) * longest)
@@ -340,6 +347,7 @@ def estimate(shape: Shape, config: RunConfig, memory: float) -> Estimate:
 
     # Rows that an engine samples at once: those of a batch of games, or as many as its cache holds.
     at_once = played_at_once(game, learning)
+    # Tokens per second of one engine: more with its GPUs, fewer with the policy's parameters.
     rate = RATE * compute.tensor_parallel * OF_PARAMETERS / shape.parameters
     if config.engine.kind == "vllm":
         share = vllm_share(config.engine, compute.gpus == "shared")
@@ -350,11 +358,14 @@ def estimate(shape: Shape, config: RunConfig, memory: float) -> Estimate:
         rate *= TRANSFORMERS * min(1, at_once / OF_ROWS)
     # Runners play whole game batches, so the last ones may leave some of them without work.
     game_batches = math.ceil(learning.batch_size / learning.round_size)
+    # Share of the step that the busiest runner plays.
     busiest = math.ceil(game_batches / runners) / game_batches
+    # Tokens / (tokens per second). Where weights leave no room for a cache, the rate is below 0.
     play = SAMPLED * tokens * busiest / max(1.0, min(rate, FASTEST))
 
     # Per token and parameter: 2 forward and 4 backward, 2 to compute layers again, 2 of the KL.
     factor = 6 + 2 * bool(learning.gradient_checkpointing) + 2 * (learning.kl_coeff > 0)
+    # FLOP / (FLOP per second).
     learn = factor * shape.parameters * tokens / (learners * PEAK * MFU)
     sent = learning.lora_rank * shape.adapted or shape.parameters
     weights = HALF * sent / HANDED_OVER

@@ -114,12 +114,14 @@ def answer_all(
                 chunk = saved_records[begin : begin + CHUNK]
                 # A chunk with an outage is asked again as a whole: it has one seed.
                 if len(chunk) < len(portion) or any(map(outage_of, chunk)):
+                    # Questions are numbered anew in each chunk, so its seed says where it begins.
                     chunk = answer(rules, [*enumerate(portion)], play, [config.seed, begin])
                     outages = [outage for record in chunk if (outage := outage_of(record))]
                     if len(outages) == len(chunk):
                         what = f"{len(chunk)} questions in a row were void, the first by: "
                         raise ServiceError(outages[0].service, what + outages[0].what)
                     if part:
+                        # Later chunks that were saved stay in the file.
                         known = [*records, *chunk, *saved_records[begin + CHUNK :]]
                         with replacing(part) as file:
                             file.writelines(game_lines(SavedGame(header, each) for each in known))
@@ -162,6 +164,7 @@ def score(records: Sequence[GameRecord], judge_of_run: str) -> pd.DataFrame:
         for record, attempts in zip(records, counted, strict=True):
             texts = [attempt.result for attempt in attempts]
             truth, question = record.initial_state.truth, record.question or ""
+            # Records have the verdicts of one judge; those by rules are asked anew.
             verdicts: Sequence[object] = [attempt.verdict for attempt in attempts]
             if judge in JUDGES:
                 tasks = [JudgeTask(question, text or "", truth) for text in texts]
@@ -266,6 +269,7 @@ def table(scores: pd.DataFrame, seed: int) -> list[Row]:
 def voids(scores: pd.DataFrame) -> Row:
     """Groups without any answer, with their numbers of questions (``void_groups``), and numbers of
     questions without an answer by the service or reason code that took it (``void_reasons``)."""
+    # Which questions have no answer is the same for all judges.
     once = scores[scores["judge"] == scores["judge"].iloc[0]]
     answered = once.groupby("group")["avg"].agg(["size", "count"])
     lost = answered["size"][answered["count"] == 0]
@@ -301,4 +305,5 @@ def _groups(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def _rng(seed: int, group: str) -> np.random.Generator:
+    # A stream of its own: a group's interval does not depend on what other groups there are.
     return np.random.default_rng([seed, *group.encode()])

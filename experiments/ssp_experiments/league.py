@@ -147,6 +147,7 @@ def rate(won: Floats, games: int) -> Floats:
     counts = np.zeros((proposers + solvers, proposers + solvers))
     counts[:proposers, proposers:] = won * games + PRIOR
     counts[proposers:, :proposers] = (1.0 - won.T) * games + PRIOR
+    # 400 / ln 10 points per unit of log odds: 400 points are odds of ten to one.
     rating: Floats = ELO * _bradley_terry(counts)
     rating += MEAN - rating[proposers:].mean()
     # Rounded, so that equal players are equal whatever the order of sums.
@@ -211,6 +212,7 @@ class League:
 
     @property
     def valid_share(self) -> Floats:
+        # All solvers get the same questions, so one of them tells which are valid.
         shares: Floats = 1.0 - np.isnan(self.solved[:, 0]).mean(axis=1)
         return shares
 

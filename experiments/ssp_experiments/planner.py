@@ -64,6 +64,7 @@ def layouts(config: RunConfig, gpus: int) -> Iterator[RunConfig]:
     learners, which then work at once where importance ratios correct for it."""
     compute, engine, spread = config.compute, config.engine, config.compute.tensor_parallel
     overlap = compute.overlap or config.learning.importance_cap is not None
+    # A single GPU is shared within the main process, without actors.
     pairs = gpus if gpus > 1 else 0
     kinds = [("shared", pairs, pairs, engine)] if gpus <= MACHINE else []
     if kinds and engine.memory is None and engine.kind == "vllm":
@@ -118,6 +119,7 @@ def with_checkpointing(config: RunConfig, shape: Shape, memory: float) -> RunCon
     without = _checkpointing(config, False)
     on_gpus = config.compute.gpus != "none"
     devices = plan(shape, without, memory if on_gpus else 0)
+    # On GPUs the largest process has to fit, on a CPU's memory all of them together.
     each = [device.total for device in devices for _ in range(device.count)]
     fits = (max(each) if on_gpus else sum(each)) <= SPARE * memory
     return without if fits else _checkpointing(config, True)
@@ -189,6 +191,7 @@ def _too_full(config: RunConfig, shape: Shape, memory: float) -> ConfigError | N
         return ConfigError(name, attrgetter(name)(config), f"{what}; {fix}")
 
     least = least_share(shape, config, memory)
+    # The twentieth for vLLM's own passes is not insisted on.
     if config.engine.kind == "vllm" and share < least - 0.05:
         fix = f"policy and longest row take {least:.2f} of the GPU; give at least that"
         return ConfigError("engine.memory", share, fix)

@@ -40,6 +40,7 @@ class Observer(Immutable):
         # An agent that has had no turn sees something all the same: spaces have no empty array.
         self.nothing = [pad if eos is None else eos]
         self._mask = np.ones(size, dtype=np.int8)
+        # Padding is never written, unless the token that pads also ends a turn.
         if pad != eos:
             self._mask[pad] = 0
 

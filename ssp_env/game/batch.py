@@ -248,6 +248,7 @@ class GameBatch:
             self.referee.filter_proposal(game)
 
         self.phase = Phase.VERIFY
+        # In the order of the games, whichever ended first, so that the draw is the same.
         retrieved = [(game.index, document) for game in self.games for document in game.evidence]
         shown = self.referee.draw_documents([g for g in new if g.accepted], retrieved)
         # A verifier of the rules decides at once: its games have no attempts to wait for.

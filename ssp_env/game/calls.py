@@ -27,6 +27,7 @@ def read_call(content: str, allowed: Collection[str]) -> Call | None:
     try:
         said = json.loads(content)
         action = said["name"]
+        # Every function has a single parameter, whatever the call names it.
         (text,) = said.get("arguments", said.get("parameters")).values()
         if action not in allowed or not isinstance(text, str):
             return None
@@ -39,6 +40,9 @@ def read_call(content: str, allowed: Collection[str]) -> Call | None:
 _LEVELS = 2
 """A call is an object with its arguments in a second one. Of deeper ones, only the two inner levels
 are followed, so that every byte is parsed twice at most."""
+# What is passed over at once: outside of objects, all up to a brace; in a string, all up to its
+# end, an escape or a line break; else in an object, blanks, numbers, true, false, null and the
+# signs between them.
 _OUTSIDE = re.compile(rb"[^{]*")
 _IN_STRING = re.compile(rb'[^"\\\n]*')
 _IN_OBJECT = re.compile(rb"[\s:,\[\]\-+.\deEtrufalsn]*")
@@ -80,6 +84,7 @@ def objects_after(
     """
     starts, at = [*state.starts], start
     quoted, escaped = state.quoted, state.escaped
+    # Each round passes over what changes nothing, and then looks at one byte.
     while at < stop:
         if escaped:
             escaped, at = False, at + 1

@@ -37,6 +37,7 @@ def _turns(trajectory: Trajectory, opening: str) -> tuple[str, ...]:
     """The text of each turn that searched, then what the last one thought (maybe nothing), and from
     this opening tag on what it said."""
     ids, decode, retried = trajectory.ids, trajectory.limits.tokenizer.decode, trajectory.retried
+    # A turn that ends where a message about it begins was malformed, and is no example.
     by_policy = [(i, j) for i, j, by_policy in trajectory.runs() if by_policy and j not in retried]
     *searches, last = [decode(ids[i:j]).strip() for i, j in by_policy]
     thought, tag, said = last.rpartition(opening)
@@ -68,6 +69,7 @@ def play_examples(rules: Rules, games: Sequence[Game]) -> None:
 
     # All of them side by side, so that their searches are a few batches.
     while live := [play for play in plays if play[1].waiting is Waiting.POLICY and play[2]]:
+        # A play goes on as long as its trajectory waits for a turn and there is one left.
         for _, trajectory, turns in live:
             trajectory.feed_text(turns.pop(0))
         due = [(game, t) for game, t, _ in live if t.waiting is Waiting.SEARCH]

@@ -124,6 +124,7 @@ def one_document(proposal: Proposal) -> bool:
     written = re.findall(r"\w+", proposal.question)
     names = " ".join(word for word in written if word != word.lower() or word.isdigit())
     named = {*query_words(names or proposal.question)} - FUNCTION_WORDS
+    # If this leaves no name, a passage that shows the answer is enough.
     named &= set().union(*words.values())
     return any(named <= words[d.id] and shows(d, proposal.truth.wordings) for d in found)
 

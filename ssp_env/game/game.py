@@ -177,6 +177,7 @@ class Game:
             return 0.0
         if self.outcome is not Outcome.VALID:
             return None
+        # A game of which fewer than ``fewest_attempts`` count is void, so one counts at least.
         return sum(attempt.reward or 0.0 for attempt in self.counted) / len(self.counted)
 
     def verdict_on(self, attempt: Attempt, verdict: Verdict) -> Verdict:
@@ -227,6 +228,7 @@ class Game:
             if not trajectory.done:
                 trajectory.end(Ending.OUTAGE)
 
+        # The attempt that was hit is no longer among those that count.
         if number < 0 or len(self.counted) < fewest:
             self.void(error)
         else:

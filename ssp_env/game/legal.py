@@ -103,6 +103,7 @@ class LegalMoves:
         following, may_end = self._grammar.continuations(action, words, seen)
 
         tokens = [self._words[word] for word in following if word in self._words]
+        # Where the vocabulary has no word that may follow, the turn can only be closed.
         return self._of([*tokens, closing] if may_end or not tokens else tokens)
 
     def _open(

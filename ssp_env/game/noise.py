@@ -60,6 +60,7 @@ def draw_noise(
     for retrieved in others:
         pool.setdefault(retrieved[1].id, retrieved)
     for document in evidence:
+        # What this game's own proposer found as well is evidence, whoever else found it.
         pool.pop(document.id, None)
 
     # A uniform sample without replacement: the first ``count`` of a permutation.

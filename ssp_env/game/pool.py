@@ -51,6 +51,7 @@ def compose(outer: PooledQuestion, inner: PooledQuestion) -> PooledQuestion | No
     last, and goes on as the outer one began. Its proposal goes the other way, from the outer answer
     to the inner one. ``None`` where the outer question does not name the inner one's answer, or the
     whole would give away either answer."""
+    # An article before the name goes with it, because a description brings its own.
     name = re.search(rf"(?<!\w)(?:the )?{re.escape(inner.truth.answer)}(?!\w)", outer.question)
     if name is None:
         return None

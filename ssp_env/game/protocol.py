@@ -193,6 +193,7 @@ class TurnScanner:
         """Takes the bytes of one token or more; returns what they completed first, if anything."""
         text, tags = self._text, self._tags
         text += piece
+        # Each round reads the text up to the next bracket, then the tag that begins there, if any.
         while True:
             # Everything before this position has been looked at already.
             start = text.find(b"<", self._from)
@@ -207,6 +208,7 @@ class TurnScanner:
                     # The rest of this tag may come with the next token.
                     if bytes(text[start : start + tags.longest]) in tags.beginnings:
                         return None
+                    # It is no tag, but where actions may be JSON it may stand in a string.
                     self._from = start if tags.calls else start + 1
                     action = self._read(start + 1) if tags.calls else None
                 else:

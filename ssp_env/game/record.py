@@ -229,6 +229,7 @@ def _trajectory(trajectory: Trajectory, **scored: Any) -> TrajectoryRecord:
     runs = [(0, trajectory.prompt_length, PROMPT)]
     for start, stop, by_policy in trajectory.runs():
         other = RETRY if start in trajectory.retried else ENVIRONMENT
+        # ``retried`` has the places where messages about malformed actions begin.
         runs.append((start, stop, POLICY if by_policy else other))
 
     segments = []
@@ -256,6 +257,7 @@ def known(values: tuple[T, ...] | None) -> tuple[T, ...]:
 
 def differences(saved: GameRecord, replayed: GameRecord) -> list[str]:
     """Every field that differs, trajectories first; of a list, the first place that does."""
+    # Trajectories by name, and all else of the game as one part more.
     then, now = ({**r.named(), "game": replace(r, trajectories=())} for r in (saved, replayed))
     differing: list[str] = []
     for name in dict.fromkeys([*then, *now]):

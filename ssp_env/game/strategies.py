@@ -229,6 +229,7 @@ class BalancedReuse(ReplayBuffer):
         lengths = set(drawer.by_length)
         if self.compose_up_to:
             # Two questions of lengths a and b make one of a + b: the least is twice the shortest.
+            # One search beyond the longest question that is known, within what a solver may search.
             reach = min(max(lengths) + 1, self.compose_up_to)
             lengths |= set(range(2 * min(lengths), reach + 1))
 

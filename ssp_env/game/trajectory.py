@@ -150,6 +150,7 @@ class Trajectory:
     def __post_init__(self) -> None:
         self.prompt_length = len(self.ids)
         self.mask = bytearray(self.prompt_length)
+        # Eight bytes of 0 are the float64 0.0.
         self.logprobs = array("d", bytes(8 * self.prompt_length))
         self._scanner = self._new_scanner()
 

@@ -81,6 +81,7 @@ class LiveView:
 
         # Not kept: an env is copied and sent to other processes, which a console cannot be.
         console = Console()
+        # Counters keep the order of lines, and how often each is there.
         for line in (self._shown - shown).elements():
             line.print(console)
 

@@ -98,6 +98,7 @@ def find_among(
     # Imported here: a retriever of one's own can do without.
     from ssp_env.search.postings import TRAINED_K1, BM25Index
 
+    # Only what shares a word with the query is ranked; all else follows in its own order.
     best = BM25Index(rest, TRAINED_K1).best(query, missing)
     order = dict.fromkeys([*(place for place, _ in best), *range(len(rest))])
     return [*first, *(rest[place] for place in order)][: len(found)]

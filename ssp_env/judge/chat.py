@@ -126,15 +126,18 @@ class ChatClient(Client[Any]):
         Returns one entry per prompt, in order: the result, or the error that outlasted its retries.
         """
 
+        # Failures for which text or service may be to blame, until the control prompt is asked.
         doubtful: list[ServiceError] = []
 
         async def one(prompt: str | Sequence[Message]) -> T | ServiceError:
             client, gate = self.connected()
             async with gate:
+                # Replies to others speak for the service only from here on, when this call begins.
                 before = self._answered
                 try:
                     result = parse(await self._reply(client, prompt, service, may_be_cut))
                 except ServiceError as error:
+                    # If others got results meanwhile, the service works, and the text is to blame.
                     if error.fault == "text" and self._answered == before:
                         doubtful.append(error)
                     return error
@@ -224,7 +227,9 @@ class ChatClient(Client[Any]):
                     **self._sent,
                 )
             except (openai.APIStatusError, openai.APIConnectionError) as error:
+                # A connection that failed has no status, and is worth another call.
                 status = getattr(error, "status_code", 503)
+                # .25, .5 and 1 s, and up to a quarter more.
                 pause = FIRST_PAUSE * 2**number * random.uniform(1, 1.25)
                 pause = max(pause, _pause_of(error))
                 late = asyncio.get_running_loop().time() + pause >= until

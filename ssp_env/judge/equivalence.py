@@ -32,9 +32,12 @@ _PERSONAL = frozenset({"who", "whom", "whose"})
 def read_question(question: str) -> Asked:
     words = read(question)
     run, people = keys(words), vocabulary("people")
+    # Place of the word that asks; 99, which is behind any question, where there is none.
     asking = next((i for i, w in enumerate(run) if w in _PERSONAL | {"which", "what", "name"}), 99)
+    # The first of the next six words that is a kind decides: "which famous English author".
     kinds = (w for w in run[asking + 1 : asking + 7] if w in vocabulary("people", "thing"))
     person = not _PERSONAL.isdisjoint(run[asking : asking + 1]) or next(kinds, "") in people
+    # The first word of a question has a capital whatever it is.
     names = frozenset(word.key for word in words[1:] if word.is_name)
     place = not person and not vocabulary("place").isdisjoint(run)
     return Asked(frozenset(run) - {"or"}, person, place, names)
@@ -79,12 +82,14 @@ def same_answer(asked: Asked, gold: str, given: str) -> str:
     placed = read_region(read(gold.partition(",")[2]))
     if not placed and (reason := same_person(gold, given, asked.person)):
         return reason
+    # If the right answer is the longer one, the words left over are lacking; else they were added.
     for before, held, after in _left_over(asked, mine, other):
         if len(mine) > len(other):
             if _may_lack(asked, before, after, other):
                 return "fewer words that say enough"
         elif _may_lead(asked, before, held) and _may_follow(asked, after, mine):
             return "more words that name nothing else"
+    # Such as "University of Oslo" and "Oslo University".
     if "of" in {*run} ^ {*said} and sorted({*run} - {"of"}) == sorted({*said} - {"of"}):
         return "words in another order"
     return "same list" if _same_list(asked, gold, given) else ""
@@ -127,6 +132,7 @@ def _alike(asked: Asked, gold: Word, given: Word) -> bool:
             return not gold.amount.difference(given.amount)
         return gold.key == given.key
     mine, other = (
+        # A number of three or four figures may be a year, without month and day.
         (int(word.key), 0, 0) if re.fullmatch(r"\d{3,4}", word.key) else word.date
         for word in (gold, given)
     )
@@ -142,6 +148,7 @@ def _is_acronym(short: str, long: str) -> bool:
     if not 2 <= len(letters) <= 6:
         return False
     initials = re.findall(r"\b[^\W\d_]", re.sub(r"['’]s\b", "", long))
+    # Small words give no letter: United States of America, USA.
     return letters == "".join(filter(str.isupper, initials))
 
 
@@ -203,6 +210,7 @@ def _may_follow(asked: Asked, after: _Words, answer: _Words) -> bool:
         ):
             break
         if (word.amount is None) == (measured is None) and not (asks or key in free):
+            # Names of regions are looked for in up to three words.
             if not any(lies_in(answer, after[at:end]) for end in range(at + 1, at + 4)):
                 return False
             break
@@ -250,6 +258,7 @@ def _same_list(asked: Asked, gold: str, given: str) -> bool:
         equal = (o for o in other if _same_item(asked, item, o))
         if (found := next(equal, None)) is None:
             return False
+        # An item stands for one of the other list, and no more.
         other.remove(found)
     return True
 

@@ -71,6 +71,7 @@ def verdict(question: str, prediction: str, wordings: tuple[str, ...]) -> Verdic
 
 def _matched(question: str, prediction: str, wordings: Sequence[str]) -> tuple[str | None, str]:
     """The wording that the prediction says, if any, and why."""
+    # Equal words first, then the rules of a single answer, at last those of several.
     normal = _normal(prediction)
     if not normal:
         return None, "no answer"
@@ -83,6 +84,7 @@ def _matched(question: str, prediction: str, wordings: Sequence[str]) -> tuple[s
     said = _stripped(prediction, question)
     if not said:
         return None, "an evasion"
+    # What is compared leads back to the wording that it stands for, which the verdict names.
     wanted = {_meant(question, wording): wording for wording in wordings if len(wording) <= LONGEST}
     if _is_elsewhere(wanted, said):
         return None, "another region"
@@ -142,6 +144,7 @@ def _stripped(prediction: str, question: str) -> str:
         return text  # "No, they were not" does not evade
     subject, verb, answer = text.partition("是")  # what the question says, and the answer
     text = answer if verb and subject and subject in question else text
+    # What one rule takes away may bring up what another one looks for.
     while text != before:
         before, text = text, rewrite(text, "before") or text
     evades = any(pattern.search(text) for _, pattern, _ in rules("evasive"))

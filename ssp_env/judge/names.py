@@ -11,6 +11,7 @@ from ssp_env.judge.reading import Word, keys, read
 from ssp_env.judge.tables import read_table, stem, vocabulary
 
 _QUOTED = re.compile(r"(?:[\"“”]([^\"“”]+)[\"“”]|(?<=\s)['‘]([^'‘’]+)['’]|\(([^()]+)\))(?= \w)")
+# What no name has: other signs, three figures in a row, a Greek letter by itself.
 _OTHER_SIGNS = re.compile(r"[^\w\s.,'’\"“”()-]|\d{3}|\b[Ͱ-Ͽ]\b")
 
 
@@ -72,6 +73,7 @@ def same_person(gold: str, given: str, asked_for: bool) -> str:
     if mine is None or other is None:
         return ""
     numbers = mine.number, other.number
+    # "Jr." and "Sr." may be left out, and "Sr." added. An added "Jr." names another person.
     if numbers[0] != numbers[1] and numbers not in (("jr", ""), ("sr", ""), ("", "sr")):
         return ""
     if mine.names == other.names:
@@ -134,6 +136,7 @@ def _regions() -> dict[str, Region]:
 
 @lru_cache(maxsize=8192)
 def _region(run: tuple[str, ...]) -> Region | None:
+    # The longest name counts, and behind it another region may stand: Ontario, Canada.
     for end in range(len(run), 0, -1):
         if region := _regions().get(" ".join(run[:end])):
             return region if end == len(run) or _region(run[end:]) else None

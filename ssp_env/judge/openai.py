@@ -167,6 +167,7 @@ class OpenAIVerifier(_ByModel):
         control = [_user(self._fill(question=CONTROL.question))]
         ended: dict[int, str | ServiceError] = {}
 
+        # One turn more than there are searches: the last one has to answer.
         for left in range(self._max_searches, -1, -1):
             live = [place for place in range(len(tasks)) if place not in ended]
             if not live:

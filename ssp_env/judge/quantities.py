@@ -67,10 +67,12 @@ class Quantity(NamedTuple):
         if mine.dimension and other.dimension and mine.dimension != other.dimension:
             return "other units"
         if mine.dimension == other.dimension and mine != other:
+            # Where zeros differ, as of temperatures, .05 of the base unit is allowed besides.
             base, apart = self.in_base_units, 0.05 if mine.offset != other.offset else 0.0
             near = abs(base - given.in_base_units) <= 0.01 * abs(base) + apart
             return "" if near else "other numbers"
         same = abs(self.value - given.value) <= 1e-9 * abs(self.value)
+        # Significant figures of what is given.
         digits = len(f"{abs(given.value):.12g}".partition("e")[0].replace(".", "").strip("0"))
         if not same and abs(self.value) >= 10_000 and digits >= 2:
             same = float(f"{self.value:.{digits - 1}e}") == given.value
@@ -81,6 +83,7 @@ class Quantity(NamedTuple):
 
 # -- figures ---------------------------------------------------------------------------------------
 
+# Figures with signs between them; a power, maybe with a factor; a fraction, maybe with a whole.
 _GROUPED = re.compile(
     r"(?<![\d.,])(?:\d{1,3}(?:[ ']\d{3})+(?:[.,]\d+)?(?![\d'])|\d+(?:[.,]\d+)+(?![.,]?\d))"
 )
@@ -105,6 +108,7 @@ def plain_figures(text: str) -> str:
 
 
 def _decimal(value: float) -> str:
+    # No exponent, and no more decimals than a figure may have.
     return f"{value:.50f}".rstrip("0").rstrip(".")
 
 
@@ -118,8 +122,10 @@ def _ungrouped(figure: str) -> str:
     if len({*signs}) == 2 and signs.count(signs[-1]) == 1:
         return "".join(parts[:-1]) + "." + parts[-1]  # 1,234.5 and 1.234,5
     sizes = {len(part) for part in parts[1:]}
+    # Groups of two and three figures: 12,34,567.
     indian = signs[0] == "," and sizes == {2, 3}
     groups = sizes == {3} and len(parts[0]) <= 3 and parts[0] != "0"
+    # A single point is a decimal one, as in 1.234, unless three zeros follow.
     if indian or (groups and (signs != "." or parts[1] == "000")):
         return "".join(parts)
     return ".".join(parts) if signs in ".," else figure
@@ -162,6 +168,8 @@ def read_number(
 
     ``money``: a currency stands before it, so that ``5 m`` is five million, and no length. The last
     two tokens have to be empty."""
+    # ``parts`` are closed by a scale, ``last`` is the number since then, and the next word's value
+    # has to be below ``room``, which is 10 after "twenty".
     parts: list[float] = []
     last, end, room = 0.0, at, 1e16  # a small number has to be below the place that is free
     if _FIGURE.fullmatch(tokens[at].low):
@@ -171,8 +179,11 @@ def read_number(
             return Quantity(last, ORDINAL), end + 1
         if letters in short and (gap == "" or (gap == " " and money)):
             return Quantity(last * short[letters]), end + 1
+    # Each round takes one word more, as long as it goes on the number.
     while tokens[end].low:
         (_, low, gap), ahead = tokens[end], tokens[end + 1].low
+        # Words of one number have a blank, a hyphen or nothing between them; behind thousands,
+        # it may be a comma.
         if end > at and gap not in (" ", "-", "", ", " if room >= 1000 else ""):
             break
         value, scaled = _SMALL.get(low, 1e16), end
@@ -258,6 +269,7 @@ def _in_figures(match: re.Match[str]) -> str:
 # -- units -----------------------------------------------------------------------------------------
 
 _Units = tuple[Unit, ...]
+# Symbols of units that are nearly always words: times of day, and the article.
 _NO_UNITS = ("pm", "am", "a")
 
 
@@ -272,6 +284,7 @@ def _units() -> dict[str, _Units]:
     for row in read_table("units"):
         unit = Unit(row["dimension"], float(row["factor"]), float(row["offset"]))
         for symbol, name, factor in prefixes:
+            # Twelve digits, so that equal units are equal whatever they were multiplied from.
             bigger = unit._replace(factor=float(f"{unit.factor * factor:.12g}"))
             made |= {symbol + s: (bigger,) for s in row["symbols"].split("|") if s}
             made |= {name + s: (bigger,) for s in row["names"].split("|") if s}

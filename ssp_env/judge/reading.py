@@ -41,6 +41,7 @@ class Word(NamedTuple):
 
 
 _MONTHS = "january february march april may june july august september october november december"
+# Months by their names and by the first three letters of these.
 _MONTH = {name[:size]: n for n, name in enumerate(_MONTHS.split(), 1) for size in (3, len(name))}
 _MONTH["sept"] = 9
 _ONES = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
@@ -84,6 +85,7 @@ def _words(tokens: Sequence[Token]) -> list[Word]:
     """Words without articles, quantities and dates. The last two tokens are empty."""
     made: list[Word] = []
     at, kept, before = 0, "", ""
+    # Each round takes a quantity, a date or a word, or passes over an article.
     while at < len(tokens) - 2:
         token, after = tokens[at], tokens[at + 1]
         gap, kept = kept or token.gap, ""
@@ -98,10 +100,13 @@ def _words(tokens: Sequence[Token]) -> list[Word]:
             continue
         at += 1
         if low in ARTICLES and (after.gap.isspace() if after.written else made and low == "the"):
+            # Signs before an article become those before the next word.
             kept = gap if gap.strip() else ""
             continue
+        # Beside a year, this says nothing new.
         if low in ("ad", "ce") and (before[:1].isdigit() or after.gap[:1] == " "):
             continue
+        # Behind a name, a Roman numeral is a number: Henry VIII; with a point, an initial.
         if token.written in _ROMAN and before[:1].isupper() and after.gap[:1] != ".":
             amount = Quantity(float(_ROMAN[token.written]))
             made.append(Word(amount.key, True, gap, amount))
@@ -118,6 +123,7 @@ def _date(made: list[Word], tokens: Sequence[Token], at: int, gap: str) -> tuple
     be among the words before, which it takes away. May alone is a word."""
     day = year = 0
     if figures := re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", tokens[at].low):
+        # A year of more than two figures may come first, as in 1934.5.2; any other comes last.
         year, month, day = map(int, figures.groups()[:: 1 if len(figures[1]) > 2 else -1])
         month, day = (day, month) if month > 12 else (month, day)  # whichever order is a date
         at += 1
@@ -127,6 +133,7 @@ def _date(made: list[Word], tokens: Sequence[Token], at: int, gap: str) -> tuple
             gap = made[-back].gap
             del made[-back:]
         at += 1
+        # Behind the month there may be a day, unless one stood before it, and then a year.
         for least, most in ((1, 0 if day else 31), (100, 9999)):
             behind = at + (tokens[at].low in ("of", "the", "ad"))
             number = read_number(tokens, behind) if tokens[behind].low else None
@@ -168,6 +175,7 @@ def _add_quantity(
         amount, gap = amount.measured_in(*(money[0] if money else [NONE])), made.pop().gap
     unit = amount.unit
     if last.amount and gap.strip() in ("", ",") and big[0] == unit[0] and big[1] > unit[1]:
+        # In the larger unit: 5 feet 10 inches are 5 + 10 (inch / foot) feet.
         value = last.amount.value + amount.value * unit.factor / big.factor
         amount, gap = Quantity(value, big), made.pop().gap
     made.append(Word(amount.key, True, gap, amount))
@@ -177,5 +185,6 @@ def _add_quantity(
 def unread_script(text: str) -> str:
     """A script in a text whose words are compared letter by letter, beside Latin and Chinese."""
     letters = filter(str.isalpha, "" if text.isascii() else in_latin(text))
+    # Unicode's name of a letter begins with its script: GREEK SMALL LETTER ALPHA.
     names = (unicodedata.name(letter, "Other").split()[0].title() for letter in letters)
     return next((name for name in names if name not in ("Cjk", "Latin")), "")

@@ -12,6 +12,7 @@ from ssp_env.errors import ServiceError
 from ssp_env.judge.base import Verdict
 
 _NAMES = r"(?:\w+:)?(?:think|thinking|thoughts?|reasoning)"
+# How models open and close their thoughts.
 _THINKS = re.compile(rf"<{_NAMES}>|\[THINK\]|◁think▷")
 _THOUGHT = re.compile(rf"</{_NAMES}>|\[/THINK\]|◁/think▷|<\|channel\|>final<\|message\|>")
 _VERDICT_LINE = re.compile(
@@ -28,12 +29,14 @@ _QUOTED = re.compile(
     r"(?<![\w\"])\"[^\"\n]*\n[^\"]*\"(?!\w)|“[^”]*”|«[^»]*»|^\s*>[^\n]*",
     re.DOTALL | re.MULTILINE,
 )
+# A line whose end announces what another one says.
 _SAYS = re.compile(
     r"\b(?:says?|said|writes?|wrote|states?|claims?|reads?|contains?|includes?|ends?|quot\w+|"
     r"instruct\w*|tells?|asks?|demands?|orders?|adds?|appends?|inserts?)\b[^.!?]*"
     r"(?:[:,]|\b(?:line|text|following|itself|words?|instructions?))$",
     re.IGNORECASE,
 )
+# A line that speaks of the one before as of what another one said.
 _WAS_SAID = re.compile(
     r"[a-z(].*\b(?:candidate|prediction|wrote|written|says|said|quot\w+|ignored?)\b"
 )
@@ -70,6 +73,7 @@ def parse_verdict(reply: str) -> Verdict:
 
 def _own_lines(text: str) -> Iterator[str]:
     """Lines without Markdown's signs, and without what is quoted."""
+    # A fence around a single line may hold the verdict; what is longer is quoted.
     text = _FENCE.sub(lambda m: m[1] if len(m[1].split("\n")) == 2 else "", text)
     text = _QUOTED.sub("", text)
     lines = [line for raw in text.splitlines() if (line := _MARKS.sub("", raw).strip())]

@@ -17,6 +17,7 @@ def read_table(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(rows))
 
 
+# Endings as in colour, theatre and organised, and what American spelling has in their place.
 _BRITISH = [
     (re.compile(r"(?<=\w{3})our(?=s?$|ed$|ite)"), "or"),
     (re.compile(r"(?<=\w{2})(?:tre)(?=s?$)"), "ter"),
@@ -31,6 +32,7 @@ def stem(word: str) -> str:
         word = pattern.sub(said, word)
     if len(word) > 4 and word.endswith("ies"):
         return word[:-3] + "y"
+    # The s of "glass" and of "virus" is no plural's.
     return word[:-1] if len(word) > 3 and word.endswith("s") and word[-2] not in "su" else word
 
 
@@ -53,6 +55,7 @@ def rules(stage: str) -> list[tuple[list[str], re.Pattern[str], _Said]]:
         "=century": lambda m: f"{int(m[1]) + 1} century",
     }
     lines = (_DATA / "rewrites.tsv").read_text("utf-8").splitlines()
+    # Quotes are a part of what the rules look for.
     rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     return [
         (

@@ -160,10 +160,12 @@ class DocumentAsQuestion(Cheat):
     closed_by = "the filter long_question, or verification by a model that has to search"
 
     def ask(self, turn: Turn) -> str | None:
+        # 60 characters are left for the words around the passage.
         longest = turn.rules.config.question_chars[1] - 60
         for document in turn.documents:
             if turn.answer in document.text:
                 passage = " ".join(document.text.split())
+                # The answer comes to stand in the middle, so that the evidence is on both sides.
                 at = max(0, passage.find(turn.answer) - longest // 2)
                 blanked = passage[at : at + longest].replace(turn.answer, GAP)
                 return f'What is missing in this sentence: "{blanked}"'
@@ -189,6 +191,7 @@ def _few_words(question: str, evidence: Sequence[Document]) -> str:
 
     left, right = before.split('"')[-1].split(), after.split('"')[0].split()
     texts = [" ".join(document.text.split()) for document in evidence]
+    # The fewest words on either side between which the evidence has a single text.
     for size in range(1, max(len(left), len(right)) + 1):
         words = " ".join(left[-size:]), " ".join(right[:size])
         pattern = re.compile(rf"{re.escape(words[0])} (.{{1,200}}?) ?{re.escape(words[1])}")

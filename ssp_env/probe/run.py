@@ -60,6 +60,8 @@ class Gate:
 
     @classmethod
     def of(cls, a: int, b: int, c: int, d: int) -> Gate:
+        # a sound and b unsound questions were accepted, c and d were rejected:
+        # precision = a / (a + b), recall = a / (a + c).
         return cls(a, b, c, d, a / (a + b) if a + b else None, a / (a + c) if a + c else None)
 
 
@@ -265,6 +267,7 @@ def more_than(cheat: Sequence[float], honest: Sequence[float]) -> Interval:
     left, right = np.array([*cheat, *bounds]), np.array([*honest, *bounds])
 
     # centre +- 1.96 * sqrt(var_1 / n_1 + var_2 / n_2)
+    # NumPy's variance divides by n, so that of shares is p (1 - p).
     half = 1.96 * math.sqrt(left.var() / len(left) + right.var() / len(right))
     centre = float(left.mean() - right.mean())
     return Interval(float(np.mean(cheat) - np.mean(honest)), centre - half, centre + half)
@@ -277,6 +280,7 @@ def tally(games: Iterable[Game], world: World) -> Gate:
         for game in games
         if game.outcome is not Outcome.VOID
     )
+    # In the order of ``Gate.of``; what the world cannot tell of is counted under None.
     four = (counts[accepted, sound] for accepted in (True, False) for sound in (True, False))
     return Gate.of(*four)
 

@@ -133,6 +133,7 @@ class WhenUnsure(Listed):
     """Writes the turn in place of giving up."""
 
     def solve(self, turn: Turn) -> str | None:
+        # An honest player who still searches has not given up yet.
         if turn.sure or turn.honest_answer(turn.question) is None:
             return None
         return self.instead(turn)

@@ -247,6 +247,7 @@ def game_lines(games: Iterable[SavedGame], *, tokens: bool = True) -> Iterator[s
             yield f"{header_json.decode()}\n"
 
         line = _json(game.record.without_tokens() if bare else game.record)
+        # The digest goes before the closing brace, as the last field of the line.
         yield f'{line[:-1].decode()},"digest":"{_digest(header_json, line)}"}}\n'
 
 

@@ -83,6 +83,7 @@ def replay(
     # Facts of the run and of the world do not follow from the game.
     then, now = saved.record, record_game(game, rules)
     given = ["first_index", "weights_version"]
+    # Without a question there is nothing to analyse, and the fields are empty either way.
     unknown = world is None and now.question is not None
     given += ["hops", "truly_correct", "right_answers"] if unknown else []
     now = replace(now, **{name: getattr(then, name) for name in given})
@@ -111,8 +112,10 @@ def _play(record: GameRecord, rules: Rules) -> Game:
             or len(t.searches) < len(then[name].searches)
         ]
         for name in going or waiting:
+            # What the record does not have gets an empty turn.
             left = turns.get(name) or deque([deque()])
             while left[0] and waiting[name].waiting is Waiting.POLICY:
+                # One by one: if a turn ends earlier than then, its rest goes to the next one.
                 token, logprob = left[0].popleft()
                 waiting[name].feed((token,), (logprob,))
             if not left[0]:
@@ -387,6 +390,7 @@ def _judge(played: Sequence[Replay], judge: Judge) -> None:
     pairs = [(one.game, attempt.trajectory) for one, attempt in asked]
     results = Referee(replace(played[0].rules, judge=judge)).judge(pairs)
     failed = [result for result in results if isinstance(result, ServiceError)]
+    # A judge that has failed in all of them is down, and has judged nothing.
     if failed and len(failed) == len(results):
         raise failed[0]
 

@@ -54,6 +54,7 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
             return [result for query in queries for result in search_each(retriever, [query], k)]
 
     whole = isinstance(results, list | tuple) and len(results) == len(queries)
+    # Results of another shape are refused below, like a ranking of another shape.
     for ranking in results if whole else [None]:
         if isinstance(ranking, ServiceError):
             continue

@@ -65,6 +65,7 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
         key = self._key
 
         def connect() -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
+            # Replies are read as raw bytes, so they must not come compressed.
             headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
             if key:
                 headers["Authorization"] = f"Bearer {key}"
@@ -109,6 +110,7 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
         try:
             return [*await retried(lambda: self._ask(queries, k, until), left)]
         except ServiceError as error:
+            # Where the server is away, single queries would not fare better.
             if len(queries) == 1 or error.fault == "service":
                 return [error] * len(queries)
 
@@ -165,6 +167,7 @@ class HTTPRetriever(Client[tuple[httpx.AsyncClient, asyncio.Semaphore]]):
             what += " (token_env or --token-env names the variable that holds the server's token)"
         if status == 404 and isinstance(self, HTTPPages):
             what += " (pages are read from `ssp serve` alone: leave open out of game.tools)"
+        # These statuses are about what was sent: malformed, too long, or refused.
         raise ServiceError("search", what, fault="text" if status in (400, 413, 422) else "service")
 
 
@@ -245,6 +248,7 @@ def _document(hit: Any) -> Document | None:
     if isinstance(row, str):
         row = {"contents": row}
     contents, title, text = (_text(row.get(name)) for name in ("contents", "title", "text"))
+    # A text counts beside a title, or where there are no contents, which have a title in them.
     if isinstance(text, str) and (isinstance(title, str) or contents is None):
         title = title or ""
     elif isinstance(contents, str):

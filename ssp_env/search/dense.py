@@ -76,6 +76,7 @@ class DenseRetriever:
         FAISS searches a large batch by matrix products, in which copies of one vector may differ
         in the last bits. So a few more than ``k`` are scored again, each by itself."""
         wide = min(k + _SPARE, len(self.corpus))
+        # scores and places: (queries, wide), best first; a place of -1 holds nothing.
         scores, places = self._index.search(vectors, wide)
         for row in range(len(vectors)):
             if wide < len(self.corpus) and scores[row, k - 1] - scores[row, -1] < _NEAR:
@@ -89,6 +90,7 @@ class DenseRetriever:
 
     def _scored(self, vector: NDArray[np.float32], places: NDArray[np.int64]) -> Ranking:
         """Passages with their cosines, best first, equal ones by position."""
+        # Inner products of unit vectors: (places, d) and (d,) -> (places,).
         cosines = (self._vectors.reconstruct_batch(places) * vector).sum(axis=1)
         # By the last key first: cosines, then positions.
         order = np.lexsort((places, -cosines))
@@ -124,6 +126,7 @@ def build(
 
 def _spot_check(path: Path, index: Any, store: PassageStore, encoder: Encoder) -> None:
     """Compares eight passages with their vectors in an index that others made."""
+    # From all over the corpus; steps are rounded up, so that there are eight at most.
     checked = range(0, len(store), -(-len(store) // 8))
     stored = np.stack([index.reconstruct(position) for position in checked])
 

@@ -128,6 +128,7 @@ def indexes_of(directory: str | Path) -> tuple[Path, list[Path]]:
     root = named.parent if one else named
     read_manifest(root / PASSAGES)
     folders = [root / kind for kind in KINDS]
+    # A half-built index counts, so that it is refused by name and not passed over.
     there = [path for path in folders if path.exists() or unfinished(path).exists()]
     meant = [path for path in there if not one or path.name == named.name]
     if not meant:

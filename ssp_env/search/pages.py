@@ -47,6 +47,7 @@ class Pages:
         """Digests of titles in their order, and where each has its passage."""
         digests = (crc32(_key(passage.title).encode()) for passage in self.corpus)
         titles = np.fromiter(digests, np.uint32, len(self.corpus))
+        # Stable, so that the passages of a page keep the order of the corpus.
         places = np.argsort(titles, kind="stable")
         return titles[places], places
 

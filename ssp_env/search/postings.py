@@ -35,7 +35,9 @@ _FREQUENT = 1 / 8
 """Share of the passages from which on a word's parts are kept as a column, of one for each."""
 _FEW = 2**16
 """Parts that are added up without looking for what may be left out."""
+# Slices of all scores, at least, whose maxima are looked at in place of every score.
 _SLICES = 2**10
+# The least score of a passage that has a word of the query: others have 0.
 _LEAST = float(np.finfo(np.float32).tiny)
 
 
@@ -57,10 +59,13 @@ class BM25Index:
         self._numbers: dict[str, int] = {}
         blocks, lengths = self._read(passages)
         size = len(self._numbers)
+        # df of each word: a block has a word once for each passage that it is in.
         frequencies = sum(
             (np.bincount(block.words, minlength=size) for block in blocks),
             start=np.zeros(size, np.int64),
         )
+        # The postings of word i are those from starts[i] up to starts[i + 1]: of each, the passage
+        # and the word's part of its score.
         self._starts = np.concatenate([[0], np.cumsum(frequencies)])
         self._passages = np.empty(self._starts[-1], np.int32)
         self._parts = np.empty(self._starts[-1], np.float32)
@@ -69,6 +74,7 @@ class BM25Index:
         # The 1 within keeps idf above 0, also of a word that most passages have.
         idf = [log(1 + (self._count - df + 0.5) / (df + 0.5)) for df in frequencies.tolist()]
         average = lengths.mean() if size else 1.0
+        # norm(d) = k1 (1 - b + b length(d) / average), so that a part is idf tf / (tf + norm).
         norms = k1 * ((1 - b) + b * kept_lengths(lengths) / average)
         self._fill(blocks, np.array(idf, np.float32), norms)
         # What it takes to add a word's parts up, and the most that it can add to a score.
@@ -76,6 +82,7 @@ class BM25Index:
         # Every word has a posting: reduceat would take the next word's for one that has none.
         every = self._starts[:-1]
         self._most = np.maximum.reduceat(self._parts, every) if size else self._parts
+        # A frequent word's parts as float32 (passages,), 0 where it does not occur.
         self._columns: dict[int, NDArray[np.float32]] = {}
         for number in np.flatnonzero(frequencies > _FREQUENT * self._count).tolist():
             self._columns[number] = column = np.zeros(self._count, np.float32)
@@ -120,12 +127,14 @@ class BM25Index:
 
     def best(self, query: str, k: int) -> Ranking:
         """The ``k`` best passages; those without any word of the query are left out."""
+        # Without any known word, all scores are 0, and nothing is found.
         numbers = [self._numbers[word] for word in query_words(query) if word in self._numbers]
         # Where there is little to add up, bounds would cost more than they save.
         if sum([self._costs[number] for number in numbers]) <= _FEW:
             scores = np.zeros(self._count, np.float32)
             for number in numbers:
                 self._add(number, scores)
+            # What is below the k-th best need not be sorted.
             least = _reached(scores, k) if self._count > _SLICES else _LEAST
             places = np.flatnonzero(scores >= least)
             scores = scores[places]
@@ -151,6 +160,7 @@ class BM25Index:
 
         scores = np.zeros(self._count, np.float32)
         enough, read = 0.0, 0
+        # Until a passage without any of the words read can no longer be among the best.
         while read < len(order) and left[read] >= enough:
             changed = self._add(order[read], scores)
             read += 1
@@ -158,11 +168,13 @@ class BM25Index:
             if left[read] < left[0] - left[read]:
                 enough = max(enough, _reached(changed, k))
 
+        # Those that can reach enough if all other words add their most.
         places = np.flatnonzero(scores * more >= max(enough - left[read], _LEAST))
         totals = scores[places]
         for at in range(read, len(order)):
             totals = totals + self._parts_of(order[at], places)
             enough = max(enough, _reached(totals, k))
+            # Again, by the words that are left.
             kept = totals * more + left[at + 1] >= enough
             places, totals = places[kept], totals[kept]
         return places
@@ -176,6 +188,7 @@ class BM25Index:
         begin, end = self._starts[number], self._starts[number + 1]
         holding = self._passages[begin:end]
         changed = scores[holding] + self._parts[begin:end]
+        # A passage occurs once among a word's postings, so no sum takes another one's place.
         scores[holding] = changed
         return changed
 

@@ -44,6 +44,7 @@ ANSWER_SECONDS = 60.0
 """Most seconds that a search may take; then 504."""
 
 _PROBE = "/healthz"
+# Seconds for which a call waits, at most, for requests that could join it.
 _LONGEST_PAUSE = 0.002
 _logger = logging.getLogger(__name__)
 
@@ -217,6 +218,7 @@ class Batcher:
             begin = perf_counter()
             if batch:
                 self._answer(batch)
+            # Waiting takes no more than a quarter of what the call before took.
             pause = min(_LONGEST_PAUSE, (perf_counter() - begin) / 4)
 
     def _answer(self, batch: list[_Request]) -> None:
@@ -235,6 +237,7 @@ class Batcher:
                     self._answer([request])
             return
 
+        # Rankings are in the order in which the requests' queries were joined.
         each = iter(rankings)
         for request in batch:
             request.future.set_result(list(islice(each, len(request.queries))))

@@ -158,6 +158,7 @@ class _Database(threading.local):
     def __init__(self, address: str) -> None:
         # What one thread has begun to read, another one may read on.
         self.connection = sqlite3.connect(address, uri=True, check_same_thread=False)
+        # Bytes that may be mapped: more than SQLite grants, so it maps all that it was built for.
         self.connection.execute(f"PRAGMA mmap_size = {1 << 40}")
 
 
@@ -241,6 +242,7 @@ def _write(path: Path, documents: Iterable[Document], source: str | Path) -> tup
             (count,) = database.execute("SELECT count(*) FROM passages").fetchone()
             if not count:
                 raise DataError(source, "holds no passage")
+            # The digest is of what the file gives back, not of what it was given.
             every = database.execute(_SELECT + "position >= 0 ORDER BY position")
             return count, digest_of(map(_document, every))
     except sqlite3.Error as error:

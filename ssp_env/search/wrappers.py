@@ -60,6 +60,7 @@ class HybridRetriever:
         answers = [search_each(part, queries, max(k, DEPTH)) for part in self.retrievers]
         results: Results = []
         for rankings in zip(*answers, strict=True):
+            # Fused from the others alone, a query would have another ranking while a part is away.
             failed = next((each for each in rankings if isinstance(each, ServiceError)), None)
             results.append(failed or self._fuse(all_found([*rankings]))[:k])
         return results

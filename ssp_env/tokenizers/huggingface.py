@@ -67,6 +67,7 @@ class HuggingFaceTokenizer(Joining):
         backend, added = tokenizer.backend_tokenizer, tokenizer.added_tokens_decoder
         self._added = {i: token.content for i, token in added.items()}
         reserved = {i for i, t in added.items() if t.special or _MARKUP.fullmatch(t.content)}
+        # Outside text may hold what is unknown, but never what ends a turn or pads.
         reserved = (reserved - {self.unknown_id} | {self.eos_id, self.pad_id}) - {None}
         data = for_data(backend, lambda text: _MARKUP.fullmatch(text) is not None)
         question_mark = data.encode("?", add_special_tokens=False).ids
@@ -127,6 +128,7 @@ class HuggingFaceTokenizer(Joining):
             if token is None or token in added:
                 rest = ids[start:place]
                 if start == 0 and goes_on and rest:
+                    # Read behind a letter, which is taken off: alone, it would lose a space.
                     anchor = self.inner.backend_tokenizer.encode("a", add_special_tokens=False).ids
                     texts.append(self._decode([*anchor, *rest]).removeprefix(self._decode(anchor)))
                 else:
@@ -152,6 +154,7 @@ class HuggingFaceTokenizer(Joining):
         """True if the chat template leaves out white space around a message."""
         if not self._templated:
             return False
+        # White space that a template would hardly write by itself: a vertical tab.
         return "\x0b" not in self._render([{"role": "user", "content": "\x0bSSP\x0b"}])
 
     @cached_property
@@ -182,6 +185,7 @@ class HuggingFaceTokenizer(Joining):
             return (bos if begins else "", *["\n"] * (len(roles) - 1), "")
 
         tools = {"tools": list(functions)} if functions else {}
+        # Each message is a mark with its number, to be found again in what the template makes.
         messages = [{"role": r, "content": f"SSP0{i}TEXT"} for i, r in enumerate(roles)]
         try:
             parts = re.split(_NUMBERED, self._render(messages, **tools))
@@ -190,6 +194,7 @@ class HuggingFaceTokenizer(Joining):
             if "tool" not in roles:
                 raise
             parts = self._around_calls(messages, tools)
+        # ``parts`` has the template's texts and the numbers of messages by turns.
         for i, role in enumerate(roles):
             if parts[1::2].count(str(i)) != 1:
                 raise TokenizerError(f"the chat template leaves out the {role} message; {_FIX}")

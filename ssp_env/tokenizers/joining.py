@@ -84,6 +84,7 @@ class Joiner:
 
         # Tokens that share a letter begin before the last one ends: it has to go as a whole.
         (_, stop), (following, _) = encoding.offsets[limit - 1], encoding.offsets[limit]
+        # By itself, what is left may have other tokens: it is looked at again, each time shorter.
         cut = text[: min(stop, following)] or text[:stop]
         return self.first(cut, limit) if len(cut) < len(text) else text[: max(0, len(text) - 1)]
 
@@ -130,6 +131,7 @@ class Joiner:
                 start += len(spelled) - len(spelled.lstrip())
                 stop = max(start + 1, start + len(spelled.strip()))
                 stake |= {place for place, a, b in outside if start < b and a < stop}
+        # If nothing from outside is in it, markup is that of our own parts, in their order.
         due = [token for part, ours in parts if ours for token in self._marks_in(part)]
         # A token that has letters of both may have taken the place of one of ours.
         return stake or ({place for place, _, _ in outside} if read != due else stake)
@@ -174,6 +176,7 @@ class Joiner:
         added = next((backend.id_to_token(i) for i in sorted(self._added & self._reserved)), None)
         if added is None:
             return False
+        # Behind an added token, "a" is then what it is at the beginning of a text.
         first, *rest = self._whole(f"{added}a").ids
         return first in self._added and rest == list(self._whole("a").ids)
 

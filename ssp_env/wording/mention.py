@@ -33,6 +33,7 @@ _CAPITAL_I = re.compile(r"(?<=[a-z])I(?![A-Z])")
 _SMALL_L = re.compile(r"\bl(?=[bcdfghjkmnpqrstvwxz])")
 _SIGNED_WORD = re.compile(r"(?=\S*[A-Za-z]\S*[A-Za-z])[A-Za-z0134578@$!|]{4,}")
 """A word in which digits and signs may stand for letters."""
+# Two tables, since 1, ! and | may stand for an i or for an l.
 _AS_LETTERS = [str.maketrans("0134578@$!|", f"o{one}eastbas{one}{one}") for one in "il"]
 
 _GROUPED = re.compile(r"(?<=\d)[, '](?=\d{3}(?!\d))")
@@ -105,12 +106,15 @@ def _tight(text: str) -> tuple[str, ...]:
 def _is_in(wording: str, text: str) -> bool:
     target = _words(wording)
     if not target:
+        # An answer without a word, such as "+", has to stand alone.
         symbols = " ".join(wording.split())
         alone = rf"(?:^|(?<=[\s\"'(])){re.escape(symbols)}(?=$|[\s\"').,;:?])"
         return bool(symbols) and re.search(alone, " ".join(text.split())) is not None
 
     solid = "".join(_tight(wording))
     if any(map(is_unspaced, solid)):
+        # Where words have no spaces between them, the answer may stand within a run of characters.
+        # An end of it in Latin letters or figures must not go on in the text.
         before = r"(?<![A-Za-z\d])" if solid[0].isascii() else ""
         after = r"(?![A-Za-z\d])" if solid[-1].isascii() else ""
         figure = r"(?<!\d)" if solid[0].isdecimal() else ""
@@ -119,6 +123,7 @@ def _is_in(wording: str, text: str) -> bool:
 
     if solid.lower() in FUNCTION_WORDS:
         return _is_named(solid, text)
+    # Signs count in numbers: without them, 1-2 would be 12.
     numbers = solid.isdecimal() or not any(map(str.isalpha, solid))
     forms = {target} if numbers else {target, _tight(wording)}
     runs = {_words(text)} if numbers and len(target) == 1 else {_words(text), _tight(text)}
@@ -215,9 +220,11 @@ def _is_slip(word: str, name: str) -> bool:
         return False
     word, name = word.casefold(), name.casefold()
     if len(word) > len(name):
+        # The name with its i-th letter twice.
         return any(name[:i] + name[i - 1 :] == word for i in range(1, len(name) + 1))
     end = len(name) - (len(name) < _LONG or name[-1] in "ns")
     inside = range(1, end) if len(name) >= _LETTERS else ()
+    # The name without the letter at place i.
     return any(name[:i] + name[i + 1 :] == word for i in inside)
 
 

@@ -132,6 +132,7 @@ def _looks() -> dict[str, str]:
         raise MissingExtra("text beyond ASCII (confusable-homoglyphs)", "text") from error
 
     return {
+        # A capital that looks like a small l is read as an I.
         shown: "I" if letter == "l" and shown.isupper() else letter
         for letter in string.ascii_letters + "<>/"
         for alike in confusables_data.get(letter, ())
@@ -172,6 +173,7 @@ def count_words(text: str) -> int:
     >>> count_words("Who was it?"), count_words("奥地利的首都是哪里？")
     (3, 5)
     """
+    # In a text with characters of such a script, signs that stand alone are no words.
     unspaced = len(_UNSPACED.findall(text))
     return (unspaced + 1) // 2 + sum(
         any(map(str.isalnum, word)) or not unspaced for word in _UNSPACED.sub(" ", text).split()

@@ -76,6 +76,7 @@ def names() -> tuple[str, ...]:
 
     pool: dict[str, None] = {}
     while len(pool) < NAME_POOL:
+        # One syllable or two, and an ending.
         middle = "".join(rng.choice(_SYLLABLES, size=int(rng.integers(1, 3))))
         name = (middle + str(rng.choice(_ENDINGS))).capitalize()
         if name not in taken:

@@ -174,6 +174,8 @@ class Turn:
         """True if this token completes one of the stopping texts."""
         before, text = len(self._tail), self._tail + self._tokenizer.pieces[token]
         self._tail = text[-self._reach :] if self._reach else b""
+        # A text that this token completes ends beyond what was there before, so it begins at
+        # before - len(string) + 1 or later.
         return any(
             text.find(string, max(0, before - len(string) + 1)) >= 0
             for string in self._stop.strings
@@ -200,6 +202,7 @@ class RandomNumbers:
     def uniform(self) -> float:
         """The next number from [0, 1)."""
         if not self._drawn:
+            # Reversed, because ``pop`` takes the last one first.
             self._drawn = self._plain.random(_AT_ONCE).tolist()[::-1]
         return self._drawn.pop()
 

@@ -23,6 +23,7 @@ MOST_NATS = 0.05
 """Mean distance beyond which a run ends."""
 MOST_ROWS = 32
 """Trajectories that are compared: some thousand tokens, and far less work than an update."""
+# Tokens that an error names, and tokens before each of them that it quotes.
 _NAMED = 5
 _BEFORE = 8
 
@@ -56,6 +57,7 @@ def compared_rows(
     every = [trajectory for game in games for trajectory in game.trajectories]
     played = [t for t in every if t.role is not Role.VERIFIER and plays(t.role)]
     written = [t for t in played if t.policy_tokens]
+    # Places at even distances, of which there are none where nothing was written.
     chosen = np.linspace(0, len(written) - 1, min(MOST_ROWS, len(written))).round().astype(int)
     played = [written[i] for i in chosen]
     return [recorded_row(t, "proposer" if t.role is Role.PROPOSER else "solver") for t in played]
@@ -66,6 +68,7 @@ def measure(
 ) -> Gap:
     """Compares rows, which have the engine's log-probabilities, with the learner's: ``score`` gives
     those of the tokens that the policy wrote, (tokens,), row by row."""
+    # Row and position of each token that the policy wrote, in the order of ``score``.
     places = [(row, int(i)) for row in rows for i in np.flatnonzero(row.mask)]
     behaviour = np.array([row.logprobs[i] for row, i in places], dtype=np.float64)
     learner = np.asarray(score(rows), dtype=np.float64)

@@ -101,11 +101,13 @@ class Passes:
             cache, order, logits = self._feed(group, before)
             rows = []
             for row, piece in enumerate(order):
+                # A piece that ends before its sequence is a beginning: others go on from it.
                 if piece.end < len(piece.ids):
                     done[piece] = Kept(cache, row, [*piece.ids[: piece.end]])
                 else:
                     rows.append(row)
             if rows:
+                # (pieces, vocabulary) -> (rows, vocabulary), of sequences that are all read.
                 logits_of = logits[self.tensor(rows)]
                 finished.append(Read(cache, rows, [order[row].ids for row in rows], logits_of))
         return finished
@@ -116,10 +118,12 @@ class Passes:
         if not self.way.apart:
             return self._pass(cache, ids, new)
 
+        # (rows, vocabulary); rows that idle keep 0, which nobody reads.
         logits_of = torch.zeros(len(ids), self._vocab_size, device=self.device)
         lengths = cache.lengths  # as they are now: passes make them longer
         for length in torch.unique(lengths[new > 0]):
             rows = ((lengths == length) & (new > 0)).nonzero().flatten()
+            # A copy of these rows, which are written back when they have been read.
             part = cache.select(rows)
             logits_of[rows] = self._pass(part, ids[rows], new[rows]).float()
             cache.put(rows, part)
@@ -139,6 +143,8 @@ class Passes:
         else:
             cost = _PASS_COSTS.get(self.device.type, _PASS_COSTS["cuda"])
             longest = sum(map(len, known))
+            # No common beginning saves as many tokens as all sequences have. So nothing is shared
+            # where no sequence can go on from another one's row.
             groups = passes(pieces(known, longest if self.way.anew else cost), cost)
         if not (self.way.even or self.way.apart):
             return groups
@@ -173,6 +179,7 @@ class Passes:
         # A row may be kept for longer than what is common.
         cache.lengths = self.tensor([piece.start for _, piece in rows])
 
+        # Ids (rows, width), right-padded with 0; the first ``lengths`` of each row are real.
         padded = torch.zeros(len(rows), width, dtype=torch.long)
         for row, (_, piece) in enumerate(rows):
             fed = piece.ids[piece.start : piece.end]
@@ -222,6 +229,7 @@ class Passes:
         other goes on."""
         texts: list[tuple[int, ...]] = [tuple(ids) for ids in plain.ids.tolist()]
         (one,) = self.read({texts[0][:1]: self.nothing()})
+        # A model shows whether it keeps recurrent states when it first writes to a cache.
         self.way = self.way._replace(even=one.cache.recurrent)
 
         apart = [0.0]
@@ -238,10 +246,12 @@ class Passes:
             cache = RaggedCache.gathered([(part.cache, self.tensor(part.rows)) for part in parts])
             order = [prompts.index(ids) for part in parts for ids in part.sequences]
             logits = torch.cat([part.logits for part in parts]).float()
+            # (texts, vocabulary), at the last token that was read of each.
             expected = torch.stack([plain.logprobs[text, read[text] - 1] for text in order])
             apart.append(plain.distance(logits.log_softmax(-1), expected))
 
             ids = self.tensor([texts[text][read[text]] for text in order])
+            # 1 for the text that goes on, 0 for the one that idles.
             more = self.tensor([text == going for text in order])
             logits = self.forward(cache, ids[:, None], more)[order.index(going)].float()
             expected = plain.logprobs[going, read[going]]

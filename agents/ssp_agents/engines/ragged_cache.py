@@ -42,6 +42,7 @@ class RaggedCache:
     tensor([3, 2])
     """
 
+    # What models ask of any cache.
     is_compileable = False
     is_sliding: Sequence[bool] = ()
     layers: Sequence[object] = ()
@@ -81,6 +82,7 @@ class RaggedCache:
         # Token j of row i lies at position lengths[i] + j, and sees columns up to there.
         steps = torch.arange(width, device=self.lengths.device)
         self._positions, self._new = self.lengths[:, None] + steps, new
+        # Columns that attention may look at: up to the longest row's end, padding included.
         self._visible = int(self.lengths.max()) + width
         if self._recurrent:
             # Some models move a state on in place, so what rows that idle had is put aside.
@@ -114,6 +116,7 @@ class RaggedCache:
 
         # Other states have one shape for all.
         grow = dict.fromkeys(("_keys", "_values", "_indexed"), capacity)
+        # Layer by layer, so that one can be let go as soon as it is copied.
         for name, length in {**grow, "_conv": None, "_recurrent": None}.items():
             stores = [getattr(cache, name) for cache, _ in parts]
             for layer in dict.fromkeys(layer for store in stores for layer in store):
@@ -138,6 +141,7 @@ class RaggedCache:
             whole, grows = getattr(self, name), name not in ("_conv", "_recurrent")
             for place, new in getattr(part, name).items():
                 if place not in whole:
+                    # Rows that no pass has reached yet are zeros.
                     whole[place] = new.new_zeros(len(self.lengths), *new.shape[1:])
                 if grows:
                     whole[place] = _room(whole[place], new.shape[2])
@@ -167,6 +171,7 @@ class RaggedCache:
         # Token j of row i goes to [i, :, positions[i, j]]. scatter_ would pay for the whole cache
         # where that is in half precision on a CPU.
         rows = torch.arange(len(new), device=new.device)[:, None]
+        # The two indices become the first dimensions of it: (rows, width, heads, size).
         store[layer][rows, :, self._positions] = new.transpose(1, 2)
         return store[layer][:, :, : self._visible]
 
@@ -182,6 +187,7 @@ class RaggedCache:
         """Puts each row's state before its new inputs (rows, channels, width), and moves it on. A
         model that names no kernel has moved it on itself, as a recurrent one."""
         if conv_kernel_size is None:
+            # ~i = -1 - i, which no recurrent state of the layer has as its number.
             return self.update_recurrent_state(states, layer_idx, ~state_idx)
         rows, channels, _width = states.shape
         place = layer_idx, state_idx

@@ -82,6 +82,8 @@ def pieces(sequences: Mapping[tuple[int, ...], int], least: int) -> list[Piece]:
     """
     cut: list[Piece] = []
 
+    # Sequences are a tree: where some part, what they have in common so far is read once, if
+    # that pays, and each part goes on from there.
     def branch(group: list[tuple[int, ...]], behind: Piece | None) -> None:
         # Sorted sequences that have all that was read before in common.
         first, last = group[0], group[-1]
@@ -90,8 +92,11 @@ def pieces(sequences: Mapping[tuple[int, ...], int], least: int) -> list[Piece]:
             cut.append(Piece(first, start, len(first), behind))
             return
 
+        # What the first and the last of sorted sequences have in common, all others share.
         alike = common(first, last)
         shared = min(alike, len(first) - 1)  # something is left to read for each
+        # A common piece goes on from a single row, so all of the group have to be known equally
+        # far. Of n sequences, it saves n - 1 the tokens from ``start`` to ``shared``.
         level = behind is not None or {sequences[ids] for ids in group} == {start}
         if level and (len(group) - 1) * (shared - start) >= least:
             behind = Piece(first, start, shared, behind)
@@ -126,16 +131,20 @@ def passes(wanted: Sequence[Piece], cost: int) -> list[list[Piece]]:
 
         # costs[i]: of the first i pieces; starts[i]: where the last pass of these begins.
         costs, starts = [0], [0]
+        # costs[end] = min over start of costs[start] + (end - start) width[start] + cost, because
+        # the widest of level[start:end] is its first.
         for end in range(1, len(level) + 1):
             choices: list[tuple[int, int]] = []
             for start in range(end - 1, -1, -1):
                 tokens = (end - start) * level[start].width
+                # Further starts have more tokens still. A single piece has a pass at any width.
                 if tokens > MOST_TOKENS and choices:
                     break
                 choices.append((costs[start] + tokens + cost, start))
             costs.append(min(choices)[0])
             starts.append(min(choices)[1])
 
+        # The cheapest cut, from the last pass back to the first.
         parts: list[list[Piece]] = []
         while level:
             parts.append(level[starts[len(level)] :])

@@ -36,8 +36,10 @@ def sample(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:
 def _walked(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:
     # p = softmax(logits / T), the distribution whose log-probabilities are given out.
     logits, temperatures = logits.float(), [turn.temperature for turn in turns]
+    # At temperatures 0 and 1 the scale is 1.
     if set(temperatures) - {0.0, 1.0}:
         logits = logits / _scales(turns, logits.device)
+    # (rows, vocabulary), float32.
     logprobs = torch.log_softmax(logits, dim=-1)
 
     if not any(temperatures):
@@ -48,6 +50,8 @@ def _walked(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:
         reached = logprobs.exp().cumsum(dim=-1, dtype=torch.float64)
         numbers = [0.0 if turn.stopped else turn.numbers.uniform() for turn in turns]
         aims = torch.tensor(numbers, dtype=torch.float64, device=logits.device)[:, None]
+        # The last sum is 1 up to rounding, so numbers from [0, 1) are scaled to it. A product may
+        # still round up to that sum, which is one place too far.
         tokens = torch.searchsorted(reached, aims * reached[:, -1:], right=True).squeeze(1)
         tokens = tokens.clamp(max=logits.shape[1] - 1)
         if not all(temperatures):
@@ -64,16 +68,19 @@ def _raced(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:
     vocabulary, device = logits.shape[1], logits.device
     scales, greedy = _scales(turns, device), [not turn.temperature for turn in turns]
     sums, best = _summed(logits, scales, any(greedy))  # (rows, blocks), (rows,)
+    # (rows, blocks + _BLOCK): the noise of the race of blocks, then that of the race inside of one.
     noise = _noises(turns, sums.shape[1] + _BLOCK).to(device)
     is_greedy = torch.tensor(greedy, device=device)
 
     # A greedy row's block is that of its likeliest token; its sum need not be the largest.
+    # Sums are log p_b up to a constant of the row, which changes no argmax.
     block = (sums + noise[:, : sums.shape[1]]).argmax(dim=1)
     block = torch.where(is_greedy, best // _BLOCK, block)
 
     # Inside the block: (rows, _BLOCK), where the last block may be cut short.
     columns = block[:, None] * _BLOCK + torch.arange(_BLOCK, device=device)
     inside = logits.gather(1, columns.clamp(max=vocabulary - 1)).float() / scales
+    # log (p_i / p_b) of the block's tokens; columns behind the vocabulary hold none.
     inside = torch.log_softmax(inside.masked_fill(columns >= vocabulary, -torch.inf), dim=1)
     place = (inside + noise[:, sums.shape[1] :]).argmax(dim=1)
     place = torch.where(is_greedy, best % _BLOCK, place)
@@ -96,6 +103,7 @@ def _summed(logits: Tensor, scales: Tensor, greedy: bool) -> tuple[Tensor, Tenso
         if greedy:
             best.append(part.argmax(dim=1))
         part = part / scales[row : row + step]
+        # (rows, blocks, _BLOCK) -> (rows, blocks).
         blocks = part[:, :whole].view(len(part), -1, _BLOCK).logsumexp(dim=2)
         sums.append(torch.cat([blocks, part[:, whole:].logsumexp(dim=1, keepdim=True)], dim=1))
 

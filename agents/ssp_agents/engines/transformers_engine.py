@@ -47,6 +47,8 @@ class TransformersEngine:
         self._tokenizer, self._stop = tokenizer, stop
         self._device = next(model.parameters()).device
         self.passes = Passes(model, tokenizer.vocab_size)
+        # Rows that may run side by side, set when memory has run out, and rows of the latest pass,
+        # which is what did not fit then.
         self._most_rows: int | None = None
         self._tried = 0
         self._forget()
@@ -93,6 +95,7 @@ class TransformersEngine:
         Where memory runs out, fewer rows run side by side from then on, to the same tokens.
         """
         try:
+            # Requests join where there is room, and as soon as they are many beside those that run.
             live = len(self._live())
             full = self._most_rows is not None and live >= self._most_rows
             joins = bool(self._waiting) and not full and len(self._waiting) >= _JOIN_FROM * live
@@ -133,11 +136,14 @@ class TransformersEngine:
             del self._waiting[turn.key]
             self._kept.pop(turn.key, None)
 
+        # Rows that run come first and those that join behind them. What is kept of ended turns
+        # leaves the old batch before that is taken apart.
         first = len(live)
         self._set_apart()
         if live:
             parts = [(self._cache, live), *parts]
         cache, rows = parts[0]
+        # A single cache whose rows all go on, in its order, is the batch as it is.
         if len(parts) > 1 or rows != [*range(len(cache.lengths))]:
             spent = [part for part, _ in parts]
             whole = [(part, self.passes.tensor(rows)) for part, rows in parts]
@@ -157,6 +163,7 @@ class TransformersEngine:
 
         self._tried = len(self._rows)
         last = self.passes.tensor([turn.ids[-1] for turn in self._rows])
+        # 1 for a row that goes on, 0 for one that idles.
         going = self.passes.tensor([not turn.stopped for turn in self._rows])
         logits = self.passes.forward(self._cache, last[:, None], going)  # (rows, vocabulary)
         return self._record(0, *sample(logits, self._rows))
@@ -171,6 +178,7 @@ class TransformersEngine:
 
         for part in shared.values():
             cache = part[0][1].cache
+            # A cache apart from the batch, of which every row is kept, stays as it is.
             if len(part) == len(cache.lengths) and cache is not self._cache:
                 continue
             copy = cache.select(self.passes.tensor([kept.row for _, kept in part]))
@@ -187,6 +195,7 @@ class TransformersEngine:
         finished = []
         for row, (token, value) in enumerate(zip(tokens.tolist(), values, strict=True), first):
             turn = self._rows[row]
+            # It idles in the batch, so what was drawn for it is nobody's.
             if turn.stopped:
                 continue
             if turn.take(token, value):
@@ -206,6 +215,7 @@ class TransformersEngine:
             fix = "lower game.max_prompt_tokens and game.max_response_tokens"
             raise ModelError(f"{what}: {fix} ({error or type(error).__name__})") from error
 
+        # What was sampled stays: turns wait with their tokens, and are read anew.
         self._most_rows = self._tried // 2
         self._turns, self._waiting = turns, dict(turns)
 
@@ -228,6 +238,7 @@ class TransformersEngine:
             counts = [len(equal[ids]) for ids in read.sequences]
             rows = [row for row, n in zip(read.rows, counts, strict=True) for _ in range(n)]
             parts.append((read.cache, rows))
+            # (sequences, vocabulary) -> (turns, vocabulary): equal turns share their logits.
             logits.append(read.logits.repeat_interleave(self.passes.tensor(counts), dim=0))
             turns += [turn for ids in read.sequences for turn in equal[ids]]
         return parts, torch.cat(logits), turns
@@ -245,6 +256,7 @@ class TransformersEngine:
         if not self.passes.shares:
             return known
 
+        # A row that runs has read all but the token that it sampled last.
         others = [Kept(self._cache, row, self._rows[row].read[:-1]) for row in self._live()]
         others = [kept for kept in (*self._kept.values(), *others) if kept.cache.can_be_cut]
         beginnings = Beginnings([kept.seen for kept in others])

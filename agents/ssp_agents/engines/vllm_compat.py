@@ -252,6 +252,7 @@ def _flatten_rotary() -> None:
         self: Any, positions: Tensor, query: Tensor, key: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         tokens = positions.numel()
+        # (tokens, heads, size) -> (tokens, heads * size), and back below.
         flat = None if key is None else key.reshape(tokens, -1)
         turned, turned_key = original(self, positions, query.reshape(tokens, -1), flat)
         return turned.view(query.shape), None if key is None else turned_key.view(key.shape)

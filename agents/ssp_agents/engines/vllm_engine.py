@@ -32,7 +32,9 @@ from ssp_env.errors import ModelError, ServiceError, UsageError
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Role
 
+# 256 MiB of keys and values, where vLLM runs on a CPU.
 _CPU_CACHE_BYTES = 2**28
+# Layer types of attention, as configs of `transformers` name them.
 _ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 _ADAPTER = "policy"
 
@@ -79,6 +81,7 @@ class VLLMEngine:
 
         compat.set_version(llm, 0)
         self._tied = compat.ties(llm)
+        # Logits that belong to no token of the tokenizer's must never be sampled.
         surplus = compat.logits(llm) - tokenizer.vocab_size
         if surplus < 0:
             raise ModelError(
@@ -98,6 +101,7 @@ class VLLMEngine:
                 raise UsageError("two requests that run at once have the same key")
 
             self._asked += 1
+            # A key comes again with the next turn, and vLLM may still report on the last one.
             name = f"{request.key}-{self._asked}"
             turn = Turn(request, self._stop, self._tokenizer)
             parameters = self._parameters(request)
@@ -116,6 +120,7 @@ class VLLMEngine:
         if failure := self._failure or self._lacks_weights:
             raise self._outage(failure)
 
+        # Turns that are over, and those of them that vLLM would go on with.
         finished, beyond = [], []
         for output in outputs:
             turn = self._turns.get(output.request_id)
@@ -151,6 +156,7 @@ class VLLMEngine:
         }
 
         with self._calling():
+            # The memory of weights alone: that of the cache is taken back by ``wake``.
             self._wake("weights")
             for name, tensors in policies.items():
                 if self._adapts:
@@ -161,6 +167,7 @@ class VLLMEngine:
                 raise ServiceError("engine", "it keeps what it computed with the old weights")
             compat.set_version(self._llm, version)
 
+        # What failed until here is kept until there are new weights, not for one step alone.
         self._lacks_weights, self._failure = self._failure, None
         self.weights_version = version
 
@@ -188,6 +195,7 @@ class VLLMEngine:
     def _load_adapters(self, policy: str, state: Mapping[str, Tensor]) -> None:
         folder = TemporaryDirectory(prefix="ssp-adapters-")
         save_adapters(state, folder.name)
+        # The folder of the adapters before these goes with the object that stood here.
         self._adapters[policy] = folder
         if not self._llm.add_lora(self._lora_request(policy, load_inplace=True)):
             raise ServiceError("engine", "it did not take the adapters")
@@ -201,6 +209,7 @@ class VLLMEngine:
     def _lora_request(self, policy: str, **more: Any) -> Any:
         from vllm.lora.request import LoRARequest
 
+        # vLLM counts adapters from 1. A policy that is loaded again keeps its number.
         number = [*self._adapters].index(policy) + 1
         return LoRARequest(policy, number, self._adapters[policy].name, **more)
 
@@ -316,6 +325,7 @@ def open_vllm(
         sleeps=sleeps,
         tensor_parallel=tensor_parallel,
     )
+    # As many adapters have to be there at once as there are policies.
     count = 1 if policy_of is None else len({policy_of(role) for role in Role})
     adapters = compat.adapter_arguments(model_dir, lora_rank, count, on_gpu=on_gpu)
     if policy_of and not adapters:

@@ -106,6 +106,7 @@ class SSP(SavedAlgorithm):
             # A runner that dies in the first step comes back with the learner's weights as well: a
             # module of the user's may draw its own at random.
             self.hand_over_weights(self.env_runner_group)
+        # One runner is asked, since all play by the same rules.
         (self._reasons,) = self._runners.map(self.env_runner_group, [methodcaller("reasons")])
         check = methodcaller("check_given", self._given.questions)
         self._runners.map(self.env_runner_group, [check])
@@ -123,6 +124,7 @@ class SSP(SavedAlgorithm):
         if not count:
             return PlacementGroupFactory([{**main, "GPU": 1}])
         both = zip(actors[:count], actors[count:], strict=True)
+        # An env runner's part of a GPU and a learner's are a whole one, in one bundle.
         pairs = [Counter(runner) + Counter(learner) for runner, learner in both]
         return PlacementGroupFactory([main, *pairs], strategy="STRICT_PACK")  # on one machine
 
@@ -172,6 +174,7 @@ class SSP(SavedAlgorithm):
         self._strategy, self._ahead, self._averages = strategy, ahead, averages
         every = self.config.verifier_refresh
         self.hand_over_weights(self.env_runner_group, bool(every) and self._steps % every == 0)
+        # Waiting for games that are played ahead is sampling, handing weights over is learning.
         seconds = {
             "sample": sampled - began + played - learnt,
             "learn": learnt - sampled + time.perf_counter() - played,
@@ -243,6 +246,7 @@ class SSP(SavedAlgorithm):
         figures = step_figures(self.last_games, self.config.learning().batch_size, joined)
         figures |= self._given.figures(self._steps)
         # Versions of weights are numbers of steps: 0 on-policy, 1 with overlap.
+        # ``_steps`` counts this step already.
         figures["staleness"] = fmean(self._steps - 1 - g.weights_version for g in self.last_games)
         self.last_figures = {n: value for n, value in figures.items() if value is not None}
 
@@ -264,6 +268,7 @@ class SSP(SavedAlgorithm):
         numbered = list(enumerate(questions))
         if group is not self.env_runner_group:
             self.hand_over_weights(group)
+        # Dealt out in turn; their numbers bring the records in order again.
         shares = [numbered[i::count] for i in range(count)]
         calls = [methodcaller("solve", share, temperature, seed) for share in shares]
         records = chain.from_iterable(self._runners.map(group, calls))

@@ -292,6 +292,7 @@ class SSPConfig(PoliciesConfig):
                 raise ConfigError(f"env_config.{key}", self.env_config[key], fix)
         if not self.model_dir:
             world = self.env_config.get("world", "mini")
+            # A world that a function makes has the mini-wiki's policy, unless another is named.
             shipped = world if isinstance(world, str) else "mini"
             if shipped not in SHIPPED:
                 fix = f"name a causal LM directory: no policy ships for {world!r}"
@@ -329,6 +330,7 @@ class SSPConfig(PoliciesConfig):
 
     def _refuse_unread(self) -> None:
         """Refuses settings and callbacks that would be read by nobody, and silently so."""
+        # A setting that differs from that of a fresh config is one that somebody has set.
         untouched = vars(type(self)())
         for name, fix in REFUSED.items():
             attribute = attribute_of(name, untouched)

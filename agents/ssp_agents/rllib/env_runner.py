@@ -112,6 +112,7 @@ class SSPEnvRunner(EnvRunner):
                 name: opened(policy.model_dir, model=modules[name].eval().lm)
                 for name, policy in self._policies.items()
             }
+            # Engines have moved the LMs; what else a module has goes there, too.
             for name in engines:
                 modules[name].to(device)
             (alone, *_) = self._policies
@@ -124,6 +125,7 @@ class SSPEnvRunner(EnvRunner):
             partner = open_engine(
                 engine, self.learning.partner, self.tokenizer, stop, device=device
             )
+            # The partner plays what the policy does not, but for a frozen verifier's turns.
             both, plays = {"policy": self.engine, "partner": partner}, self.learning.plays
             frozen = {VERIFIER} & self._policies.keys()
             self._players = ByRole(
@@ -158,6 +160,7 @@ class SSPEnvRunner(EnvRunner):
         rules = self.rules.with_config(now)
         batch = GameBatch(rules, answers_of(rules.world), num_games, seed, copy, given=given)
         play(batch, engine, temperature=self.learning.temperature)
+        # Given questions keep their order among the games.
         groups, version = iter([question.group for question in given]), engine.weights_version
         records = [
             record_game(game, rules, version, next(groups) if game.origin is Origin.GIVEN else None)
@@ -165,6 +168,7 @@ class SSPEnvRunner(EnvRunner):
         ]
         rows = rows_of(batch.games, self.learning)
 
+        # ``sampled`` adds up over the life of the process; the difference is this game batch's.
         worked = sampled.seconds - worked
         seconds = {"game": time.perf_counter() - began - worked, "engine": worked}
         sample = Sample(rows, records, batch.verified, seconds, self.worker_index or 0)
@@ -262,6 +266,7 @@ def game_batches_of(
     for number, first in enumerate(range(0, batch, size)):
         stop = min(first + size, batch)
         # Of all groups, the share that lies between the game batch's first game and its last.
+        # Where one game batch stops the next one begins, so rounded shares add up to all groups.
         num_games = (stop * groups // batch - first * groups // batch) * game.proposals
         of_batch = [*islice(left, stop - first - num_games)]
         game_batches.append(

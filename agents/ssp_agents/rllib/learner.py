@@ -121,9 +121,11 @@ class SSPLearner(HookedLearner):
 
     def _prepare(self, policy: LLMModule, learning: LearningConfig) -> None:
         small = is_small(policy.lm)
+        # Passes of a large policy on a CPU leave memory behind, which is given back after each.
         self._holds_much |= self.torch_device.type == "cpu" and not small
         policy.passes_in = passes_dtype(learning.dtype, self.torch_device, small=small)
         if self.config.is_sharded:
+            # The method by which updates have rows scored.
             sharding.shard(policy, self.torch_device, policy.passes_in, forward="forward_train")
             return
         # Layers that are computed again keep no keys and values; small policies keep their bits.
@@ -270,6 +272,7 @@ class SSPLearner(HookedLearner):
         if not Path(directory).is_dir():
             where = f"a learner on {socket.gethostname()} does not see {directory}"
             raise RunError(f"{where}: learners on several machines need a common file system")
+        # Each writes its share; where all learners hold everything, the first one writes it.
         for name in self.updates if self.config.is_sharded or sharding.is_first() else ():
             folder = sharding.weights_folder(Path(directory), name)
             sharding.save_shares(self.policy(name), self.get_optimizer(name), folder)
@@ -309,6 +312,7 @@ def learn_from(
             given = {"batch": batches[0]}
         with naming_dead_learners(learner_group):
             results = learner_group.update(**given, timesteps={"training_step": step})
+        # ``results`` are by learner, then by policy; an update's figures are by policy first.
         names = batches[0].policy_batches
         updates.append({name: [result[name] for result in results] for name in names})
     return updates
@@ -337,6 +341,7 @@ def naming_dead_learners(learner_group: Any) -> Iterator[None]:
         manager = workers_of(learner_group)
         for actor in manager.actors().values() if manager else ():
             try:
+                # An actor that is alive and idle answers within these seconds.
                 await_actor(actor, 10.0)
             except RayActorError:
                 raise LearnerDied(*DIED) from error

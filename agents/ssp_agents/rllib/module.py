@@ -68,6 +68,7 @@ class LLMModule(TorchRLModule):
         last = batch["lengths"] - 1
         with autocasting(last.device, self.passes_in):
             hidden = states(self.lm, batch["ids"])
+            # The state at each row's last token: (rows, length, width) -> (rows, width).
             rows = torch.arange(len(last), device=last.device)
 
             logits = head_logits(self.lm, hidden[rows, last])
@@ -89,6 +90,7 @@ class LLMModule(TorchRLModule):
         """As RLlib's; in a checkpoint of the algorithm, from the learners' weights."""
         folder = Path(path).absolute()
         if folder.match(f"{MODULES_FOLDER}/*"):
+            # A module's folder, MODULES_FOLDER/NAME, lies four levels below the checkpoint.
             learners = folder.parents[3] / LEARNER_FOLDER
             load_state(self, read_weights(weights_folder(learners, folder.name)))
         else:
@@ -117,6 +119,7 @@ def multi_spec(specs: Mapping[str, RLModuleSpec]) -> MultiRLModuleSpec:
 
 def describe(spec: RLModuleSpec, folder: Path) -> None:
     """Writes what a module is made of, where ``RLModule.from_checkpoint`` looks for it."""
+    # Absolute, because a checkpoint may be opened from another working directory.
     model = str(Path(spec.model_config["model"]).absolute())
     arguments = {
         "observation_space": spec.observation_space,
@@ -139,6 +142,7 @@ def module_spaces(vocab_size: int) -> tuple[gym.Space[Any], gym.Space[Any]]:
 def pack(name: str, tensor: Tensor, half: bool) -> np.ndarray:
     """An array that Ray's object store holds without a copy; numpy has no bfloat16."""
     if half and name.startswith(LM) and tensor.is_floating_point():
+        # The same bits as int16, from which ``unpack`` makes bfloat16 again.
         tensor = tensor.to(torch.bfloat16).view(torch.int16)
     packed: np.ndarray = tensor.cpu().numpy()
     return packed

@@ -41,6 +41,7 @@ def episode_figures(games: Sequence[GameRecord], roles: Roles) -> dict[str, Any]
         **_spread("episode_len", lengths),
         names.EPISODE_AGENT_RETURN_MEAN: by_agent,
         names.EPISODE_MODULE_RETURN_MEAN: {
+            # A policy of both roles earns what both earned, which is the game's return.
             policy: by_agent[plays[0]] if len(plays) == 1 else _mean(returns)
             for policy, plays in roles.items()
         },
@@ -76,6 +77,7 @@ def log_step(
     share = nan if figures.get("valid_rate") is None else 0.0
     complete = {f"invalid_{reason}": share for reason in reasons}
     complete |= {f"learner_{name}": nan for name in FIGURES}
+    # Figures that are known take the place of what stands for them.
     complete |= {name: nan if value is None else value for name, value in figures.items()}
     metrics.log_dict(complete, key=("ssp", "figures"), reduce="item")
 

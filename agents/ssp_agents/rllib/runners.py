@@ -59,6 +59,7 @@ class Runners:
     def keep_verifier(self, weights: Any, policy: str) -> None:
         """Copies what a policy has of these weights, for the frozen verifier."""
         weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
+        # np.array copies: what is packed may lie in the learner's memory, which updates change.
         self.verifier = {
             name: np.array(pack(name, as_tensor(tensor), self.in_half))
             for name, tensor in weights[policy].items()
@@ -83,6 +84,7 @@ class Runners:
             group.local_env_runner.set_state(state)
             return
         if self._verifier is not None:
+            # Stored once, however often it is sent.
             self._stored = self._stored or ray.put(self._verifier)
             state[VERIFIER] = self._stored
         if not isinstance(weights, ray.ObjectRef):
@@ -125,6 +127,7 @@ class Runners:
         begun: dict[ray.ObjectRef, _Begun] = {}
         results: dict[int, T] = {}
 
+        # Each round hands calls that wait to runners that are free, and takes one result.
         while len(results) < len(calls):
             while waiting and not manager.healthy_actor_ids():
                 self._await_one(group)
@@ -143,6 +146,7 @@ class Runners:
                 continue
             job = begun.pop(ended)
             try:
+                # An error of the call is a part of the result; Ray's own mean that the runner died.
                 results[job.call], raised = ray.get(ended)
             except RayTaskError as error:
                 raise error.as_instanceof_cause() from error
@@ -168,6 +172,7 @@ class Runners:
     ) -> ray.ObjectRef | None:
         """Waits for a call to end; meanwhile, looks for runners that could take waiting ones."""
         manager, now = workers_of(group), time.monotonic()
+        # A call that is neither waiting nor over has begun, so there is one at least.
         timeout = max(0.0, min(job.deadline for job in begun.values()) - now)
         if looking and len(manager.healthy_actor_ids()) < manager.num_actors():
             timeout = min(timeout, PROBE_EVERY)
@@ -185,6 +190,7 @@ class Runners:
 
     def _await_one(self, group: EnvRunnerGroup) -> None:
         restarts = self._config.restart_failed_env_runners
+        # Where Ray restarts nobody, there is nobody to wait for.
         deadline = time.monotonic() + restarts * self._config.env_runner_restore_timeout_s
         while time.monotonic() < deadline:
             if self.revive(group, PROBE_FOR):

@@ -152,6 +152,7 @@ def _learn(
             figures = update(tensors, step)
             if figures["skipped_updates"]:
                 raise RunError(f"step {step + 1}: the gradient is not finite; lower --lr")
+            # The loss is a sum of one mean for each role.
             loss = figures["loss"] / len({row.role for row in batch})
             directory.append_metrics({"step": step + 1, "imitation_loss": loss})
             print(f"step {step + 1}/{config.steps}: {loss:.3f} nats a token", file=sys.stderr)

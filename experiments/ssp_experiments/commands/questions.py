@@ -131,6 +131,7 @@ def ledger(games: Iterable[Played], run: str | Path) -> list[dict[str, Any]]:
             for attempt in game.attempts
         ]
         played = RECORD.dump_python(game, mode="json", include=PLAYED)
+        # Later games about a question add to the entry that its first one has made.
         entry = entries.setdefault((game.question, game.initial_state.truth.id), first)
         entry["games"].append({**place, "origin": game.origin, **played, "attempts": attempts})
 
@@ -157,6 +158,7 @@ def written(games: Iterable[Played]) -> pd.DataFrame:
         if game.origin != "proposed" or not game.question:
             continue
         true, answers = game.truly_correct, len(game.right_answers or ())
+        # Whether it is sound, ambiguous or wrong; both of the latter may be true.
         truth = (true and answers == 1, answers > 1, not true) if true is not None else [None] * 3
         verified = None if game.verification is None else game.verification.correct
         right = [attempt for attempt in game.attempts if attempt.right]

@@ -139,6 +139,7 @@ def arms_of(runs: Sequence[Run]) -> list[Arm]:
     ).fillna("null")
     seeds = settings.pop("seed")
     kinds = settings.agg(" ".join, axis="columns")
+    # How many runs of the same settings and seed came before each.
     copies = seeds.groupby([kinds, seeds]).cumcount()
     differ = [*settings.columns[settings.nunique() > 1]]
 

@@ -15,6 +15,7 @@ _LONGEST = 107 - len("/ray/session_2026-11-28_00-00-00_000000_1234567/sockets/pl
 """Most bytes of the folder beneath which Ray keeps its sockets: their paths may have 107."""
 # A client of HTTP/2 begins with these lines and its settings; a server answers with its own.
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+# Type of a frame of settings, which is the fourth of the nine bytes that a frame begins with.
 _SETTINGS = 4
 
 

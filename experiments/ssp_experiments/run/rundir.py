@@ -54,11 +54,13 @@ class RunDirectory:
         A new run that fails or is interrupted before it wrote a line of metrics leaves nothing
         behind.
         """
+        # The directory itself is locked, so it is made before.
         made = disk.make_directories(self.path)
         begun = False
         try:
             with disk.locked(self.path):
                 step = self._first_step(config, resume, taught)
+                # What has a checkpoint is never cleared away below.
                 begun = step == 0
                 if step:
                     self.go_back()
@@ -254,6 +256,7 @@ class RunDirectory:
                 if played > step:
                     file.unlink()
             self.summary.unlink(missing_ok=True)
+            # What a kill has left half written.
             for left in self.path.rglob(".*unfinished*"):
                 if left.is_dir():
                     shutil.rmtree(left)

@@ -51,6 +51,7 @@ def tracking(config: RunConfig, directory: RunDirectory, steps_done: int) -> Ite
     """The run's tracker. It has shown, or shows now, the steps that are done; each later one is
     shown once, also where a learner's death has it played again."""
     before = directory.read_metrics() if steps_done else []
+    # Before anything is shown, -1: step 0 is the base policy.
     shown = steps_done if before else -1
     with TRACKERS[config.tracker](config, directory, before) as log:
 
@@ -143,6 +144,7 @@ def mlflow(config: RunConfig, directory: RunDirectory, before: Sequence[Line]) -
         client.set_terminated(name)
 
 
+# Characters that MLflow takes of a setting's value.
 _LONGEST_PARAM = 6000
 
 TRACKERS: dict[

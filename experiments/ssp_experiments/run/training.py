@@ -218,6 +218,7 @@ class _Run:
         seconds["step"] = time.perf_counter() - began
 
         figures, games = dict(algorithm.last_figures), algorithm.last_games
+        # The file of games says by which numbers this step was played.
         played = at_step(self.rules.config, self.config.learning.schedules, step)
         self.directory.write_games(step, replace(self.rules, config=played), games)
         self.progress.step(step, figures, seconds["step"])
@@ -301,6 +302,7 @@ def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[
     """The result of a finished run, from what its directory holds; refused where an outage has left
     nothing of a group of questions in the last evaluation."""
     lines = directory.read_metrics()
+    # The first line is the base policy's, of step 0.
     base, final = lines[0], lines[-1]
     if silent := base["accuracy"].keys() - final["accuracy"].keys():
         what = f"after the last step, no question of group {min(silent)} could be judged"

@@ -61,6 +61,7 @@ class Sweep(Settings):
 
     def all_arms(self) -> dict[str, dict[str, Any]]:
         """Arms and grid taken together: by name, the settings by dotted name."""
+        # A setting goes by the last part of its name, unless two settings of the grid share that.
         last = [name.rpartition(".")[2] for name in self.grid]
         short = [
             part if last.count(part) == 1 else name
@@ -121,6 +122,7 @@ def trials(sweep: Sweep) -> list[Trial]:
 
         # A name that every file system takes.
         folder = re.sub(r"[^a-z0-9.=+]+", "-", arm.lower()).strip("-.")
+        # Names of arms may differ in nothing but signs.
         if not folder or folder in folders:
             folder = f"arm-{len(folders)}-{folder}"
         folders.append(folder)

@@ -60,6 +60,7 @@ class Results:
         ends: dict[tuple[str, int], pd.Series] = {}
         for trial, state in self.states:
             place = directory.run(trial)
+            # Without a whole line of metrics there is nothing to show yet.
             if not place.metrics.exists() or b"\n" not in place.metrics.read_bytes():
                 continue
             run = read_run(trial.name, place.path)
@@ -98,6 +99,7 @@ class Results:
 
     def _accuracies(self) -> Table:
         started = self.steps[(self.steps["step"] == 0) & self.steps["state"].isin(ENDED)]
+        # Rounded, so that means of equal numbers are found equal.
         base = started.groupby("arm", sort=False)[self.groups].mean().round(9)
         # Arms usually begin with the same policy; whatever the seed, it has no interval.
         if len(base.drop_duplicates()) == 1:

@@ -23,6 +23,7 @@ class RandomDocuments:
         return [self._drawn(query, min(k, len(self._corpus))) for query in queries]
 
     def _drawn(self, query: str, k: int) -> list[Document]:
+        # A hash that is the same in every process.
         rng = np.random.default_rng(zlib.crc32(query.encode()))
         places = rng.choice(len(self._corpus), k, replace=False)
         return [self._corpus[int(place)] for place in places]

@@ -59,6 +59,7 @@ def tune_trials(
         for trial in trials
     ]
     actors = max(t.config.compute.env_runners + t.config.compute.learners for t in trials)
+    # At most one table in 30 seconds.
     reporter = tune.CLIReporter(
         metric_columns=SHOWN, parameter_columns={"trial/seed": "seed"}, max_report_frequency=30
     )
@@ -92,6 +93,7 @@ def tune_trials(
         directory.failure(trial).unlink(missing_ok=True)
         if trial.name in failed:
             write_atomically(directory.failure(trial), failed[trial.name])
+    # A trial that has neither failed nor ended was interrupted.
     if any(t.name not in failed and directory.state(t) not in ENDED for t in trials):
         raise KeyboardInterrupt
     return failed

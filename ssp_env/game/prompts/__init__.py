@@ -96,6 +96,7 @@ class Template:
         """The final line break of a text file is ignored; other white space is not. ``frame`` is
         what a chat template puts around a message."""
         parts = _PLACEHOLDER.split(text.removesuffix("\n"))
+        # Literals and placeholders by turns; a literal comes first and last, if only an empty one.
         self.literals, self.fields = parts[0::2], parts[1::2]
 
         needed, optional = FIELDS[name]
@@ -360,6 +361,7 @@ class Prompts:
     def unframed(self, text: str) -> str:
         """What the environment shows, without what a chat template puts around it."""
         frames = [self.frame_of(name) for name in FIELDS]
+        # Several may fit, the empty one always: the longest is taken off.
         before = [b for b, _ in frames if text.startswith(b)]
         after = [a for _, a in frames if text.endswith(a)]
         return text.removeprefix(max(before, key=len)).removesuffix(max(after, key=len))

@@ -90,6 +90,7 @@ def in_messages(
         # The final line break of a text is ignored.
         texts[role] = "".join(itertools.chain(*zip(lines, [*between, "\n"], strict=True)))
         if len(messages) > 1:
+            # Where each message begins and ends in the text of all.
             places, at = [], 0
             for (author, _), line, behind in zip(messages, lines, [*between, ""], strict=True):
                 places.append((author, at, at + len(line)))

@@ -107,6 +107,7 @@ def authored(name: str, text: str) -> list[tuple[str, str]]:
             raise ConfigError(f"game.prompts.{name}", line.strip(), nearest(said, _AUTHORS))
 
     first, *more = _AUTHOR.split(text)
+    # Authors and their texts by turns.
     messages = list(zip(more[0::2], more[1::2], strict=True))
     if first.strip() or not messages:
         messages.insert(0, ("user", first))

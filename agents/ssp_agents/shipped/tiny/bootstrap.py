@@ -174,6 +174,7 @@ def batches(pool: list[Trace], rng: np.random.Generator) -> Iterator[list[Trace]
     length, which saves a third of the padding."""
     parts: list[list[Trace]] = [[]]
     for trace in sorted(pool, key=lambda trace: len(trace.ids)):
+        # Lengths rise, so the batch would be padded to this trace's.
         if len(trace.ids) * (len(parts[-1]) + 1) > TOKENS_PER_STEP:
             parts.append([])
         parts[-1].append(trace)

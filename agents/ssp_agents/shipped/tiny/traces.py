@@ -122,6 +122,7 @@ class TraceWriter:
         trace.show(rules.prompts.solver(question, self.game.max_searches))
         stop_after = len(hops)
         for count in range(1, len(hops)):
+            # Behind the first hop, haste depends on its relation; later on it does not.
             careless = PREMATURE if hops[0].relation in CARELESS else 0.0
             haste = careless if count == 1 else PREMATURE_DEEP
             if self.rng.random() < haste and self._faults:

@@ -123,6 +123,7 @@ class TraceWriter:
 
     def _relation(self) -> Trace | None:
         place = int(np.searchsorted(self._cumulative, self.rng.random()))
+        # By rounding, the cumulated shares may end a little below 1.
         document, fact = self._stated[min(place, len(self._stated) - 1)]
         subject = subject_of(document.title)
         trace = self._asked(BY_NAME[fact.relation].ask(subject))
@@ -261,6 +262,7 @@ class TraceWriter:
         Returns the places at which the value is shown, or ``None`` if it is not."""
         shown = self._shown.get(document.id, range(0))
         wanted = self.tokenizer.encode_data(value)
+        # The place in tokens, as nearly as the text before it tells.
         near = len(self.tokenizer.encode_data(document.text[:place]))
         starts = _places_of(wanted, trace.ids[shown.start : shown.stop])
         if not starts:
