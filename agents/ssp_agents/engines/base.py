@@ -165,6 +165,7 @@ class Turn:
         """Notes a token; true while the turn goes on."""
         self.ids.append(token)
         self.logprobs.append(logprob)
+        self.numbers.advance()
         self.stopped = (
             len(self.ids) >= self._room or token in self._stop.token_ids or self._spelled(token)
         )
@@ -183,11 +184,14 @@ class Turn:
 
 
 class RandomNumbers:
-    """A turn's random numbers, which follow from its seed alone."""
+    """A turn's random numbers, which follow from its seed alone. Those of a token are the same
+    until :meth:`advance`, so that a token whose sampling failed is sampled again alike."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._drawn: list[float] = []
+        self._uniform: float | None = None
+        self._gumbel: np.ndarray | None = None
 
     # Philox is keyed by the seed itself: streams of different seeds never meet, nor do the two of
     # one seed, whose counters begin 2**192 apart.
@@ -200,12 +204,20 @@ class RandomNumbers:
         return np.random.Generator(np.random.Philox(key=self._seed, counter=1 << 192))
 
     def uniform(self) -> float:
-        """The next number from [0, 1)."""
-        if not self._drawn:
-            # Reversed, because ``pop`` takes the last one first.
-            self._drawn = self._plain.random(_AT_ONCE).tolist()[::-1]
-        return self._drawn.pop()
+        """The token's number from [0, 1)."""
+        if self._uniform is None:
+            if not self._drawn:
+                # Reversed, because ``pop`` takes the last one first.
+                self._drawn = self._plain.random(_AT_ONCE).tolist()[::-1]
+            self._uniform = self._drawn.pop()
+        return self._uniform
 
     def gumbel(self, count: int) -> np.ndarray:
-        """The next standard Gumbel noises, float64 (count,)."""
-        return self._noise.gumbel(size=count)
+        """The token's standard Gumbel noises, float64 (count,)."""
+        if self._gumbel is None:
+            self._gumbel = self._noise.gumbel(size=count)
+        return self._gumbel
+
+    def advance(self) -> None:
+        """Goes on to the numbers of the next token."""
+        self._uniform = self._gumbel = None

@@ -155,6 +155,8 @@ class VLLMEngine:
             for name, weights in (state if self._policy_of else {_ADAPTER: state}).items()
         }
 
+        # What failed before says nothing of these weights: the next step tells it.
+        before, self._failure = self._failure, None
         with self._calling():
             # The memory of weights alone: that of the cache is taken back by ``wake``.
             self._wake("weights")
@@ -167,8 +169,8 @@ class VLLMEngine:
                 raise ServiceError("engine", "it keeps what it computed with the old weights")
             compat.set_version(self._llm, version)
 
-        # What failed until here is kept until there are new weights, not for one step alone.
-        self._lacks_weights, self._failure = self._failure, None
+        # Weights that failed to load are lacking until there are new ones, not for one step alone.
+        self._lacks_weights, self._failure = self._failure, before
         self.weights_version = version
 
     def _tensors_of(self, weights: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -3,7 +3,9 @@ compared: engines that are wrong on purpose, and a frozen partner."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -22,9 +24,11 @@ from engine_tests import (
 from playful import new_batch, playful_model
 
 from ssp_agents.config import EngineConfig, LearningConfig
-from ssp_agents.engines.base import Engine, StopRule, generate
+from ssp_agents.engines import transformers_engine
+from ssp_agents.engines.base import Engine, StopRule, Turn, generate
 from ssp_agents.engines.gap import MOST_NATS, MOST_ROWS, compared_rows, measure
 from ssp_agents.engines.opening import ByRole, open_engine
+from ssp_agents.engines.sampling import sample
 from ssp_agents.engines.transformers_engine import TransformersEngine
 from ssp_agents.rollout import play
 from ssp_env.errors import ModelError, ServiceError
@@ -96,6 +100,24 @@ def test_where_memory_runs_out_fewer_rows_run_at_once(most: int, attention: str)
             finish(engine)
         assert engine.running == 0
     hook.remove()
+
+
+def test_where_memory_runs_out_in_the_sampler_tokens_stay_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lm, asked, calls = made("qwen2"), requests(6, room=20), count()
+    expected = {r.key: generate(engine_for(lm), [r])[0].ids for r in asked}
+
+    def failing(logits: torch.Tensor, turns: Sequence[Turn]) -> tuple[torch.Tensor, torch.Tensor]:
+        sampled = sample(logits, turns)
+        if next(calls) == 3:
+            raise torch.OutOfMemoryError("no room")
+        return sampled
+
+    monkeypatch.setattr(transformers_engine, "sample", failing)
+    engine = engine_for(lm)
+    engine.submit(asked)
+    assert finish(engine) == expected
 
 
 def test_weights_that_are_no_numbers_are_an_outage() -> None:

@@ -121,6 +121,20 @@ def test_whatever_vllm_fails_in_voids_games_as_an_outage_of_the_engine(
         assert engine.running == 0
 
 
+def test_what_failed_before_new_weights_is_told_once(
+    rules: Rules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(VLLMEngine, "_parameters", lambda engine, request: None)
+    llm = Broken("abort_request", error=RuntimeError("not there"))
+    engine = VLLMEngine(llm, "model", *parts(rules))
+    engine.submit([Request(key=1, ids=(1, 2), max_new_tokens=3, temperature=1.0, seed=1)])
+    engine.release([1])
+    engine.update_weights({}, 1)
+    with pytest.raises(ServiceError, match="not there"):
+        engine.step()
+    assert engine.step() == []
+
+
 # -- with vLLM itself --------------------------------------------------------------------------
 
 needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
