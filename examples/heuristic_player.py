@@ -4,7 +4,7 @@
     python examples/heuristic_player.py --world wiki-mini
 
 A player reads trajectories and writes a turn in each. ``ssp_env.players`` has one that reads the
-pages of the mini-wiki, and one that blanks words out of any real text and fills them in again;
+pages of the mini world, and one that blanks words out of any real text and fills them in again;
 ``scripted_player`` chooses. Of 100 games with seed 0, all were valid and solved in small and in
 mini; in wiki-mini 89 were valid, and solved.
 """

@@ -95,8 +95,9 @@ class RunConfig(Settings):
     def _check_sections_together(self) -> Self:
         served = "openai" in (self.game.verifier, self.judge)
         if self.rules and (served or self.judge != "own" or self.search.source):
-            fix = "they choose retriever, judge and verifier themselves: leave it out, or "
-            fix += "leave out search.source, judge and openai as verifier"
+            fix = "your function chooses retriever, judge and verifier: give it these itself, as "
+            fix += "HTTPRetriever(url) for a server, and leave out --search (search.source), judge "
+            fix += "and openai as verifier; or leave out --rules"
             raise ConfigError("rules", self.rules, fix)
         if served:
             self.served_model()

@@ -301,7 +301,12 @@ def paired(first: pd.DataFrame, second: pd.DataFrame, judge: str, seed: int) -> 
 def _groups(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Rows by group, and all of them if there are several groups."""
     groups = {str(group): part for group, part in scores.groupby("group")}
-    return {**groups, "all": scores} if len(groups) > 1 else groups
+    if len(groups) > 1:
+        # Questions of a file in which others alone have a group are in one that is called so, too.
+        names = {"all": "group all"}
+        groups = {names.get(group, group): part for group, part in groups.items()}
+        groups["all"] = scores
+    return groups
 
 
 def _rng(seed: int, group: str) -> np.random.Generator:

@@ -205,7 +205,7 @@ MINI_GAME = GameConfig(
     verifier="auto",
     prompts="mini",
 )
-"""Rules for the mini-wiki and its word vocabulary: short budgets, and the world itself as the
+"""Rules for the mini world and its word vocabulary: short budgets, and the world itself as the
 verifier."""
 
 SMALL_GAME = MINI_GAME.replace(

@@ -1,4 +1,4 @@
-"""Scripted players: one for the mini-wiki, one for real text."""
+"""Scripted players: one for the mini world, one for real text."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class NearDuplicate(Cheat):
             self._asked.add(question)
             return question
 
-        # The wording changes where the world reads any wording; the mini-wiki's grammar is strict.
+        # The wording changes where the world reads any wording; the mini world's grammar is strict.
         varied = question if isinstance(turn.rules.world, MiniWorld) else f"Again: {question}"
         self._seen[varied] = turn.answer
         return varied

@@ -146,7 +146,7 @@ def _names(turn: Turn) -> list[str]:
 
 
 def _joined(turn: Turn, separator: str, names: list[str]) -> str:
-    """An answer of names with a separator, or one that the mini-wiki's vocabulary has as well."""
+    """An answer of names with a separator, or one that the mini world's vocabulary has as well."""
     # Closed vocabularies have neither "or" nor a comma.
     known = separator if turn.rules.prompts.can_spell(separator) else " ; "
     return turn.say(known.join(names) or "nothing")

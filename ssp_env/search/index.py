@@ -156,7 +156,7 @@ class SearchConfig(Settings):
     none."""
     k1: NonNegativeFloat | None = None
     """BM25's k1, of a search in memory over the world's passages (no ``source``), such as
-    Pyserini's .9; ``None``: Lucene's 1.2 (in the mini-wiki 1.5)."""
+    Pyserini's .9; ``None``: Lucene's 1.2 (in the mini world 1.5)."""
     b: Annotated[float, Field(ge=0, le=1)] | None = None
     """BM25's b, likewise, such as Pyserini's .4; ``None``: .75."""
 

@@ -121,7 +121,7 @@ class BM25Index:
             heads += per_word
 
     def describe(self) -> dict[str, Any]:
-        """The constants of the formula, where they are not those of the mini-wiki."""
+        """The constants of the formula, where they are not those of the mini world."""
         weights = (self.k1, self.b)
         return {} if weights == (TRAINED_K1, B) else dict(zip(("k1", "b"), weights, strict=True))
 

@@ -1,4 +1,4 @@
-"""The mini-wiki: a generated knowledge graph, rendered as short encyclopedia pages."""
+"""The mini world: a generated knowledge graph, rendered as short encyclopedia pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The language of the mini-wiki: a closed vocabulary, questions such as "what is the R of the R of
+"""The language of the mini world: a closed vocabulary, questions such as "what is the R of the R of
 E ?", and the facts that pages state."""
 
 from __future__ import annotations

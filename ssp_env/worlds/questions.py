@@ -144,7 +144,7 @@ ANSWERS = (
     "MuSiQue), golden_answers (FlashRAG), "
     "reward_model.ground_truth.target (verl) or ground_truth (the paper)"
 )
-WANTED = f"question with {ANSWERS}; with verl's also a prompt"
+WANTED = f"question, and {ANSWERS}; verl's rows have a prompt in place of question"
 """Fields of all forms, in words."""
 
 
@@ -211,7 +211,7 @@ def _rows(path: str | Path, *, asking: bool = False) -> Iterator[tuple[int, _Row
         row = validated(path, line, fields, form)
         if asking and not row.asked().strip():
             has = f"no question in it: {fields_of(fields)}"
-            raise DataError(path, f"{has}; give {WANTED}, the prompt as one user message", line)
+            raise DataError(path, f"{has}; give {WANTED}, as one message of the user", line)
         if row.data_source is not None and row.id is not None:
             # Files that join several data sets number each of them from 0.
             row = row.model_copy(update={"id": f"{row.data_source}/{row.id}"})

@@ -26,7 +26,7 @@ def config_of(*assignments: str, preset: str = "tiny") -> RunConfig:
 
 
 def test_the_preset_suits_the_world() -> None:
-    """Rules of the mini-wiki cut documents of real text off."""
+    """Rules of the mini world cut documents of real text off."""
     suited = {"mini": "tiny", "small": "tiny", "wiki-sentences": "wiki-small", "files": "wiki"}
     assert {world: Chosen(world=world).named_preset() for world in suited} == suited
     by_set = Chosen(set=["world=wiki-mini"])

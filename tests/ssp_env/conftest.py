@@ -18,13 +18,13 @@ from ssp_env.worlds.mini import MiniWorld
 
 @pytest.fixture(scope="session")
 def mini() -> MiniWorld:
-    """A small mini-wiki."""
+    """A small mini world."""
     return MiniWorld(seed=3, entities=60)
 
 
 @pytest.fixture(scope="session")
 def words() -> WordTokenizer:
-    """The mini-wiki's vocabulary, with the usual tags."""
+    """The mini world's vocabulary, with the usual tags."""
     return word_tokenizer()
 
 

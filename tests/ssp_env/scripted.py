@@ -1,4 +1,4 @@
-"""Scripts that play the mini-wiki, batches of them, and games that are saved."""
+"""Scripts that play the mini world, batches of them, and games that are saved."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ OPENING = Tags(tools=("open",))
 
 
 def word_tokenizer(tags: Tags | None = None) -> WordTokenizer:
-    """The mini-wiki's vocabulary, with these tags, or the usual ones."""
+    """The mini world's vocabulary, with these tags, or the usual ones."""
     return WordTokenizer(vocabulary(), (tags or Tags()).all())
 
 

@@ -292,7 +292,7 @@ class SSPConfig(PoliciesConfig):
                 raise ConfigError(f"env_config.{key}", self.env_config[key], fix)
         if not self.model_dir:
             world = self.env_config.get("world", "mini")
-            # A world that a function makes has the mini-wiki's policy, unless another is named.
+            # A world that a function makes has the mini world's policy, unless another is named.
             shipped = world if isinstance(world, str) else "mini"
             if shipped not in SHIPPED:
                 fix = f"name a causal LM directory: no policy ships for {world!r}"

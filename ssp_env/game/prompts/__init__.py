@@ -6,7 +6,7 @@ These sets ship: ``plain`` (for instruction-following models), ``paper`` (all th
 prompts ask for, in words of our own), ``compact`` (a sentence or two, for small models that are
 trained to play; see ``ssp imitate``), ``few-shot`` (a system message, and worked examples as turns
 of the chat, for models that cannot play yet), ``tools`` (for models that call functions), ``mini``
-(for the words of the mini-wiki), and those of other projects' checkpoints.
+(for the words of the mini world), and those of other projects' checkpoints.
 
 The format of other projects' sets (tags, what surrounds documents, system messages) is read from
 their released code. The sentences are ours; a checkpoint was trained on other ones.

@@ -230,6 +230,13 @@ def test_your_own_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert re.search(r"^ *mine +1 ", shown, re.MULTILINE), "one of the two is drawn"
     assert "group long is not in the table: its one question is void" in shown
 
+    # A question without a group, beside others: its row is not the row of all.
+    lines[1].pop("group")
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines[:2]))
+    rows = figures(capsys, "--questions", str(file))["evaluations"][0]["rows"]
+    counts = [(row["group"], row["questions"]) for row in rows if row["judge"] == rows[0]["judge"]]
+    assert counts == [("group all", 1), ("mine", 1), ("all", 2)]
+
     # Text that the policy could only read as unknown tokens is no measure of it.
     file.write_text(json.dumps({"question": "Who directed Nighthawks?", "answers": ["Malmuth"]}))
     assert main(["eval", "--questions", str(file)]) == 2

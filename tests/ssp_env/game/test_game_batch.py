@@ -1,4 +1,4 @@
-"""Batches of games in the mini-wiki, played by scripts: what becomes of games, what both roles are
+"""Batches of games in the mini world, played by scripts: what becomes of games, what both roles are
 paid, and what the record says."""
 
 from __future__ import annotations

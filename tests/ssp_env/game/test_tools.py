@@ -70,7 +70,7 @@ ECHO = Tool("echo", "words", "Repeats what it is given.", "What to repeat.", Ech
 
 @pytest.fixture(scope="module")
 def opening() -> WordTokenizer:
-    """The mini-wiki's vocabulary, with a tag for ``open``."""
+    """The mini world's vocabulary, with a tag for ``open``."""
     return word_tokenizer(OPENING)
 
 

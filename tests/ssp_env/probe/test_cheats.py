@@ -33,7 +33,7 @@ PAYS, HELD, OPEN = Finding.PAYS, Finding.HELD, Finding.OPEN
 
 
 def rules_of(world: MiniWorld, *, spelled: bool = False, **parts: Any) -> Rules:
-    """The mini-wiki's rules; ``spelled`` plays in bytes, so that any text can be written."""
+    """The mini world's rules; ``spelled`` plays in bytes, so that any text can be written."""
     game = {"attempts": 2, **parts.pop("game", {})}
     if spelled:
         longer = {"max_prompt_tokens": 8192, "max_response_tokens": 8192, "max_query_tokens": 99}

@@ -1,5 +1,5 @@
-"""The mini-wiki (disjoint graphs, reachable answers, a grammar that reads what it writes, an honest
-reader), worlds from a user's files, and wiki-mini."""
+"""The mini world (disjoint graphs, reachable answers, a grammar that reads what it writes, an
+honest reader), worlds from a user's files, and wiki-mini."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from ssp_env.worlds.mini_language import vocabulary
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
-    """The mini-wiki's words and tags as a `transformers` tokenizer, with `WordTokenizer`'s ids."""
+    """The mini world's words and tags as a `transformers` tokenizer, with `WordTokenizer`'s ids."""
     words = WordTokenizer(vocabulary(), Tags().all())
     raw = RawTokenizer(
         WordLevel({token: i for i, token in enumerate(words.tokens)}, unk_token=UNKNOWN)
@@ -48,8 +48,8 @@ HEAD_SIZE = 64
 def tiny_config(vocab_size: int, width: int = WIDTH) -> Lfm2Config:
     """Four layers: convolution, attention, convolution, attention.
 
-    ``width`` is a multiple of ``HEAD_SIZE``; with the vocabulary of the mini-wiki, 64, 128, 192 and
-    320 give 0.3, 0.9, 2.0 and 5.2 million parameters.
+    ``width`` is a multiple of ``HEAD_SIZE``; with the vocabulary of the mini world, 64, 128, 192
+    and 320 give 0.3, 0.9, 2.0 and 5.2 million parameters.
     """
     return Lfm2Config(
         vocab_size=vocab_size,
