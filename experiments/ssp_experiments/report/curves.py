@@ -13,11 +13,13 @@ import pandas as pd
 from ssp_env.disk import replacing
 from ssp_env.errors import RunError
 from ssp_experiments.options import plural
-from ssp_experiments.report.runs import ACCURACY, MEAN, REASON, Arm, Run
+from ssp_experiments.report.runs import ACCURACY, MEAN, REASON, Arm, Run, looks_of
 from ssp_experiments.stats import over_runs
 
 FEWEST = 3
-"""Seeds from which on a picture has intervals; those of two reach beyond everything."""
+"""Seeds from which on means have intervals; those of two reach beyond everything."""
+DASHES = ("-", "--", ":", "-.")
+"""Of a picture's arms, so that curves that coincide are both seen."""
 PLOTTED = (
     *("solver_reward", "proposer_reward", "valid_rate", "true_share", "ambiguous_share"),
     *("question_hops", "solver_searches", "seconds.step"),
@@ -103,7 +105,7 @@ def in_words(name: str) -> str:
         return group_in_words(match[1] or match[2])
     name = re.sub(rf"^({REASON}|learner_|seconds\.)", "", name)  # its heading says that
     name = re.sub(r"^(proposer|solver)_(tokens|searches|overlong|reward)$", r"\1", name)
-    return re.sub(r"[_.]+", " ", name)
+    return re.sub(r"[_.]+", " ", name).replace("grad norm", "gradient norm")
 
 
 def group_in_words(group: str) -> str:
@@ -114,13 +116,20 @@ def group_in_words(group: str) -> str:
 def titled(name: str) -> str:
     """The title of a figure that has a chart to itself."""
     title, label = charts([name])[0][0]["title"], in_words(name)
+    if title.lower() in label:
+        return label.capitalize()
     return title if label in title.lower() else f"{title}: {label}"
 
 
 def curve(run: Run, name: str) -> pd.DataFrame:
     """A figure (``y``) by step, where it is known; an accuracy with the ends of its interval
     (``low``, ``high``)."""
-    points = run.figures.reindex(columns=[name]).set_axis(["y"], axis=1).dropna()
+    figures = run.figures
+    if name.startswith(REASON) and name not in figures and "valid_rate" in figures:
+        # No proposal of this run has failed for it.
+        figures = figures[["valid_rate"]].dropna() * 0.0
+        figures.columns = [name]
+    points = figures.reindex(columns=[name]).set_axis(["y"], axis=1).dropna()
     if points.empty or not name.startswith(ACCURACY) or name == MEAN:
         return points
     group = name.removeprefix(ACCURACY)
@@ -129,15 +138,23 @@ def curve(run: Run, name: str) -> pd.DataFrame:
     return points
 
 
-def mean_curve(curves: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Means over runs with their intervals, at the steps that all of them have."""
+def mean_curve(curves: Sequence[pd.DataFrame], share: bool) -> pd.DataFrame:
+    """Means over runs, at the steps that all of them have; of :data:`FEWEST` runs or more with
+    their intervals, which end where the figure does: at 0, or at 1."""
     if len(curves) == 1:
         return curves[0]
     # A row per step, a column per run. A mean over fewer runs would jump where one of them ends.
     common = pd.concat([curve["y"] for curve in curves], axis="columns").dropna()
+    if len(curves) < FEWEST:
+        return common.mean(axis="columns").to_frame("y")
     means = [over_runs(values) for values in common.to_numpy().tolist()]
     rows = [(mean.mean, mean.low, mean.high) for mean in means]
-    return pd.DataFrame(rows, common.index, ["y", "low", "high"])
+    points = pd.DataFrame(rows, common.index, ["y", "low", "high"])
+    if (common >= 0).all(axis=None):
+        points["low"] = points["low"].clip(lower=0.0)
+    if share:
+        points["high"] = points["high"].clip(upper=1.0)
+    return points
 
 
 # -- of the page -------------------------------------------------------------------------------
@@ -149,7 +166,7 @@ def chart_data(runs: Sequence[Run], arms: Sequence[Arm]) -> list[dict[str, Any]]
     A chart of one run has a curve per figure; of several runs, each figure has a chart with a curve
     per run, and one per arm with the 95% interval over its seeds.
     """
-    drawn = []
+    drawn, looks = [], looks_of(runs, arms)
     for about, names in charts({name for run in runs for name in run.figures}):
         known = {name: [curve(run, name) for run in runs] for name in names}
         shown = {
@@ -158,21 +175,28 @@ def chart_data(runs: Sequence[Run], arms: Sequence[Arm]) -> list[dict[str, Any]]
             if name.startswith(ACCURACY) or any(c["y"].any() for c in curves)
         }
         if len(runs) == 1 and shown:
-            series = [(in_words(name), i, shown[name][0]) for i, name in enumerate(shown)]
+            series = [
+                (in_words(name), {"colour": i, "dash": i}, shown[name][0])
+                for i, name in enumerate(shown)
+            ]
             drawn.append({**about, **_plain(series, [])})
         for name, curves in shown.items() if len(runs) > 1 else ():
-            series = [(run.key, i, curves[i]) for i, run in enumerate(runs)]
+            series = [(run.key, looks[i], curves[i]) for i, run in enumerate(runs)]
             means = [
-                (arm.name, arm.runs[0], mean_curve([curves[i] for i in arm.runs]))
-                for arm in arms
+                (
+                    arm.name,
+                    {"colour": place, "dash": place},
+                    mean_curve([curves[i] for i in arm.runs], about["share"]),
+                )
+                for place, arm in enumerate(arms)
                 if len(arms) < len(runs)
             ]
             drawn.append({**about, "title": titled(name), **_plain(series, means)})
     return drawn
 
 
-Curves = Sequence[tuple[str, int, pd.DataFrame]]
-"""Label, number of the colour and points."""
+Curves = Sequence[tuple[str, dict[str, int], pd.DataFrame]]
+"""Label, numbers of the colour and of the dashes, and points."""
 
 
 def _plain(series: Curves, means: Curves) -> dict[str, Any]:
@@ -180,12 +204,12 @@ def _plain(series: Curves, means: Curves) -> dict[str, Any]:
     steps = sorted({step for *_, points in series for step in points.index.tolist()})
 
     # More digits would be noise, and most of the page.
-    def plain(label: str, colour: int, points: pd.DataFrame) -> dict[str, Any]:
+    def plain(label: str, look: dict[str, int], points: pd.DataFrame) -> dict[str, Any]:
         columns = {
             name: [float(f"{value:.6g}") if math.isfinite(value) else None for value in column]
             for name, column in points.reindex(steps).items()
         }
-        return {"label": label, "colour": colour, **columns}
+        return {"label": label, **look, **columns}
 
     both = {"series": series, "means": means}
     return {"x": steps, **{kind: [plain(*one) for one in curves] for kind, curves in both.items()}}
@@ -208,9 +232,11 @@ def draw_runs(
             curves = [curve(runs[i], name) for i in arm.runs]
             if not is_accuracy:
                 curves = [points.rolling(smooth, min_periods=1).mean() for points in curves]
-            mean, look = mean_curve(curves), {"color": f"C{place % 10}"}
+            about = charts([name])[0][0]
+            mean, look = mean_curve(curves, about["share"]), {"color": f"C{place % 10}"}
             marker = "o" if is_accuracy else None
-            axis.plot(mean.index, mean["y"], marker=marker, label=arm.name, **look)
+            style = DASHES[place % len(DASHES)]
+            axis.plot(mean.index, mean["y"], style, marker=marker, label=arm.name, **look)
             if len(curves) >= FEWEST:
                 ends = mean["low"], mean["high"]
                 axis.fill_between(mean.index, *ends, alpha=0.12, linewidth=0, **look)

@@ -23,7 +23,7 @@ from ssp_env.replay import SavedGame
 from ssp_env.types import Document
 from ssp_experiments.config import flat
 from ssp_experiments.report.curves import chart_data, curve, group_in_words, mean_curve
-from ssp_experiments.report.runs import ACCURACY, Run, arms_of, written
+from ssp_experiments.report.runs import ACCURACY, Run, arms_of, looks_of, written
 
 PARTS = Path(__file__).parent / "page"
 STYLES = ("vendor/uPlot.min.css", "report.css")
@@ -51,6 +51,9 @@ def page_html(runs: Sequence[Run], scripts: dict[str, str], live: bool = False) 
         "base-uri 'none'; form-action 'none'; img-src data:"
     )
     title = runs[0].key if len(runs) == 1 else f"{len(runs)} runs"
+    places = {run.path.resolve().parent for run in runs}
+    if len(places) == 1 and (place := places.pop()).name == "trials":
+        title = f"{place.parent.name}: {title}"
     shell = TEMPLATES.get_template("shell.html")
     return shell.render(policy=policy, style=style, script=script, scripts=scripts, title=title)
 
@@ -58,12 +61,13 @@ def page_html(runs: Sequence[Run], scripts: dict[str, str], live: bool = False) 
 def described(runs: Sequence[Run], live: bool) -> dict[str, Any]:
     """All that the page holds besides games: rendered tables, and curves as plain data."""
     arms = arms_of(runs)
+    looks = looks_of(runs, arms)
     groups = sorted({g for run in runs for line in run.evaluated for g in line["accuracy"]})
     means = {
         arm.name: {
             group: mean.iloc[-1]
             for group in groups
-            if len(mean := mean_curve([curve(runs[i], ACCURACY + group) for i in arm.runs]))
+            if len(mean := mean_curve([curve(runs[i], ACCURACY + group) for i in arm.runs], True))
         }
         for arm in arms
         if len(arm.runs) > 1
@@ -81,9 +85,10 @@ def described(runs: Sequence[Run], live: bool) -> dict[str, Any]:
     return {
         "live": live,
         "state": state,
-        "overview": overview.render(runs=runs, groups=groups, means=means),
+        "overview": overview.render(runs=runs, arms=arms, looks=looks, groups=groups, means=means),
         "settings": settings.render(
             runs=runs,
+            looks=looks,
             about=compared(about),
             settings=compared([flat(run.config) for run in runs]),
             fingerprint=compared(prints),
@@ -93,9 +98,10 @@ def described(runs: Sequence[Run], live: bool) -> dict[str, Any]:
         "runs": [
             {
                 "key": run.key,
+                "colour": look["colour"],
                 "steps": [[n, str(f.stat().st_mtime_ns)] for n, f in run.files.items()],
             }
-            for run in runs
+            for run, look in zip(runs, looks, strict=True)
         ],
     }
 
@@ -104,8 +110,13 @@ def compared(values: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
     """Rows of a table: every name with its value in each run, as text."""
     names = dict.fromkeys(name for run in values for name in run)
     return [
-        (name, *(written(run[name]) if name in run else "–" for run in values)) for name in names
+        (name, *(_shown(run[name]) if name in run else "–" for run in values)) for name in names
     ]
+
+
+def _shown(value: Any) -> str:
+    """A value in a table, in six digits."""
+    return f"{value:.6g}" if isinstance(value, float) else written(value)
 
 
 def packed(value: Any) -> str:

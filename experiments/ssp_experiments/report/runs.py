@@ -120,6 +120,19 @@ class Arm:
     """Their places."""
 
 
+def looks_of(runs: Sequence[Run], arms: Sequence[Arm]) -> list[dict[str, int]]:
+    """How each run is drawn: the ``colour`` of its arm, dashed by its place there. Where each arm
+    has one run, dashes differ as well, so that curves that coincide are both seen."""
+    if len(arms) == len(runs):
+        return [{"colour": i, "dash": i} for i in range(len(runs))]
+    looks = {
+        run: {"colour": colour, "dash": dash}
+        for colour, arm in enumerate(arms)
+        for dash, run in enumerate(arm.runs)
+    }
+    return [looks[i] for i in range(len(runs))]
+
+
 def arms_of(runs: Sequence[Run]) -> list[Arm]:
     """Groups runs that differ in nothing but their seed, machines and services.
 

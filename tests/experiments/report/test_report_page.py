@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import pandas as pd
 import pytest
 from small_runs import GAMES, HOSTILE, add_step, make_run
 
@@ -158,6 +159,30 @@ def test_a_picture_has_a_line_per_arm(tmp_path: Path, monkeypatch: pytest.Monkey
     lines = [(line.get_xdata().tolist(), line.get_ydata()[-1]) for line in figure.axes[5].lines]
     assert lines == [([1, 2, 3], 0.25), ([1, 2], 0.75)]
     assert len(figure.axes[5].collections) == 1, "the interval over three seeds"
+
+
+def test_a_mean_has_an_interval_from_three_runs_on_within_what_the_figure_can_be() -> None:
+    runs = [pd.DataFrame({"y": [y, y]}, index=[1, 2]) for y in (0.0, 0.0, 0.9)]
+    assert [*curves.mean_curve(runs[1:], True).columns] == ["y"]
+    (low, high) = curves.mean_curve(runs, True)[["low", "high"]].iloc[0]
+    assert (low, high) == (0.0, 1.0)
+    assert curves.mean_curve(runs, False)["high"].iloc[0] > 1
+    assert curves.mean_curve([run - 1 for run in runs], False)["low"].iloc[0] < -1
+
+
+def test_a_reason_that_one_run_never_met_counts_as_0_there(tmp_path: Path) -> None:
+    paths = []
+    for seed, reasons in enumerate(({"invalid_spoiler": 0.5}, {})):
+        run = make_run(tmp_path / f"a-seed{seed}", steps=0)
+        run.append_metrics({"step": 1, "valid_rate": 0.25, **reasons})
+        paths.append(configure(run, seed=seed))
+    runs = open_runs(paths)
+    (chart,) = (
+        c for c in curves.chart_data(runs, arms_of(runs)) if c["title"].startswith("Why proposals")
+    )
+    assert [each["y"] for each in chart["series"]] == [[0.5], [0.0]]
+    assert chart["means"][0]["y"] == [0.25]
+    assert [(each["colour"], each["dash"]) for each in chart["series"]] == [(0, 0), (0, 1)]
 
 
 # -- ssp view ----------------------------------------------------------------------------------

@@ -134,7 +134,7 @@ SEEN = "the line has query, reply"
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"query": "who?", "reply": "Jane"}, rf"{SEEN}; give question with answers \(ours"),
+        ({"query": "who?", "reply": "Jane"}, rf"{SEEN}; give question, and answers \(ours"),
         ({"query": "who?", "reply": "Jane"}, r"golden_answers \(FlashRAG\).*target \(verl"),
         ({"_id": "1", "text": "who?", "metadata": {}}, "no answer in it: the line has .*text, met"),
         ({"answers": ["Jane"]}, "no question in it: the line has answers"),
@@ -147,7 +147,7 @@ SEEN = "the line has query, reply"
             "field 'reward_model.ground_truth.target': Field required",
         ),
         ({**VERL, "prompt": None}, "no question in it"),
-        ({**VERL, "prompt": VERL["prompt"][1:] * 2}, "no question in it.*one user message"),
+        ({**VERL, "prompt": VERL["prompt"][1:] * 2}, "no question in it.*one message of the user"),
         ({"id": 1, "question": "what?", "answers": ["x"]}, "id '1' occurs twice"),
     ],
 )

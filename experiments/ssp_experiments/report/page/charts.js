@@ -49,9 +49,9 @@ function runningMean(values, width) {
   });
 }
 
-/** A figure with its chart. `hidden`: places of curves that are not shown. */
+/** A figure with its chart. `hidden`: labels of curves that are not shown. */
 function chart(data, means, smooth, hidden) {
-  const series = (means && data.means.length ? data.means : data.series).filter((one) => !hidden.has(one.colour));
+  const series = (means && data.means.length ? data.means : data.series).filter((one) => !hidden.has(one.label));
   const host = h("div.plot", {});
   const said = series.map((one) => `${one.label}: ${number(one.y.findLast((y) => y !== null))}`).join("; ");
   const figure = h("figure.chart", { role: "img", "aria-label": `${data.title}. ${said}` }, h("figcaption", {}, h("h4", {}, data.title), h("span.unit", {}, data.unit)), host);
@@ -75,7 +75,7 @@ function draw(host, data, series, smooth) {
   const columns = [data.x], shown = [{ label: "step" }], bands = [];
   for (const one of series) {
     const stroke = cssColour(`--c${one.colour % COLOURS}`);
-    const dash = DASHES[Math.floor(one.colour / COLOURS) % DASHES.length];
+    const dash = DASHES[one.dash % DASHES.length];
     columns.push(over(one.y));
     const points = { show: one.y.filter((y) => y !== null).length < 12, size: 5 };
     shown.push({ label: one.label, stroke, dash, width: 1.8, spanGaps: true, points, value: (_, value) => number(value) });
@@ -92,7 +92,7 @@ function draw(host, data, series, smooth) {
     series: shown,
     bands,
     scales: { x: { time: false }, y: { range } },
-    axes: [{ ...line, size: 28, incrs: [1, 2, 5, 10, 20, 25, 50, 100, 200, 500, 1000, 2000, 5000] }, { ...line, size: 48, values: (_, marks) => marks.map((mark) => number(mark, 4)) }],
+    axes: [{ ...line, size: 28, label: "step", labelSize: 16, labelGap: -2, incrs: [1, 2, 5, 10, 20, 25, 50, 100, 200, 500, 1000, 2000, 5000] }, { ...line, size: 48, values: (_, marks) => marks.map((mark) => number(mark, 4)) }],
     cursor: { y: false, drag: { setScale: false, x: false } },
     legend: { live: true },
   };
@@ -120,8 +120,8 @@ function curves(data, section) {
     return h("label.choice", {}, h("span", {}, label), select);
   };
   const toggle = ({ label, colour }) => {
-    const on = !view.hidden.has(colour);
-    const click = () => (on ? view.hidden.add(colour) : view.hidden.delete(colour), again());
+    const on = !view.hidden.has(label);
+    const click = () => (on ? view.hidden.add(label) : view.hidden.delete(label), again());
     return h("button.toggle", { type: "button", "aria-pressed": String(on), onclick: click }, h(`span.dot.c${colour % COLOURS}`, {}), label);
   };
   const averaged = data.charts.find((one) => one.means.length);

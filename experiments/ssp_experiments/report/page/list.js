@@ -89,7 +89,7 @@ class GameList {
       h(
         "span.meta",
         {},
-        runs.length > 1 && h(`span.dot.c${game.run % COLOURS}`, { title: runs[game.run].key }),
+        runs.length > 1 && h(`span.dot.c${runs[game.run].colour % COLOURS}`, { title: runs[game.run].key }),
         h("span", {}, `${game.step} · ${game.index}`),
         h(`span.pill.${game.outcome}`, {}, game.reason ? reasonName(game.reason) : game.outcome),
         game.hops !== null && h("span", {}, game.hops === 1 ? "1 hop" : `${game.hops} hops`),
