@@ -158,7 +158,16 @@ def _word(verdict: Verdict) -> str:
 
 
 def _named(documents: Iterable[Document]) -> str:
-    shown = [d.id if d.score is None else f"{d.id} ({d.score:.3g})" for d in documents]
+    """Documents by their titles and, where these are others, ids.
+
+    >>> _named([Document("4", "Graz", "", 5.0), Document("Rebeban", "Rebeban", "")])
+    'Graz [4] (5), Rebeban'
+    """
+    shown = []
+    for document in documents:
+        name = document.title or document.id
+        name += "" if name == document.id else f" [{document.id}]"
+        shown.append(name if document.score is None else f"{name} ({document.score:.3g})")
     return ", ".join(shown) or "nothing"
 
 
