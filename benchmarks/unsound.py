@@ -7,7 +7,8 @@ or ambiguous, that verification read and the game accepted; ``recall`` the share
 that it read and verification let pass; ``unsound`` the share of unsound ones among what was
 accepted, ``paid`` of what the proposer was paid; ``unsolved`` the share of the accepted that no
 attempt solved. Writes ``unsound.json``, with the figures of every 20 steps, and ``unsound.md``:
-means with 95% intervals over seeds, and differences to the first arm, seed by seed.
+means with 95% intervals over seeds, with accuracies of ``--groups``, and differences to the first
+arm, seed by seed.
 """
 
 from __future__ import annotations
@@ -21,17 +22,19 @@ import pandas as pd
 from benchmarks.harness import headline, origin, parser, write
 from ssp_experiments.commands.questions import figures, games_of, written
 from ssp_experiments.config import read_yaml
+from ssp_experiments.report.curves import group_in_words
 from ssp_experiments.stats import over_runs
 from ssp_experiments.sweeps.definition import ENDED, SweepDirectory, trials
 
 WINDOW = 20
-SHOWN = ["leak", "recall", "unsound", "paid", "unsolved", "hops", "2 hops", "3 hops"]
+SHOWN = ["leak", "recall", "unsound", "paid", "unsolved", "hops"]
 
 
 def main() -> int:
     """Reads the trials that have ended, and writes both files."""
     options = parser(__doc__, seed=False)
     options.add_argument("sweep", type=Path)
+    options.add_argument("--groups", nargs="+", default=["2", "3"], help="accuracies to show")
     settings = options.parse_args()
 
     directory = SweepDirectory(settings.sweep)
@@ -46,14 +49,15 @@ def main() -> int:
         for window, part in asked.groupby((asked["step"] - 1) // WINDOW):
             row = {"arm": trial.arm, "seed": trial.seed, "to_step": (int(window) + 1) * WINDOW}
             rows.append({**row, **counted(part)})
-        rows[-1] |= {f"{hops} hops": final[hops] for hops in ("2", "3")}
+        rows[-1] |= {group_in_words(group): final[group] for group in settings.groups}
     table = pd.DataFrame(rows).round(4)
     settings.out.mkdir(parents=True, exist_ok=True)
     known = [row.dropna().to_dict() for _, row in table.iterrows()]
     write(settings.out / "unsound.json", {"window": WINDOW, "trials": known})
 
     last = table[table["to_step"] == table["to_step"].max()]
-    last = last.set_index(["arm", "seed"])[SHOWN]
+    names = [*SHOWN, *map(group_in_words, settings.groups)]
+    last = last.set_index(["arm", "seed"])[names]
     first = next(iter(sweep.all_arms()))
     apart = (last - last.loc[first])[last.index.get_level_values("arm") != first]
     parts = [headline(origin())]
