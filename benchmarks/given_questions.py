@@ -1,4 +1,4 @@
-"""Training on given questions alone, Search-R1's arm, in the mini-wiki: accuracy on unseen
+"""Training on given questions alone, Search-R1's arm, in the mini world: accuracy on unseen
 questions before and after.
 
 The questions to learn from are about the first of the world's graphs, those that it is measured by

@@ -124,7 +124,7 @@ def _faults(figures: Figures) -> dict[str, str]:
         faults[OUTAGE] = what if lost else ""
 
     if known.get("learner_updates"):
-        # ``known`` has finite numbers alone, so a figure that is not one is missing there.
+        # ``known`` has finite numbers alone, so a figure that is not finite is missing there.
         finite = {"learner_loss", "learner_grad_norm"} <= known.keys()
         faults["not_finite"] = "" if finite else "the loss or its gradient was not finite"
 

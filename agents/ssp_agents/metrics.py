@@ -179,7 +179,7 @@ def merge_figures(learners: Sequence[dict[str, Any]]) -> dict[str, float]:
         if total(below):
             merged[name] = total(above) / total(below)
     for name in SAME:
-        # NaN stands for a norm that was not measured. Of the whole gradient's norm it is a finding.
+        # NaN stands for a norm that was not measured. For the whole gradient's norm it is a result.
         same = float(learners[0].get(name, math.nan))
         if not math.isnan(same) or name == "grad_norm":
             merged[name] = same

@@ -315,7 +315,7 @@ def state_of(module: torch.nn.Module) -> dict[str, Tensor]:
 
     kept = set(module.state_dict())
     adapters = {name for name in kept if is_adapter(name)}
-    # Of each model that has adapters, these alone are kept. What the module has beside it stays.
+    # A model with adapters keeps only these. What the module has beside models stays.
     for place, part in module.named_modules() if adapters else ():
         if isinstance(part, PreTrainedModel):
             inside = {name for name in kept if name.startswith(f"{place}." if place else "")}

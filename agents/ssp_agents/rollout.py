@@ -115,8 +115,8 @@ class _Scheduler:
         try:
             self._begin_phase()
 
-            # In each round, all that write get a token, searches that are due leave, and what
-            # services have answered meanwhile is dealt with.
+            # In each round, the engine takes a step, searches that are due leave, and what services
+            # have answered meanwhile is dealt with.
             while self._writing or self._due or self._calls:
                 if self._writing:
                     self._write()

@@ -274,7 +274,7 @@ def with_loss_weights(
     for row in rows:
         # B proposals, or B n attempts.
         scale = config.proposer_weight if row.role == "proposer" else 1.0
-        # Given questions have no proposal: of an update, as of its step, this share has one.
+        # Given questions have no proposal. The share that has one is that of the step.
         of_step = game.attempts if row.role == "solver" else proposed / config.batch_size
         trajectories = num_games * of_step
         denominators: dict[Aggregation, float] = {

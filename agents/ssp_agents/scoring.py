@@ -49,8 +49,7 @@ def token_scores(
     # The state at position t predicts the token at t + 1: (rows, length - 1, width).
     prefix = common_prefix(ids, mask) if share_prefix else 0
     read = states_after_prefix(lm, ids[:, :-1], prefix) if prefix else states(lm, ids[:, :-1])
-    # States begin at the last token of the prefix. So do ids and mask:
-    # (rows, length - prefix + 1).
+    # Where a prefix is shared, states begin at its last token. So do ids and mask.
     ids, mask = (x[:, max(0, prefix - 1) :] for x in (ids, mask))
     by_policy = mask[:, 1:] > 0  # (rows, length - 1)
     written, targets = read[by_policy], ids[:, 1:][by_policy]  # (tokens, width), (tokens,)

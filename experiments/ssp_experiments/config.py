@@ -95,7 +95,7 @@ class RunConfig(Settings):
     def _check_sections_together(self) -> Self:
         served = "openai" in (self.game.verifier, self.judge)
         if self.rules and (served or self.judge != "own" or self.search.source):
-            fix = "your function chooses retriever, judge and verifier: give it these itself, as "
+            fix = "your function chooses retriever, judge and verifier: make them there, such as "
             fix += "HTTPRetriever(url) for a server, and leave out --search (search.source), judge "
             fix += "and openai as verifier; or leave out --rules"
             raise ConfigError("rules", self.rules, fix)

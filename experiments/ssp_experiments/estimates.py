@@ -101,7 +101,7 @@ def shape_of(lm: Any) -> Shape:
         parameters=parameters,
         layer=max(sizes, default=0),
         outside=parameters - sum(sizes),
-        # Of rank 1, A has a number for each input of a linear map, and B one for each output.
+        # At rank 1, A has a number for each input of a linear map, and B one for each output.
         adapted=sum(m.in_features + m.out_features for m in maps),
         layers=len(layers),
         width=width,

@@ -302,7 +302,7 @@ def _groups(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Rows by group, and all of them if there are several groups."""
     groups = {str(group): part for group, part in scores.groupby("group")}
     if len(groups) > 1:
-        # Questions of a file in which others alone have a group are in one that is called so, too.
+        # Where only some questions name a group, the others are in one that is called all.
         names = {"all": "group all"}
         groups = {names.get(group, group): part for group, part in groups.items()}
         groups["all"] = scores

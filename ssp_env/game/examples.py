@@ -69,7 +69,6 @@ def play_examples(rules: Rules, games: Sequence[Game]) -> None:
 
     # All of them side by side, so that their searches are a few batches.
     while live := [play for play in plays if play[1].waiting is Waiting.POLICY and play[2]]:
-        # A play goes on as long as its trajectory waits for a turn and there is one left.
         for _, trajectory, turns in live:
             trajectory.feed_text(turns.pop(0))
         due = [(game, t) for game, t, _ in live if t.waiting is Waiting.SEARCH]

@@ -228,8 +228,8 @@ def _trajectory(trajectory: Trajectory, **scored: Any) -> TrajectoryRecord:
     # The prompt is always the first segment, even an empty one: what follows is the policy's.
     runs = [(0, trajectory.prompt_length, PROMPT)]
     for start, stop, by_policy in trajectory.runs():
-        other = RETRY if start in trajectory.retried else ENVIRONMENT
         # ``retried`` has the places where messages about malformed actions begin.
+        other = RETRY if start in trajectory.retried else ENVIRONMENT
         runs.append((start, stop, POLICY if by_policy else other))
 
     segments = []

@@ -78,7 +78,7 @@ class MiniPlayer(ScriptedPlayer):
         # Follows the facts that were found so far.
         for hop in hops[: len(trajectory.searches)]:
             reached = follow(entity, [hop], *tables)
-            # Of those that an inverted hop leads to, such as citizens, any will do.
+            # An inverted hop may lead to several, such as citizens: any will do.
             if not reached or (len(reached) > 1 and not hop.inverted):
                 return self.answer(trajectory, "nothing")
             entity = min(reached)

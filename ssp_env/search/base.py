@@ -170,7 +170,7 @@ def read_passages(path: str | Path) -> Iterator[Document]:
         yield Document(str(name), title, text)
 
 
-_WANTED = 'a passage needs two strings at least: "id" (or "_id"), and "text" (or "contents")'
+_WANTED = 'a passage needs "id" (or "_id") and, as strings, "text" (or "contents") and any "title"'
 
 
 def split_contents(contents: str) -> tuple[str, str]:

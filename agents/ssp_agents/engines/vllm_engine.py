@@ -81,7 +81,7 @@ class VLLMEngine:
 
         compat.set_version(llm, 0)
         self._tied = compat.ties(llm)
-        # Logits that belong to no token of the tokenizer's must never be sampled.
+        # Logits that belong to no token of the tokenizer must never be sampled.
         surplus = compat.logits(llm) - tokenizer.vocab_size
         if surplus < 0:
             raise ModelError(

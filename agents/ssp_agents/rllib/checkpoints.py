@@ -124,7 +124,7 @@ class SavedAlgorithm(HookedAlgorithm):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         trained = self._policies.trained
-        # Of several policies, each has a folder of its own; a single one has the learners' folder.
+        # Several policies have a folder each; a single one has the learners' folder.
         for name in trained if len(self._policies) > 1 else ():
             (folder / name).mkdir()
         ask_learners(self.learner_group, methodcaller("save", str(folder)))

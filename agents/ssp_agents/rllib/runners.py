@@ -146,7 +146,7 @@ class Runners:
                 continue
             job = begun.pop(ended)
             try:
-                # An error of the call is a part of the result; Ray's own mean that the runner died.
+                # An error of the call comes with the result; Ray's other errors mean a dead runner.
                 results[job.call], raised = ray.get(ended)
             except RayTaskError as error:
                 raise error.as_instanceof_cause() from error

@@ -19,7 +19,7 @@ from ssp_experiments.stats import over_runs
 FEWEST = 3
 """Seeds from which on means have intervals; those of two reach beyond everything."""
 DASHES = ("-", "--", ":", "-.")
-"""Of a picture's arms, so that curves that coincide are both seen."""
+"""A picture dashes its arms by these, so that curves that coincide are both seen."""
 PLOTTED = (
     *("solver_reward", "proposer_reward", "valid_rate", "true_share", "ambiguous_share"),
     *("question_hops", "solver_searches", "seconds.step"),
@@ -107,7 +107,8 @@ def in_words(name: str) -> str:
         return group_in_words(match[1] or match[2])
     name = re.sub(rf"^({REASON}|learner_|seconds\.)", "", name)  # its heading says that
     name = re.sub(r"^(proposer|solver)_(tokens|searches|overlong|reward)$", r"\1", name)
-    return re.sub(r"[_.]+", " ", name).replace("grad norm", "gradient norm")
+    name = re.sub(r"[_.]+", " ", name).replace("grad norm", "gradient norm")
+    return re.sub(r"\bkl\b", "KL", name)
 
 
 def group_in_words(group: str) -> str:
@@ -117,21 +118,17 @@ def group_in_words(group: str) -> str:
 
 def titled(name: str) -> str:
     """The title of a figure that has a chart to itself."""
-    title, label = charts([name])[0][0]["title"], in_words(name)
-    if title.lower() in label:
-        return label.capitalize()
-    return title if label in title.lower() else f"{title}: {label}"
+    title, label = str(charts([name])[0][0]["title"]), in_words(name)
+    if label.lower() in title.lower():
+        return title
+    # "Entropy" and "proposer entropy" are said once.
+    return label[0].upper() + label[1:] if title.lower() in label.lower() else f"{title}: {label}"
 
 
 def curve(run: Run, name: str) -> pd.DataFrame:
     """A figure (``y``) by step, where it is known; an accuracy with the ends of its interval
     (``low``, ``high``)."""
-    figures = run.figures
-    if name.startswith(REASON) and name not in figures and "valid_rate" in figures:
-        # No proposal of this run has failed for it.
-        figures = figures[["valid_rate"]].dropna() * 0.0
-        figures.columns = [name]
-    points = figures.reindex(columns=[name]).set_axis(["y"], axis=1).dropna()
+    points = run.figure(name).to_frame("y")
     if points.empty or not name.startswith(ACCURACY) or name == MEAN:
         return points
     group = name.removeprefix(ACCURACY)
@@ -142,7 +139,7 @@ def curve(run: Run, name: str) -> pd.DataFrame:
 
 def mean_curve(curves: Sequence[pd.DataFrame], share: bool) -> pd.DataFrame:
     """Means over runs, at the steps that all of them have; of :data:`FEWEST` runs or more with
-    their intervals, which end where the figure does: at 0, or at 1."""
+    their intervals. Those of a share end at 0 and 1."""
     if len(curves) == 1:
         return curves[0]
     # A row per step, a column per run. A mean over fewer runs would jump where one of them ends.
@@ -152,10 +149,8 @@ def mean_curve(curves: Sequence[pd.DataFrame], share: bool) -> pd.DataFrame:
     means = [over_runs(values) for values in common.to_numpy().tolist()]
     rows = [(mean.mean, mean.low, mean.high) for mean in means]
     points = pd.DataFrame(rows, common.index, ["y", "low", "high"])
-    if (common >= 0).all(axis=None):
-        points["low"] = points["low"].clip(lower=0.0)
     if share:
-        points["high"] = points["high"].clip(upper=1.0)
+        points[["low", "high"]] = points[["low", "high"]].clip(0.0, 1.0)
     return points
 
 
@@ -166,7 +161,7 @@ def chart_data(runs: Sequence[Run], arms: Sequence[Arm]) -> list[dict[str, Any]]
     """All curves that are not always 0, and all accuracies, as plain data.
 
     A chart of one run has a curve per figure; of several runs, each figure has a chart with a curve
-    per run, and one per arm with the 95% interval over its seeds.
+    per run, and one per arm; from :data:`FEWEST` seeds on, with the 95% interval over them.
     """
     drawn, looks = [], looks_of(runs, arms)
     for about, names in charts({name for run in runs for name in run.figures}):

@@ -77,7 +77,7 @@ def described(runs: Sequence[Run], live: bool) -> dict[str, Any]:
     results = [dict(run.summary or {}) for run in runs]
     prints = [flat(result.pop("fingerprint", {})) for result in results]
     about = [
-        {"directory": run.path, "state": run.state, **flat(result)}
+        {"directory": run.path, "state": run.state, **_rounded(flat(result))}
         for run, result in zip(runs, results, strict=True)
     ]
     going = [run for run in runs if run.summary is None]
@@ -110,13 +110,13 @@ def compared(values: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
     """Rows of a table: every name with its value in each run, as text."""
     names = dict.fromkeys(name for run in values for name in run)
     return [
-        (name, *(_shown(run[name]) if name in run else "–" for run in values)) for name in names
+        (name, *(written(run[name]) if name in run else "–" for run in values)) for name in names
     ]
 
 
-def _shown(value: Any) -> str:
-    """A value in a table, in six digits."""
-    return f"{value:.6g}" if isinstance(value, float) else written(value)
+def _rounded(result: dict[str, Any]) -> dict[str, Any]:
+    """Figures of a result to four places, which is more than any question tells apart."""
+    return {n: round(v, 4) if isinstance(v, float) else v for n, v in result.items()}
 
 
 def packed(value: Any) -> str:

@@ -58,14 +58,25 @@ class Run:
         kept = [{n: v for n, v in line.items() if n not in other} for line in self.lines]
         frame = pd.json_normalize(kept).set_index("step").apply(pd.to_numeric, errors="coerce")
         frame = frame.dropna(axis="columns", how="all")
-        if "valid_rate" in frame:
-            # A reason is only written where it occurred: where anything was proposed, it is 0.
-            reasons = [name for name in frame if name.startswith(REASON)]
-            proposed = frame["valid_rate"].notna()
-            frame.loc[proposed, reasons] = frame.loc[proposed, reasons].fillna(0.0)
+        for name in [name for name in frame if name.startswith(REASON)]:
+            frame[name] = frame[name].fillna(self._no_reason)
         if groups := [name for name in frame if name.startswith(ACCURACY)]:
             frame.insert(0, MEAN, frame[groups].mean(axis=1, skipna=False))
         return frame
+
+    def figure(self, name: str) -> pd.Series[float]:
+        """A figure by step, where it is known."""
+        known = self.figures.get(name)
+        if known is None:
+            known = self._no_reason if name.startswith(REASON) else pd.Series(dtype=float)
+        return known.dropna()
+
+    @cached_property
+    def _no_reason(self) -> pd.Series[float]:
+        """The share of proposals that failed for a reason that is not written, by step: it did not
+        occur, so it is 0 where anything was proposed."""
+        lines = [line for line in self.lines if line.get("valid_rate") is not None]
+        return pd.Series(0.0, index=[line["step"] for line in lines])
 
     @property
     def evaluated(self) -> list[dict[str, Any]]:

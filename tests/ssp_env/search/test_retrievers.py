@@ -97,7 +97,7 @@ def test_corpora_of_the_field_are_told_by_their_fields(tmp_path: Path) -> None:
     [
         ("{broken", "neither JSON Lines"),
         ("[1]", "list in place of an object"),
-        ('{"contents": "x"}', "needs two strings at least: .*the line has contents"),
+        ('{"contents": "x"}', r'needs "id" \(or "_id"\) and, as strings.*the line has contents'),
         ('{"id": 1, "title": 3, "text": "x"}', "the line has id, title, text"),
         ('{"docid": 1, "passage": "x"}', "the line has docid, passage"),
     ],

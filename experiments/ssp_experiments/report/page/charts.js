@@ -2,7 +2,8 @@
 // Curves, drawn by uPlot.
 
 const COLOURS = 8;
-const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3]];
+// Five dashes and eight colours have forty pairs before one comes again.
+const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3], [12, 4]];
 const HEIGHT = 210;
 const drawn = new Set();
 
@@ -128,7 +129,7 @@ function curves(data, section) {
   const lines = averaged && view.means ? averaged.means : data.charts[0]?.series || [];
   section.querySelector(".controls").replaceChildren(
     ...(data.runs.length > 1 ? lines.map(toggle) : []),
-    ...(averaged ? [choice("Seeds", [[averaged.means.some((one) => one.low) ? "mean with 95% interval" : "mean", true], ["each", false]], view.means, (value) => (view.means = value, view.hidden.clear()))] : []),
+    ...(averaged ? [choice("Seeds", [[averaged.means.every((one) => one.low) ? "mean with 95% interval" : "mean", true], ["each", false]], view.means, (value) => (view.means = value, view.hidden.clear()))] : []),
     ...(data.charts.some((one) => one.x.length > 6) ? [choice("Running mean", [["off", 1], ["5 steps", 5], ["20 steps", 20]], view.smooth, (value) => (view.smooth = value))] : []),
   );
   const groups = Object.groupBy(data.charts, (one) => one.group);
