@@ -104,7 +104,7 @@ def transcript(record: GameRecord) -> list[Line]:
         lines += _checks(record)
 
     rewards = (("proposer", record.proposer_reward), ("solver", record.solver_reward))
-    paid = ", ".join(f"{role} {reward}" for role, reward in rewards if reward is not None)
+    paid = ", ".join(f"{role} {reward:g}" for role, reward in rewards if reward is not None)
     reason = f" ({record.reason})" if record.reason else ""
     style = OUTCOME_STYLES.get(record.outcome, "bold")
     if (outage := record.outage) is not None:
