@@ -227,8 +227,8 @@ MISTAKES = [
     ("train --set learning.solver_algorithm=own:ALGORITHM", "missing 1 required positional"),
     ("train --rules broken:make", "No module named 'nothing_like_it'; fix it"),
     ("train --rules typo:make", "SyntaxError"),  # of several lines
-    ("train --rules mine:make --search empty", "leave out search.source"),
-    ("train --rules mine:make --set judge=f1", "leave out search.source, judge"),
+    ("train --rules mine:make --search empty", "leave out --search (search.source)"),
+    ("train --rules mine:make --set judge=f1", "leave out --search (search.source), judge"),
     ("train --search htp://127.0.0.1:9", "give an address such as http://"),
     ("train --questions nowhere", "nowhere: no such file (learning.questions)"),
     (
