@@ -63,7 +63,7 @@ def test_a_few_games_are_printed_in_full(three: Path, shown: Shown) -> None:
         "game 1: index 0; world mini, weights of step 0, ssp-env ",
         f"question: {first.question}  (1 hop; right in this world: {first.answer})",
         "solver 1: right, paid 1",
-        "outcome: invalid (format); proposer 0.0",
+        "outcome: invalid (format); proposer 0\n",
     ):
         assert text in "\n".join(out), text
 
