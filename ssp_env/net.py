@@ -16,7 +16,6 @@ from ipaddress import ip_address
 from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
 
@@ -173,6 +172,9 @@ def by_proxy(url: str) -> str:
 
 def _proxy_of(url: str) -> str | None:
     """The proxy that the environment names for an address, without user and password."""
+    # Only here, because it brings parsers of mail and HTTP along.
+    from urllib.request import getproxies, proxy_bypass
+
     parts, proxies = urlsplit(url), getproxies()
     # As httpx chooses: the variable of the scheme, else ALL_PROXY.
     proxy = proxies.get(parts.scheme) or proxies.get("all")

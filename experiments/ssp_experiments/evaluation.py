@@ -303,8 +303,8 @@ def _groups(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
     groups = {str(group): part for group, part in scores.groupby("group")}
     if len(groups) > 1:
         # Where only some questions name a group, the others are in one that is called all.
-        names = {"all": "group all"}
-        groups = {names.get(group, group): part for group, part in groups.items()}
+        if "all" in groups:
+            groups["group all"] = groups.pop("all")
         groups["all"] = scores
     return groups
 

@@ -235,7 +235,7 @@ def test_your_own_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     file.write_text("".join(json.dumps(line) + "\n" for line in lines[:2]))
     rows = figures(capsys, "--questions", str(file))["evaluations"][0]["rows"]
     counts = [(row["group"], row["questions"]) for row in rows if row["judge"] == rows[0]["judge"]]
-    assert counts == [("group all", 1), ("mine", 1), ("all", 2)]
+    assert counts == [("mine", 1), ("group all", 1), ("all", 2)]
 
     # Text that the policy could only read as unknown tokens is no measure of it.
     file.write_text(json.dumps({"question": "Who directed Nighthawks?", "answers": ["Malmuth"]}))
