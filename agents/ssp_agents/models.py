@@ -37,7 +37,7 @@ _COPIED = (".json", ".txt", ".model", ".jinja")
 """Files of config and tokenizer."""
 LM = "lm."
 """Beginning of the names of the causal LM's weights in a module; others are not played with."""
-_CONVERTED = 2
+_CONVERTED = 3
 """Version of the conversion from GGUF: what an earlier one left in the cache is not used."""
 
 
@@ -81,6 +81,8 @@ def from_gguf(file: str | Path) -> Path:
     tie_copies(lm, path)
     # The weights are plain numbers from here on.
     lm.config.__dict__.pop("quantization_config", None)
+    # As `save_pretrained` of a model does: llama.cpp's converter goes by this name.
+    lm.config.architectures = [type(lm).__name__]
     with TemporaryDirectory() as source, new_folder(target) as folder:
         lm.config.save_pretrained(source)
         tokenizer.save_pretrained(source)

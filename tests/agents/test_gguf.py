@@ -124,6 +124,12 @@ def test_a_split_that_is_not_known_is_named(
     assert "old.gguf does not say how its tokenizer splits text" in caplog.text
 
 
+def test_the_class_is_named_as_other_programs_look_it_up(tmp_path: Path) -> None:
+    """llama.cpp's converter takes no directory without it."""
+    folder = from_gguf(write(tmp_path / "model.gguf", "qwen2"))
+    assert json.loads((folder / "config.json").read_text())["architectures"] == ["Qwen2ForCausalLM"]
+
+
 @pytest.mark.parametrize("apart", [False, True])
 def test_two_copies_of_one_embedding(
     apart: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
