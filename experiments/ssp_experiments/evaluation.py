@@ -88,8 +88,9 @@ def answer_all(
     play: Play,
     made_by: object,
     out: Path | None,
+    count: Callable[[], str],
 ) -> list[GameRecord]:
-    """Games about all questions, chunk by chunk.
+    """Games about all questions, chunk by chunk; ``count`` says how much has been written.
 
     With ``out``, they are in a file next to it until all are there. An evaluation that was stopped
     takes its chunks from there, but for those that an outage has hit. It is continued by the same
@@ -108,7 +109,7 @@ def answer_all(
     records, console = list[GameRecord](), Console(stderr=True)
     begins = range(0, len(questions), CHUNK)
     try:
-        with heartbeat(lambda text: console.print(text, highlight=False)):
+        with heartbeat(lambda text: console.print(text, highlight=False), count):
             for begin in track(begins, "answering", console=console, transient=True):
                 portion = questions[begin : begin + CHUNK]
                 chunk = saved_records[begin : begin + CHUNK]

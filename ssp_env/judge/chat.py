@@ -100,7 +100,8 @@ class ChatClient(Client[Any]):
             return client, asyncio.Semaphore(AT_ONCE)
 
         super().__init__((config, temperature), connect, lambda made: made[0].close())
-        self._answered = 0
+        self.answered = 0
+        """Prompts that have got a result, in all calls."""
 
     def ask(
         self,
@@ -133,15 +134,15 @@ class ChatClient(Client[Any]):
             client, gate = self.connected()
             async with gate:
                 # Replies to others speak for the service only from here on, when this call begins.
-                before = self._answered
+                before = self.answered
                 try:
                     result = parse(await self._reply(client, prompt, service, may_be_cut))
                 except ServiceError as error:
                     # If others got results meanwhile, the service works, and the text is to blame.
-                    if error.fault == "text" and self._answered == before:
+                    if error.fault == "text" and self.answered == before:
                         doubtful.append(error)
                     return error
-                self._answered += 1
+                self.answered += 1
                 return result
 
         async def all_of_them() -> list[T | ServiceError]:

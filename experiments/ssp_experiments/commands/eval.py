@@ -31,6 +31,7 @@ from ssp_experiments.config import RunConfig, is_gguf
 from ssp_experiments.options import Chosen, EvalOptions, plural
 from ssp_experiments.run.checks import check_model, open_run
 from ssp_experiments.run.process import quiet_libraries
+from ssp_experiments.run.progress import sampled_here
 
 
 class EmptyRetriever:
@@ -156,16 +157,23 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
         client.check("Answer with the word: ready", str, "player")
         player = ChatPlayer(client, rules.prompts)
         answering: evaluation.Play = partial(play_by, player=player)
+        count = partial(_replies, client)
         name = f"{served.model} behind {served.base_url}"
     else:
         name, engine = str(config.model_dir), evaluation.engine_of(config, rules)
         answering = partial(play, engine=engine, temperature=options.temperature)
+        count = sampled_here
 
     made_by, out = (name, options.temperature), Path(options.out) if options.out else None
-    records = evaluation.answer_all(config, rules, questions, answering, made_by, out)
+    records = evaluation.answer_all(config, rules, questions, answering, made_by, out, count)
     _tell_unanswered(records)
     judge = name_of(rules.judge)
     return Evaluated(name, evaluation.score(records, judge), judge, fingerprint(rules), described)
+
+
+def _replies(client: ChatClient) -> str:
+    """How much a model behind an API has written."""
+    return f"{client.answered:,} replies"
 
 
 def _tell_unanswered(records: Sequence[GameRecord]) -> None:

@@ -26,14 +26,21 @@ BEAT = 10.0
 """Seconds between two lines that say what has been sampled so far."""
 
 
+def sampled_here() -> str:
+    """How much the engines of this process have sampled."""
+    return f"{sampled.turns:,} turns, {sampled.tokens:,} tokens"
+
+
 @contextmanager
-def heartbeat(note: Callable[[str], object]) -> Iterator[None]:
-    """Says every few seconds how much this process has sampled, by calls of ``note``."""
+def heartbeat(
+    note: Callable[[str], object], count: Callable[[], str] = sampled_here
+) -> Iterator[None]:
+    """Says every few seconds what ``count`` has come to, by calls of ``note``."""
     over = threading.Event()
 
     def beat() -> None:
         while not over.wait(BEAT):
-            note(f"{sampled.turns:,} turns, {sampled.tokens:,} tokens so far")
+            note(f"{count()} so far")
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()
@@ -113,5 +120,5 @@ class Progress(Bar):
             **given,
             **proposed,
             "seconds": f"{self._seconds:.2f} a step",
-            "sampled": f"{sampled.turns:,} turns, {sampled.tokens:,} tokens",
+            "sampled": sampled_here(),
         }

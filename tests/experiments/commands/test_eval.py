@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
@@ -90,6 +91,24 @@ def test_a_model_behind_an_api_needs_no_other(tmp_path: Path) -> None:
         assert main(["eval", "--player", "api", "--out", str(tmp_path / "out"), *words]) == 0
     (game,) = read_games(tmp_path / "out")
     assert game.record.attempts[0].right
+
+
+def test_a_model_behind_an_api_shows_that_it_answers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it has written is counted, beside what engines have sampled here."""
+    monkeypatch.setattr("ssp_experiments.run.progress.BEAT", 0.05)
+
+    def slow(conversation: str) -> str:
+        time.sleep(0.5 if "<search> it </search>" in conversation else 0)
+        return "<search> it </search>"
+
+    with ChatServer(slow) as server:
+        served = sets(
+            f"openai.base_url={server.url}", "openai.model=scripted", "game.max_searches=1"
+        )
+        assert main(["eval", "--player", "api", "--per-group", "1", *served]) == 0
+    assert "5 replies so far" in capsys.readouterr().err, "a check, and a search for each question"
 
 
 def test_a_checkpoint_plays_by_the_settings_of_its_run(
