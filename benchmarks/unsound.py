@@ -7,8 +7,8 @@ or ambiguous, that verification read and the game accepted; ``recall`` the share
 that it read and verification let pass; ``unsound`` the share of unsound ones among what was
 accepted, ``paid`` of what the proposer was paid; ``unsolved`` the share of the accepted that no
 attempt solved. Writes ``unsound.json``, with the figures of every 20 steps, and ``unsound.md``:
-means with 95% intervals over seeds, with accuracies of ``--groups``, and differences to the first
-arm, seed by seed.
+means with 95% intervals over seeds, with accuracies of ``--groups``, and differences to the arms of
+``--against`` (the first), seed by seed.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def main() -> int:
     options = parser(__doc__, seed=False)
     options.add_argument("sweep", type=Path)
     options.add_argument("--groups", nargs="+", default=["2", "3"], help="accuracies to show")
+    options.add_argument("--against", nargs="+", help="arms that others are compared with")
     settings = options.parse_args()
 
     directory = SweepDirectory(settings.sweep)
@@ -58,10 +59,12 @@ def main() -> int:
     last = table[table["to_step"] == table["to_step"].max()]
     names = [*SHOWN, *map(group_in_words, settings.groups)]
     last = last.set_index(["arm", "seed"])[names]
-    first = next(iter(sweep.all_arms()))
-    apart = (last - last.loc[first])[last.index.get_level_values("arm") != first]
+    tables = [("Means", last, "")]
+    for arm in settings.against or [next(iter(sweep.all_arms()))]:
+        others = last.index.get_level_values("arm") != arm
+        tables.append((f"Less {arm}, seed by seed", (last - last.loc[arm])[others], "+"))
     parts = [headline(origin())]
-    for title, frame, sign in (("Means", last, ""), (f"Less {first}, seed by seed", apart, "+")):
+    for title, frame, sign in tables:
         cells = frame.groupby("arm", sort=False).agg(lambda seeds, sign=sign: shown(seeds, sign))
         parts += [f"{title}, steps to {table['to_step'].max()}:", cells.to_markdown()]
     (settings.out / "unsound.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
