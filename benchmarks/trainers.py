@@ -129,12 +129,15 @@ class Played:
         learner: Any,
         scorers: tuple[Scorer, Scorer],
         model: Path,
+        game: GameConfig,
+        num_games: int,
         roles: tuple[TrainedRole, ...] = ROLES,
     ) -> None:
         """``rows`` picks a role's rows out of the games; ``scorers`` are the learner's, and that of
-        the policy that has played; ``model`` is the directory of both."""
+        the policy that has played; ``model`` is the directory of both; ``num_games`` games were
+        begun."""
         self._rows, self._learner, self._scorers, self._model = rows, learner, scorers, model
-        self.roles = roles
+        self._game, self.num_games, self.roles = game, num_games, roles
 
     @classmethod
     def tiny(cls, seed: int) -> Played:
@@ -147,7 +150,7 @@ class Played:
         moved(learner.named_parameters(), seed)
         size = rules.tokenizer.vocab_size
         scorers = scorer(learner, size), scorer(sampler, size)
-        return cls(partial(rows_of, games), learner, scorers, tiny_directory())
+        return cls(partial(rows_of, games), learner, scorers, tiny_directory(), GAME, SLOTS)
 
     @classmethod
     def real(cls, seed: int, directory: Path) -> Played:
@@ -167,7 +170,8 @@ class Played:
         size = rules.tokenizer.vocab_size
         scorers = scorer(learner, size), scorer(learner, size, without_adapters)
         mixed = [g for g in games if len({attempt.reward for attempt in g.attempts}) > 1][:2]
-        return cls(partial(rows_of, mixed), learner, scorers, directory, ("solver",))
+        rows = partial(rows_of, mixed)
+        return cls(rows, learner, scorers, directory, REAL_GAME, len(asked), ("solver",))
 
     def batch(self, role: TrainedRole) -> Batch:
         """A role's rows, as partners get them."""
@@ -179,7 +183,7 @@ class Played:
     def ours(self, learning: LearningConfig, num_games: int) -> Measured:
         """What our update makes of the rows; ``num_games`` is B."""
         rows = with_advantages(self._rows(learning), learning)
-        columns = tensors(columns_of(with_loss_weights(rows, learning, num_games, GAME)))
+        columns = tensors(columns_of(with_loss_weights(rows, learning, num_games, self._game)))
         learner, sampler = self._scorers
         optimizer = torch.optim.SGD(self._learner.parameters())
         update = Update(learner, optimizer, learning, reference=sampler)
@@ -248,7 +252,7 @@ def by_default(played: Played, partners: Iterable[str]) -> dict[str, dict[str, A
     paid = {name: {r.reward for r in batch.rows if r.group == name} for name in batch.groups}
     mixed = next(name for name, rewards in paid.items() if len(rewards) > 1)
 
-    ours = played.ours(LearningConfig(learning_roles=("solver",)), SLOTS)
+    ours = played.ours(LearningConfig(learning_roles=("solver",)), played.num_games)
     made = {"ours": ours} | {name: PARTNERS[name](batch) for name in partners}
     table: dict[str, dict[str, Any]] = {}
     for name, one in made.items():
@@ -321,7 +325,7 @@ def measure(seed: int, model: Path | None = None) -> dict[str, Any]:
     return {
         "seed": seed,
         "versions": versions,
-        "slots": SLOTS,
+        "games": played.num_games,
         "questions": len(set(batch.groups)),
         "attempts": len(batch.rows),
         "tokens": len(ratios),
