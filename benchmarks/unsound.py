@@ -62,7 +62,8 @@ def main() -> int:
     tables = [("Means", last, "")]
     for arm in settings.against or [next(iter(sweep.all_arms()))]:
         others = last.index.get_level_values("arm") != arm
-        tables.append((f"Less {arm}, seed by seed", (last - last.loc[arm])[others], "+"))
+        if others.any():
+            tables.append((f"Less {arm}, seed by seed", (last - last.loc[arm])[others], "+"))
     parts = [headline(origin())]
     for title, frame, sign in tables:
         cells = frame.groupby("arm", sort=False).agg(lambda seeds, sign=sign: shown(seeds, sign))
