@@ -100,7 +100,7 @@ def test_a_model_behind_an_api_shows_that_it_answers(
     monkeypatch.setattr("ssp_experiments.run.progress.BEAT", 0.05)
 
     def slow(conversation: str) -> str:
-        time.sleep(0.5 if "<search> it </search>" in conversation else 0)
+        time.sleep(0.5 if len(server.bodies) > 5 else 0)
         return "<search> it </search>"
 
     with ChatServer(slow) as server:
