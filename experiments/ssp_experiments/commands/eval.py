@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -157,7 +157,7 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
         client.check("Answer with the word: ready", str, "player")
         player = ChatPlayer(client, rules.prompts)
         answering: evaluation.Play = partial(play_by, player=player)
-        count = partial(_replies, client)
+        count: Callable[[], str] = partial(_replies, client)
         name = f"{served.model} behind {served.base_url}"
     else:
         name, engine = str(config.model_dir), evaluation.engine_of(config, rules)
