@@ -161,7 +161,8 @@ def save_policy(
     dtype: torch.dtype | None = None,
 ) -> None:
     """Writes trained weights, tensors or arrays as the model names them, as a model directory, with
-    the config and tokenizer of ``source``; rounded to ``dtype``, if given."""
+    the config and tokenizer of ``source``; rounded to ``dtype``, if given. `transformers` 4 reads
+    it, too."""
     from safetensors.torch import save_file
 
     target = Path(directory)
@@ -173,7 +174,11 @@ def save_policy(
         if file.is_file() and file.suffix in _COPIED and not others:
             shutil.copyfile(file, target / file.name)
 
-    config = json.loads((target / "config.json").read_text(encoding="utf-8"))
+    config = _with_former_names(_read(target / "config.json"))
+    said = target / "tokenizer_config.json"
+    if said.is_file() and (tokenizer := _read(said)).get("tokenizer_class") == "TokenizersBackend":
+        _write(said, {**tokenizer, "tokenizer_class": "PreTrainedTokenizerFast"})  # its former name
+
     # safetensors writes contiguous tensors alone.
     tensors = {name: as_tensor(value).contiguous() for name, value in weights.items()}
     if dtype is not None:
@@ -185,13 +190,32 @@ def save_policy(
     # A loader that asks for no dtype takes the config's: weights are not rounded then.
     config.pop("torch_dtype", None)
     config["dtype"] = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
-    (target / "config.json").write_text(
-        json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8"
-    )
+    _write(target / "config.json", config)
     path = target / "model.safetensors"
     save_file(tensors, path, metadata={"format": "pt"})
     path.chmod(0o644)
     write_checksums(target)
+
+
+def _with_former_names(config: dict[str, Any]) -> dict[str, Any]:
+    """A config with the names that `transformers` 4 knows beside ``rope_parameters``: it would turn
+    positions by its default base, without a word. 5 reads the same from both."""
+    rope = dict(config.get("rope_parameters") or {})
+    if "rope_theta" not in rope:  # none, or some for each kind of layer
+        return config
+    former = {n: rope.pop(n) for n in ("rope_theta", "partial_rotary_factor") if n in rope}
+    if rope.get("rope_type", "default") != "default":
+        former["rope_scaling"] = rope
+    return {**former, **config}
+
+
+def _read(file: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return read
+
+
+def _write(file: Path, config: Mapping[str, Any]) -> None:
+    file.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 # -- adapters ----------------------------------------------------------------------------------

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from playful import damage, small_config
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from ssp_agents.models import load_model, save_policy
 from ssp_agents.shipped.tiny.bootstrap import save_policy as save_tiny
@@ -40,6 +42,43 @@ def test_a_saved_policy_gives_identical_logits_in_transformers(tied: bool, tmp_p
     assert AutoTokenizer.from_pretrained(target).encode(text) == words.encode(text)
     assert not (target / "pytorch_model.bin.index.json").exists(), "an index of other weights"
     assert (target / "model.safetensors").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(
+    ("rope", "former"),
+    [
+        ({"rope_type": "default"}, {}),
+        (
+            {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512},
+            {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
+        ),
+        (
+            {"rope_type": "default", "partial_rotary_factor": 0.5},
+            {"partial_rotary_factor": 0.5},
+        ),
+    ],
+)
+def test_what_is_saved_has_the_names_of_transformers_4(
+    rope: dict[str, Any], former: dict[str, Any], tmp_path: Path
+) -> None:
+    """It knows no ``rope_parameters`` and would take base 10,000; 5 reads what it did before."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    config = small_config(len(tiny_tokenizer()))
+    config.rope_parameters = {"rope_theta": 5e5, **rope}
+    model = AutoModelForCausalLM.from_config(config)
+    save_tiny(model, source)
+    save_policy(model.state_dict(), source, target)
+
+    written = json.loads((target / "config.json").read_text())
+    assert written["rope_theta"] == 5e5
+    scaling = written.get("rope_scaling", {})
+    assert former.pop("rope_scaling", {}).items() <= scaling.items()
+    assert "rope_theta" not in scaling
+    assert former.items() <= written.items()
+    tokenizer = json.loads((target / "tokenizer_config.json").read_text())
+    assert tokenizer["tokenizer_class"] == "PreTrainedTokenizerFast"
+    read = AutoConfig.from_pretrained(target).rope_parameters
+    assert read == AutoConfig.from_pretrained(source).rope_parameters
 
 
 def test_one_damaged_byte_is_noticed(model_dir: Path, tmp_path: Path) -> None:
