@@ -13,7 +13,7 @@ from runs import environment
 START = "import signal; print('begun', flush=True); from ssp_experiments.launch import script"
 
 
-@pytest.mark.parametrize("seconds", [0.1, 0.2, 0.4, 0.8])
+@pytest.mark.parametrize("seconds", [0.1, 0.2, 0.4, 0.8, 1.2, 1.6])
 def test_ctrl_c_while_modules_are_imported_is_a_sentence(seconds: float) -> None:
     command = [sys.executable, "-c", f"{START}; script()", "eval", "--per-group", "1"]
     with subprocess.Popen(
@@ -56,3 +56,32 @@ def test_ctrl_c_is_not_lost_in_an_import_that_catches_it() -> None:
     command = [sys.executable, "-c", START + CATCHES]
     result = subprocess.run(command, capture_output=True, text=True, env=environment())
     assert (result.returncode, result.stderr) == (130, "ssp: interrupted\n")
+
+
+COMMAND = """
+import ssp_env.cli
+
+def run():
+    {what}
+
+ssp_env.cli.script = run
+signal.signal(signal.SIGINT, signal.default_int_handler)
+script()
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "status", "said"),
+    [
+        ("sys.meta_path.insert(0, Catching()); import torch", 130, "ssp: interrupted"),
+        ("signal.raise_signal(signal.SIGINT)", -signal.SIGINT, "KeyboardInterrupt"),
+    ],
+)
+def test_ctrl_c_in_a_command(what: str, status: int, said: str) -> None:
+    """What PyTorch does with an exception during its import ends in an abort. Outside of imports, a
+    command gets Python's exception, which it may handle."""
+    catching = CATCHES[: CATCHES.index("import sys")].replace("ssp_env.cli", "torch")
+    code = f"{START}; import sys\n{catching}{COMMAND.format(what=what)}"
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment())
+    assert (result.returncode, result.stderr.splitlines()[-1]) == (status, said)
