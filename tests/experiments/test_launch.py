@@ -35,25 +35,26 @@ def test_ctrl_c_while_modules_are_imported_is_a_sentence(seconds: float) -> None
     assert "Traceback" not in said
 
 
-CATCHES = """
+CATCHING = """
+import sys
+
 class Catching:
     def find_spec(self, name, *others):
-        if name == "ssp_env.cli":
+        if name == "{module}":
             try:
                 signal.raise_signal(signal.SIGINT)
             except BaseException as error:
                 raise ImportError("something else") from error
 
-import sys
 sys.meta_path.insert(0, Catching())
 signal.signal(signal.SIGINT, signal.default_int_handler)
-script()
 """
+"""An import that turns Ctrl-C into an error of its own."""
 
 
 def test_ctrl_c_is_not_lost_in_an_import_that_catches_it() -> None:
     """As that of numpy's compiled part, which makes an ImportError of any exception."""
-    command = [sys.executable, "-c", START + CATCHES]
+    command = [sys.executable, "-c", START + CATCHING.format(module="ssp_env.cli") + "script()"]
     result = subprocess.run(command, capture_output=True, text=True, env=environment())
     assert (result.returncode, result.stderr) == (130, "ssp: interrupted\n")
 
@@ -65,7 +66,6 @@ def run():
     {what}
 
 ssp_env.cli.script = run
-signal.signal(signal.SIGINT, signal.default_int_handler)
 script()
 """
 
@@ -73,15 +73,14 @@ script()
 @pytest.mark.parametrize(
     ("what", "status", "said"),
     [
-        ("sys.meta_path.insert(0, Catching()); import torch", 130, "ssp: interrupted"),
+        ("import torch", 130, "ssp: interrupted"),
         ("signal.raise_signal(signal.SIGINT)", -signal.SIGINT, "KeyboardInterrupt"),
     ],
 )
 def test_ctrl_c_in_a_command(what: str, status: int, said: str) -> None:
     """What PyTorch does with an exception during its import ends in an abort. Outside of imports, a
     command gets Python's exception, which it may handle."""
-    catching = CATCHES[: CATCHES.index("import sys")].replace("ssp_env.cli", "torch")
-    code = f"{START}; import sys\n{catching}{COMMAND.format(what=what)}"
+    code = START + CATCHING.format(module="torch") + COMMAND.format(what=what)
     command = [sys.executable, "-c", code]
     result = subprocess.run(command, capture_output=True, text=True, env=environment())
     assert (result.returncode, result.stderr.splitlines()[-1]) == (status, said)
