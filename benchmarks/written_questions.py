@@ -1,0 +1,124 @@
+"""Questions that a real model writes and verifies itself, kept with their whole games.
+
+    python -m benchmarks.written_questions MODEL --name NAME --proposals 400 --out FILE --seed 0
+
+Games of self-play in wiki-mini, without learning. It plays in portions, each a file of games in the
+folder beside FILE, and after Ctrl-C the same command goes on. FILE has the figures. Beside it stand
+FILE-valid.jsonl, the games whose questions passed every check, for ``ssp imitate --games``, and
+FILE-read.json, for you to read: every question that verification saw, with what was found. Write
+true or false for ``sound`` beside it, and start the command again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import parser, write
+from benchmarks.real_gates import rounded, save
+from ssp_agents.rollout import play
+from ssp_env.game.batch import GameBatch, answers_of
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.rules import Rules
+from ssp_env.replay import SavedGame, read_games, save_games, write_games
+from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.worlds import open_world
+from ssp_experiments.evaluation import engine_of
+from ssp_experiments.options import Chosen
+
+PORTION = 20
+"""Games that are played side by side."""
+
+
+def main() -> None:
+    """Plays what is missing, and writes the figures."""
+    options = parser(__doc__)
+    options.add_argument("model", type=Path)
+    options.add_argument("--name", required=True, help="the model's name, and how it came to be")
+    options.add_argument("--proposals", type=int, default=400)
+    options.add_argument("--set", action="append", default=[], help="settings, beside qwen-small's")
+    chosen = options.parse_args()
+
+    files = portions(chosen)
+    saved = [*chain.from_iterable(map(read_games, files))]
+    valid = [game for game in saved if game.record.outcome is Outcome.VALID]
+    stem = chosen.out.with_suffix("")
+    write_games(valid, f"{stem}-valid.jsonl")
+    read = to_read(saved, Path(f"{stem}-read.json"))
+    seconds = [json.loads(file.with_suffix(".seconds").read_text()) for file in files]
+    row = {"model": chosen.name, "settings": chosen.set, "cpu_seconds": round(sum(seconds))}
+    write(chosen.out, {**row, **figures(saved, read)})
+
+
+def portions(chosen: Any) -> list[Path]:
+    """Files of games, each played where it is not there yet."""
+    config = Chosen(preset="qwen-small", set=chosen.set).config()
+    rules = Rules.build(
+        open_world(config.world), HuggingFaceTokenizer.load(chosen.model), config.game
+    )
+    folder = chosen.out.with_suffix("")
+    folder.mkdir(parents=True, exist_ok=True)
+    engine, files = None, []
+    for first in range(0, chosen.proposals, PORTION):
+        file = folder / f"games_{first:04d}.jsonl"
+        files.append(file)
+        if file.is_file():
+            continue
+        engine = engine or engine_of(config, rules, chosen.model)
+        began = time.process_time()
+        size = min(PORTION, chosen.proposals - first)
+        batch = GameBatch(rules, answers_of(rules.world), size, [chosen.seed, first])
+        games = play(batch, engine, temperature=1.0).games
+        file.with_suffix(".seconds").write_text(json.dumps(time.process_time() - began))
+        save_games(games, rules, file)
+        reasons = Counter(game.reason or game.outcome.value for game in games)
+        print(f"{first + size} of {chosen.proposals}: {dict(reasons)}", flush=True)
+    return files
+
+
+def to_read(saved: Sequence[SavedGame], file: Path) -> list[dict[str, Any]]:
+    """A row for each question that was verified, with what was read by hand so far."""
+    old = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    rows = [
+        {
+            "number": number,
+            "answer": game.record.answer,
+            "question": game.record.question,
+            "found": [s.text for s in game.record.trajectories[0].segments[1:] if s.by != "policy"],
+            "accepted": game.record.outcome is Outcome.VALID,
+            "reason": game.record.reason,
+            "solve_rate": game.record.solve_rate,
+            "sound": None,
+        }
+        for number, game in enumerate(saved)
+        if game.record.materials is not None
+    ]
+    sound = {row["number"]: row["sound"] for row in old}
+    rows = [{**row, "sound": sound.get(row["number"])} for row in rows]
+    save(file, rows)
+    return rows
+
+
+def figures(saved: Sequence[SavedGame], read: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """How proposals ended; of those that were verified and read, how well the model judged."""
+    ends = Counter(game.record.reason or game.record.outcome.value for game in saved)
+    known = [row for row in read if row["sound"] is not None]
+    return {
+        "proposals": len(saved),
+        "ends": dict(ends.most_common()),
+        "valid": rounded([game.record.outcome is Outcome.VALID for game in saved]),
+        "verified": len(read),
+        "read": len(known),
+        "sound_of_verified": rounded([row["sound"] for row in known]),
+        "sound_of_accepted": rounded([row["sound"] for row in known if row["accepted"]]),
+        "accepted_of_sound": rounded([row["accepted"] for row in known if row["sound"]]),
+    }
+
+
+if __name__ == "__main__":
+    main()
