@@ -24,12 +24,10 @@ from benchmarks.real_gates import rounded, save
 from ssp_agents.rollout import play
 from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.rules import Rules
 from ssp_env.replay import SavedGame, read_games, save_games, write_games
-from ssp_env.tokenizers import HuggingFaceTokenizer
-from ssp_env.worlds import open_world
 from ssp_experiments.evaluation import engine_of
 from ssp_experiments.options import Chosen
+from ssp_experiments.run.checks import open_run
 
 PORTION = 20
 """Games that are played side by side."""
@@ -38,7 +36,7 @@ PORTION = 20
 def main() -> None:
     """Plays what is missing, and writes the figures."""
     options = parser(__doc__)
-    options.add_argument("model", type=Path)
+    options.add_argument("model", help="directory of a causal LM, or a GGUF file")
     options.add_argument("--name", required=True, help="the model's name, and how it came to be")
     options.add_argument("--proposals", type=int, default=400)
     options.add_argument("--set", action="append", default=[], help="settings, beside qwen-small's")
@@ -57,10 +55,8 @@ def main() -> None:
 
 def portions(chosen: Any) -> list[Path]:
     """Files of games, each played where it is not there yet."""
-    config = Chosen(preset="qwen-small", set=chosen.set).config()
-    rules = Rules.build(
-        open_world(config.world), HuggingFaceTokenizer.load(chosen.model), config.game
-    )
+    config = Chosen(preset="qwen-small", model=chosen.model, set=chosen.set).config()
+    rules, _ = open_run(config)
     folder = chosen.out.with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
     engine, files = None, []
@@ -69,7 +65,7 @@ def portions(chosen: Any) -> list[Path]:
         files.append(file)
         if file.is_file():
             continue
-        engine = engine or engine_of(config, rules, chosen.model)
+        engine = engine or engine_of(config, rules)
         began = time.process_time()
         size = min(PORTION, chosen.proposals - first)
         batch = GameBatch(rules, answers_of(rules.world), size, [chosen.seed, first])
