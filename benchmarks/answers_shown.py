@@ -3,7 +3,8 @@
     python -m benchmarks.answers_shown base.jsonl trained.jsonl --run runs/mine --out shown.json
 
 An answer is shown where one of its wordings stands in a document that a search found. A query is
-the question where both are the same words. ``--run`` adds the attempts of a run, six steps at once.
+the question where both are the same words. ``--run`` adds the attempts of a run, those of six steps
+counted together, or as many as ``--every`` says.
 """
 
 from __future__ import annotations
@@ -21,9 +22,6 @@ from ssp_env.wording.normal import normalise
 from ssp_experiments.run.rundir import RunDirectory
 from ssp_experiments.stats import compare, share
 
-STEPS = 6
-"""Number of a run's steps whose attempts are counted together."""
-
 
 @dataclass(frozen=True)
 class Attempted:
@@ -40,6 +38,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("files", nargs=2, type=Path, help="games of the first and second policy")
     options.add_argument("--run", type=Path, help="run directory")
+    options.add_argument("--every", type=int, default=6, help="steps that are counted together")
     settings = options.parse_args()
 
     first, second = ([*attempts(file)] for file in settings.files)
@@ -59,8 +58,8 @@ def main() -> None:
     }
     if settings.run is not None:
         files = RunDirectory(settings.run).game_files
-        for start in range(1, max(files) + 1, STEPS):
-            steps = [step for step in range(start, start + STEPS) if step in files]
+        for start in range(1, max(files) + 1, settings.every):
+            steps = [step for step in range(start, start + settings.every) if step in files]
             played = [each for step in steps for each in attempts(files[step])]
             result[f"steps {steps[0]} to {steps[-1]}"] = shares(played)
     write(settings.out, result)
