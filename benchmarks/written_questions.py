@@ -3,10 +3,13 @@
     python -m benchmarks.written_questions MODEL --name NAME --proposals 400 --out FILE --seed 0
 
 Games of self-play in wiki-mini, without learning. It plays in portions, each a file of games in the
-folder beside FILE, and after Ctrl-C the same command goes on. FILE has the figures. Beside it stand
-FILE-valid.jsonl, the games whose questions passed every check, for ``ssp imitate --games``, and
-FILE-read.json, for you to read: every question that verification saw, with what was found. Write
-true or false for ``sound`` beside it, and start the command again.
+folder beside FILE, and after Ctrl-C the same command goes on. FILE has the figures, and beside it
+stand:
+
+- FILE-valid.jsonl.gz, the games whose questions passed every check, for ``ssp imitate --games``;
+- FILE-questions.jsonl, their questions and answers, for ``ssp train --questions``;
+- FILE-read.json, every question that was verified, with what had been found, for you to read: write
+  true or false for ``sound`` beside it, and start the command again.
 """
 
 from __future__ import annotations
@@ -46,7 +49,9 @@ def main() -> None:
     saved = [*chain.from_iterable(map(read_games, files))]
     valid = [game for game in saved if game.record.outcome is Outcome.VALID]
     stem = chosen.out.with_suffix("")
-    write_games(valid, f"{stem}-valid.jsonl")
+    write_games(valid, f"{stem}-valid.jsonl.gz")
+    asked = [json.dumps(given(game), ensure_ascii=False) + "\n" for game in valid]
+    Path(f"{stem}-questions.jsonl").write_text("".join(asked), encoding="utf-8")
     read = to_read(saved, Path(f"{stem}-read.json"))
     seconds = [json.loads(file.with_suffix(".seconds").read_text()) for file in files]
     row = {"model": chosen.name, "settings": chosen.set, "cpu_seconds": round(sum(seconds))}
@@ -75,6 +80,12 @@ def portions(chosen: Any) -> list[Path]:
         reasons = Counter(game.reason or game.outcome.value for game in games)
         print(f"{first + size} of {chosen.proposals}: {dict(reasons)}", flush=True)
     return files
+
+
+def given(game: SavedGame) -> dict[str, Any]:
+    """A question with its answers, as ``ssp train --questions`` reads it."""
+    record = game.record
+    return {"question": record.question, "answers": [record.answer, *record.aliases]}
 
 
 def to_read(saved: Sequence[SavedGame], file: Path) -> list[dict[str, Any]]:
