@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ssp_agents.causal_lm import keeps_every_token, plain_logits
+from ssp_agents.precision import is_small
 from ssp_agents.scoring import token_scores
 from ssp_env.errors import ModelError
 
@@ -137,6 +138,12 @@ def check_scoring(lm: Any, vocab_size: int) -> float:
             "engine.kind=vllm, and not be trained"
         )
     return apart
+
+
+def shares_prefix(lm: Any, vocab_size: int, *, checkpointed: bool) -> bool:
+    """True if a learner reads what rows begin with once. Layers that are computed again keep no
+    keys and values, and small policies keep their bits."""
+    return not is_small(lm) and not checkpointed and can_share_prefix(lm, vocab_size)
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ from ray.rllib.core import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
 from torch import Tensor
 
 from ssp_agents import models, sharding
-from ssp_agents.architecture import can_share_prefix
+from ssp_agents.architecture import shares_prefix
 from ssp_agents.batches import Columns, columns_of
 from ssp_agents.config import LearningConfig
 from ssp_agents.heap import give_back_memory, keep_freed_memory
@@ -131,11 +131,8 @@ class SSPLearner(HookedLearner):
             # The method by which updates have rows scored.
             sharding.shard(policy, self.torch_device, policy.passes_in, forward="forward_train")
             return
-        # Layers that are computed again keep no keys and values; small policies keep their bits.
-        again = learning.gradient_checkpointing
-        policy.shares_prefix = (
-            not small and not again and can_share_prefix(policy.lm, policy.vocab_size)
-        )
+        again = bool(learning.gradient_checkpointing)
+        policy.shares_prefix = shares_prefix(policy.lm, policy.vocab_size, checkpointed=again)
 
     def is_wrapped(self) -> bool:
         """A policy that is shared is not wrapped."""

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from ssp_agents import models
+from ssp_agents.architecture import shares_prefix
 from ssp_agents.batches import columns_of
 from ssp_agents.checksums import check_weights, write_checksums
 from ssp_agents.config import LearningConfig
@@ -123,7 +124,9 @@ def _learn(
     lm.to(device)
     if learning.gradient_checkpointing:
         checkpoint_layers(lm)
-    scorer = TokenScorer(lm, 1.0, rules.tokenizer.vocab_size, entropies=False)
+    vocab, again = rules.tokenizer.vocab_size, bool(learning.gradient_checkpointing)
+    share = shares_prefix(lm, vocab, checkpointed=again)
+    scorer = TokenScorer(lm, 1.0, vocab, entropies=False, share_prefix=share)
     optimizer = adam([p for p in lm.parameters() if p.requires_grad], learning)
     settle = None if is_small(lm) or device.type != "cpu" else give_back_memory
     if settle is not None:
