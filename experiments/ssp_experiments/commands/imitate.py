@@ -116,6 +116,8 @@ def _learn(
     learning: LearningConfig = config.learning
     device = torch.device("cpu" if config.compute.gpus == "none" else "cuda")
     lm = models.load_model(config.model_dir)
+    vocab, again = rules.tokenizer.vocab_size, bool(learning.gradient_checkpointing)
+    share = shares_prefix(lm, vocab, checkpointed=again)
     dtype = passes_dtype(learning.dtype, device, small=is_small(lm))
     if learning.lora_rank:
         models.adapt(lm, learning.lora_rank, config.seed)
@@ -124,8 +126,6 @@ def _learn(
     lm.to(device)
     if learning.gradient_checkpointing:
         checkpoint_layers(lm)
-    vocab, again = rules.tokenizer.vocab_size, bool(learning.gradient_checkpointing)
-    share = shares_prefix(lm, vocab, checkpointed=again)
     scorer = TokenScorer(lm, 1.0, vocab, entropies=False, share_prefix=share)
     optimizer = adam([p for p in lm.parameters() if p.requires_grad], learning)
     settle = None if is_small(lm) or device.type != "cpu" else give_back_memory
