@@ -19,7 +19,9 @@ from safetensors.torch import load_file
 from tests.ssp_env.worlds.few import few_passages
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from ssp_agents.architecture import TOKENS
 from ssp_agents.batches import columns_of
+from ssp_agents.causal_lm import states_after_prefix
 from ssp_agents.checksums import CHECKSUMS
 from ssp_agents.models import (
     adapt,
@@ -270,3 +272,31 @@ def test_adapters_learn_from_recorded_games_of_the_same_tokens(
     taught = imitate(untrained, tmp_path / "run", *adapted)
     names = [load_file(p / "model.safetensors").keys() for p in (untrained, taught)]
     assert names[0] == names[1], "merged"
+
+
+def test_what_examples_of_a_large_model_begin_with_is_read_once(
+    stranger: Path, few_passages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def states(lm: Any, ids: torch.Tensor, prefix: int) -> torch.Tensor:
+        prefixes.append(prefix)
+        return states_after_prefix(lm, ids, prefix)
+
+    for module in ("ssp_agents.architecture", "ssp_experiments.commands.imitate"):
+        monkeypatch.setattr(f"{module}.is_small", lambda lm: False)
+    # Frozen weights are rounded on every machine, as on those that multiply so.
+    half: Any = lambda *_, **__: torch.bfloat16  # noqa: E731
+    monkeypatch.setattr("ssp_experiments.commands.imitate.passes_dtype", half)
+    monkeypatch.setattr("ssp_agents.scoring.states_after_prefix", states)
+    wiki = ["--world", "wiki-mini", *sets("game.prompts=compact", "game.max_prompt_tokens=999")]
+    large = sets("learning.lora_rank=2", "learning.batch_size=4", "game.max_response_tokens=2000")
+    adapted = [*wiki, "--steps", "1", *large]
+
+    losses = []
+    for checkpointed in ("false", "true"):
+        prefixes: list[int] = []
+        out = tmp_path / checkpointed
+        imitate(stranger, out, *adapted, *sets(f"learning.gradient_checkpointing={checkpointed}"))
+        losses.append(metrics(out)[0]["imitation_loss"])
+        # The trial of whether a model can do so has one of TOKENS // 2.
+        assert (max(prefixes, default=0) > TOKENS // 2) == (checkpointed == "false")
+    assert losses[0] == pytest.approx(losses[1], abs=0.01)
