@@ -8,9 +8,11 @@ import io
 import os
 import signal
 import sys
+import tomllib
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import NoReturn, get_args
 
 from cyclopts import App, ArgumentCollection, CoercionError, CycloptsError, Parameter
@@ -51,9 +53,21 @@ def make_app() -> App:
         config=_refuse_fractions,
         help_epilogue="ssp COMMAND --help lists the options of a command.",
     )
-    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+    installed = entry_points(group=GROUP) or uninstalled(Path(__file__).parents[1])
+    for point in sorted(installed, key=lambda point: point.name):
         app.command(point.load(), name=point.name)
     return app
+
+
+def uninstalled(checkout: Path) -> list[EntryPoint]:
+    """The commands of a checkout that is on Python's path without being installed, as on a machine
+    without a network."""
+    file = checkout / "pyproject.toml"
+    if not file.is_file():
+        return []
+    project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
+    named: dict[str, str] = project["entry-points"][GROUP]
+    return [EntryPoint(name, value, GROUP) for name, value in named.items()]
 
 
 def _refuse_fractions(app: App, commands: Sequence[str], arguments: ArgumentCollection) -> None:

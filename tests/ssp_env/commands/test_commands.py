@@ -8,13 +8,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 from serverkit import ssp_serve
 
-from ssp_env.cli import main
+from ssp_env.cli import GROUP, main, uninstalled
 
+ROOT = Path(__file__).parents[3]
 TOKEN = "correct-horse-battery"
 ROWS = [
     {
@@ -218,3 +220,13 @@ def test_the_process_ends_with_the_command_whatever_libraries_wait_for(
     assert error in ended.stderr
     assert "dismantled" not in ended.stderr
     assert bool(ended.stderr) == bool(error)
+
+
+def test_a_checkout_that_is_not_installed_has_all_commands(
+    ssp: Words, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = {(point.name, point.value) for point in entry_points(group=GROUP)}
+    assert {(point.name, point.value) for point in uninstalled(ROOT)} == installed
+    monkeypatch.setattr("ssp_env.cli.entry_points", lambda group: [])
+    assert "Trains a policy by self-play" in ssp("train", "--help")
+    assert uninstalled(ROOT / "ssp_env") == []
