@@ -12,8 +12,7 @@ all that the process has resident at its peak, weights and libraries included.
         --own 60 --sides before now --out learner_group.json
 
 Attempts at questions under one prompt: rows with their first ``--prefix`` tokens in common. The
-other checkout passes row by row, as its memory asks for; this one all of them together. With
-``--together``, both do.
+other checkout passes row by row, as its memory asks for; this one all of them together.
 """
 
 from __future__ import annotations
@@ -55,14 +54,13 @@ def main() -> None:
     options.add_argument("--own", type=int, default=200, help="tokens that the policy wrote")
     options.add_argument("--rows", type=int, default=1)
     options.add_argument("--prefix", type=int, default=0, help="tokens that rows have in common")
-    options.add_argument("--together", action="store_true", help="rows of one pass, on both sides")
     options.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
     settings = options.parse_args()
 
     def measured(side: str) -> dict[str, float]:
         this, changes = SIDES[side]
         checkout = ROOT if this else settings.before.resolve()
-        at_once = settings.tokens * (settings.rows if this or settings.together else 1)
+        at_once = settings.tokens * (settings.rows if this else 1)
         given = {"microbatch_tokens": at_once, "model_dir": str(settings.model), **changes}
         shape = {name: getattr(settings, name) for name in ("rows", "tokens", "prefix", "own")}
         found = in_checkout(checkout, {"training": given, **shape})

@@ -4,10 +4,9 @@
 # One would guess: the memory of a tensor that is freed serves the next one of its size, as on a GPU, where PyTorch keeps
 # what it has.
 # Seen: so it is for 20 MiB. Of each result of 48 MiB the system clears every page anew: 12,288 page faults an addition,
-# since glibc, which PyTorch asks on a CPU, never keeps blocks above 32 MiB. Rows of a real model are beyond that (some
-# 3,500 tokens of its wide layers in bfloat16), and small runs never show it. PyTorch has a switch that nobody turns by
-# accident, THP_MEM_ALLOC_ENABLE=1, which asks for huge pages where the system has them; glibc's MALLOC_MMAP_MAX_=0, with
-# a large MALLOC_TRIM_THRESHOLD_, keeps the memory: then there is hardly a fault.
+# since glibc, which PyTorch asks on a CPU, never keeps blocks above 32 MiB. glibc's MALLOC_MMAP_MAX_=0, with a large
+# MALLOC_TRIM_THRESHOLD_, keeps the memory: then there is hardly a fault. A whole
+# update of a model gains little by it, since what it keeps for the backward pass is new memory in any case.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -6,7 +6,9 @@ RLlib's learner calls it with its module, and so can any loop of your own.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -73,8 +75,7 @@ class Update:
             max_over_learners: the largest of a number over all learners. Those that share the
                 weights of a policy have to make equally many passes.
             loss: minimised, and reported, in place of that of :meth:`objective`, which it gets.
-            after_pass: called when a micro-batch is done, such as
-                :func:`ssp_agents.heap.give_back_memory`.
+            after_pass: called when a micro-batch is done, such as :func:`give_back_memory`.
         """
         self.policy = policy
         self.optimizer = optimizer
@@ -306,6 +307,17 @@ def _entropy_sums(trained: Tensor, roles: Tensor, entropies: Tensor) -> dict[str
         sums[f"{name}_tokens"] = trained_of_role.sum()
         sums[f"{name}_entropy_sum"] = (entropies * trained_of_role).sum()
     return sums
+
+
+def give_back_memory() -> None:
+    """Gives the system what passes on a CPU have freed.
+
+    The C library keeps it, in pieces between longer-lived tensors, so that each pass of unlike
+    shapes would take more. That is glibc's; others have no such call.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def _scored(scorer: Scorer, part: Columns) -> Scores:

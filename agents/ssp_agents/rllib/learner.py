@@ -21,7 +21,6 @@ from ssp_agents import models, sharding
 from ssp_agents.architecture import shares_prefix
 from ssp_agents.batches import Columns, columns_of
 from ssp_agents.config import LearningConfig
-from ssp_agents.heap import give_back_memory, keep_freed_memory
 from ssp_agents.losses import find_algorithm
 from ssp_agents.precision import autocasting, is_small, passes_dtype, round_frozen
 from ssp_agents.rllib.compat import HookedLearner, await_actor, workers_of
@@ -29,7 +28,7 @@ from ssp_agents.rllib.module import ENTROPY, MODULE_ID, LLMModule, pack
 from ssp_agents.rllib.policies import Policies
 from ssp_agents.rows import Row, split_updates, with_advantages, with_loss_weights
 from ssp_agents.scoring import Scores, TokenScorer, checkpoint_layers
-from ssp_agents.update import Scorer, Update, adam
+from ssp_agents.update import Scorer, Update, adam, give_back_memory
 from ssp_env.errors import ConfigError, LearnerDied, RunError
 from ssp_env.game.config import GameConfig
 
@@ -122,10 +121,8 @@ class SSPLearner(HookedLearner):
 
     def _prepare(self, policy: LLMModule, learning: LearningConfig) -> None:
         small = is_small(policy.lm)
-        # What passes of a large policy on a CPU free is kept for the next tensor, until their end.
-        if self.torch_device.type == "cpu" and not small:
-            self._holds_much = True
-            keep_freed_memory()
+        # Passes of a large policy on a CPU leave memory behind, which is given back after each.
+        self._holds_much |= self.torch_device.type == "cpu" and not small
         policy.passes_in = passes_dtype(learning.dtype, self.torch_device, small=small)
         if self.config.is_sharded:
             # The method by which updates have rows scored.

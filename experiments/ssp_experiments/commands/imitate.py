@@ -19,13 +19,12 @@ from ssp_agents.batches import columns_of
 from ssp_agents.checksums import check_weights, write_checksums
 from ssp_agents.config import LearningConfig
 from ssp_agents.engines.base import Engine
-from ssp_agents.heap import give_back_memory, keep_freed_memory
 from ssp_agents.precision import is_small, passes_dtype, round_frozen
 from ssp_agents.rollout import play
 from ssp_agents.rows import Row, recorded_row, with_loss_weights
 from ssp_agents.scoring import TokenScorer, checkpoint_layers
 from ssp_agents.sharding import load_shares, save_shares
-from ssp_agents.update import Update, adam
+from ssp_agents.update import Update, adam, give_back_memory
 from ssp_env.config import load
 from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.batch import GameBatch
@@ -129,8 +128,6 @@ def _learn(
     scorer = TokenScorer(lm, 1.0, vocab, entropies=False, share_prefix=share)
     optimizer = adam([p for p in lm.parameters() if p.requires_grad], learning)
     settle = None if is_small(lm) or device.type != "cpu" else give_back_memory
-    if settle is not None:
-        keep_freed_memory()
     update = Update(scorer, optimizer, learning, autocast=dtype, after_pass=settle)
     if latest := directory.latest_checkpoint():
         check_weights(latest[1] / "learner")
