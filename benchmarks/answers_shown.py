@@ -47,13 +47,15 @@ def main() -> None:
     pairs = [*zip(first, second, strict=True)]
     both = [(one.right, other.right) for one, other in pairs if one.shown and other.shown]
     shown = [[float(each.shown) for each in policy] for policy in (first, second)]
+    read = [[float(right) for right in policy] for policy in zip(*both, strict=True)]
     result: dict[str, Any] = {
         settings.files[0].stem: shares(first),
         settings.files[1].stem: shares(second),
         "shown, question by question": compare(*shown, np.random.default_rng(settings.seed)),
         "shown to both": {
             "questions": len(both),
-            "right": [sum(each) for each in zip(*both, strict=True)],
+            "right": [int(sum(policy)) for policy in read],
+            **compare(*read, np.random.default_rng(settings.seed)),
         },
     }
     if settings.run is not None:
