@@ -47,7 +47,7 @@ def main() -> None:
     pairs = [*zip(first, second, strict=True)]
     both = [(one.right, other.right) for one, other in pairs if one.shown and other.shown]
     shown = [[float(each.shown) for each in policy] for policy in (first, second)]
-    read = [[float(right) for right in policy] for policy in zip(*both, strict=True)]
+    read = [[float(pair[policy]) for pair in both] for policy in (0, 1)]
     result: dict[str, Any] = {
         settings.files[0].stem: shares(first),
         settings.files[1].stem: shares(second),
@@ -55,7 +55,7 @@ def main() -> None:
         "shown to both": {
             "questions": len(both),
             "right": [int(sum(policy)) for policy in read],
-            **compare(*read, np.random.default_rng(settings.seed)),
+            **(compare(*read, np.random.default_rng(settings.seed)) if len(both) > 1 else {}),
         },
     }
     if settings.run is not None:

@@ -27,6 +27,7 @@ from benchmarks.real_gates import rounded, save
 from ssp_agents.rollout import play
 from ssp_env.game.batch import GameBatch, answers_of
 from ssp_env.game.outcome import Outcome
+from ssp_env.game.record import POLICY
 from ssp_env.replay import SavedGame, read_games, save_games, write_games
 from ssp_experiments.evaluation import engine_of
 from ssp_experiments.options import Chosen
@@ -69,6 +70,12 @@ def portions(chosen: Any) -> list[Path]:
         file = folder / f"games_{first:04d}.jsonl"
         files.append(file)
         if file.is_file():
+            kept = next(read_games(file))
+            if (kept.rules.config, kept.record.initial_state.seed[0]) != (
+                rules.config,
+                chosen.seed,
+            ):
+                raise SystemExit(f"{file} is of other settings or another seed: give another --out")
             continue
         engine = engine or engine_of(config, rules)
         began = time.process_time()
@@ -91,22 +98,21 @@ def given(game: SavedGame) -> dict[str, Any]:
 def to_read(saved: Sequence[SavedGame], file: Path) -> list[dict[str, Any]]:
     """A row for each question that was verified, with what was read by hand so far."""
     old = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    sound = {row["number"]: row["sound"] for row in old}
     rows = [
         {
             "number": number,
             "answer": game.record.answer,
             "question": game.record.question,
-            "found": [s.text for s in game.record.trajectories[0].segments[1:] if s.by != "policy"],
+            "found": [s.text for s in game.record.trajectories[0].segments[1:] if s.by != POLICY],
             "accepted": game.record.outcome is Outcome.VALID,
             "reason": game.record.reason,
             "solve_rate": game.record.solve_rate,
-            "sound": None,
+            "sound": sound.get(number),
         }
         for number, game in enumerate(saved)
         if game.record.materials is not None
     ]
-    sound = {row["number"]: row["sound"] for row in old}
-    rows = [{**row, "sound": sound.get(row["number"])} for row in rows]
     save(file, rows)
     return rows
 
